@@ -62,6 +62,9 @@ KINDS = {
     "split, last rows": f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{split: {{last: 0.2}}}}",
     "split, projections": "align: {protocol: psi}\n" + SPLIT.replace("}", ", unaligned: {method: fedhssl}}"),
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
+    "linkage, linked": LINKAGE
+    + "\ntrain: {algorithm: linked, bottom: [4], active_bottom: [4], top: [4], merge_hidden: [4], epochs: 1}\n"
+    + "evaluate: {share_with_passive: true, validation_fraction: 0.2}",
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",
     "logistic, coordinator": LOGISTIC + ", flow: coordinator, loss: taylor}",

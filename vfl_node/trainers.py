@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
@@ -202,7 +203,9 @@ class TrainerConfig(Frozen):
         """The fewest steps that training takes if at least ``rows`` rows are shared."""
         return 0
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
         """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand.
 
         Return None, too, for an alignment over which this trainer does not run.
@@ -212,6 +215,7 @@ class TrainerConfig(Frozen):
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
             passive_parties: how many there are.
+            beside: what stands beside each row.
         """
         return None
 
@@ -265,7 +269,14 @@ class TrainerConfig(Frozen):
         """
         return ()
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.
 
         Args:
@@ -273,11 +284,12 @@ class TrainerConfig(Frozen):
             table: its table.
             models: as for :meth:`check_here`.
             passive_parties: how many there are.
+            beside: as for :meth:`cost`.
         """
         return 0
 
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
-        """Memory of what the party in ``role`` computes for one batch."""
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
+        """Memory of what the party in ``role`` computes for one batch; args as for :meth:`parameters`."""
         return 0
 
     @property
@@ -293,7 +305,7 @@ class TrainerConfig(Frozen):
         """Epochs, or iterations, of which figures are kept in memory until the report is written."""
         return 0
 
-    def message_bytes(self, evaluate: Evaluate) -> int:
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """Size of the largest message, head (:data:`HEAD_BYTES`) included. A larger one is refused by the peer's node.
 
         0 stands for messages of less than 2 MiB. The number of shared rows is not known yet; a message must be bounded by the
@@ -330,6 +342,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "split": "vfl_node.training.split.config:Train",
         "logistic": "vfl_node.training.logistic.config:Logistic",
         "linear": "vfl_node.training.linear.config:LinearRegression",
+        "linked": "vfl_node.training.linked.config:Linked",
     },
     check=_check,
 )

@@ -140,6 +140,13 @@ class Alignment:
         return int(of.shape[1]) if of.ndim == 2 else None
 
     @property
+    def among(self) -> int | None:
+        """How many records the candidates of rows are chosen from, as far as this party knows; None of any other alignment."""
+        if self.candidates is None:
+            return None
+        return self.ours if self.similarities is None else self.peer.records
+
+    @property
     def missing(self) -> int:
         """How many shared rows this party does not own."""
         return int(np.count_nonzero(~self.owned))

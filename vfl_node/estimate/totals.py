@@ -158,7 +158,8 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
 
 def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
     """What training over ``m`` shared rows takes; nothing where the job does not train, or its trainer does not count it."""
-    cost = training_cost(plan.job, m, protocol)
+    several = len(plan.job.parties.passive) > 1
+    cost = training_cost(plan.job, m, protocol, None if several else plan.records.get(plan.job.parties.pair["passive"]))
     if cost is None:
         return {}
     wire_s = cost.bytes * 8 / (plan.rate_mbit_s * 1e6) + cost.steps * plan.rtt_ms / 1e3

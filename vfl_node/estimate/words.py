@@ -75,8 +75,8 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
             f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
             "as many shared ones are counted as chance leaves of them"
         )
-    if cost := outside_cost(plan.job, terms.spec, plan.records, 0):
-        said.append(f"rows outside of the alignment are learnt from {cost.when}; to compute is on one core, in all")
+    if outside := outside_cost(plan.job, terms.spec, plan.records, 0):
+        said.append(f"rows outside of the alignment are learnt from {outside.when}; to compute is on one core, in all")
     if plan.need:
         node = f"{plan.party}'s" if plan.whose == plan.party else f"the {plan.whose}'s"
         said.append(f"{node} node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
@@ -139,7 +139,7 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
 def after_alignment(job: Job, alignment: Alignment) -> str:
     """The same once the job's parties have aligned, in one line; empty as :func:`before_start`."""
     spec = ALIGNMENTS[alignment.protocol]
-    takes = _takes(job, spec.name, len(alignment), len(alignment))
+    takes = _takes(job, spec.name, len(alignment), len(alignment), alignment.among)
     if not takes:
         return ""
     active = alignment.peers.get(job.parties.active)
@@ -168,9 +168,9 @@ def _shared_rows(parties: Parties, terms: Align, records: Records, shared: Span 
     return terms.spec.lengths_of_one(own, most)
 
 
-def _takes(job: Job, protocol: str, least: int, most: int | None) -> str:
+def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | None = None) -> str:
     """Rows, batches and bytes of training over so many shared rows; empty where the trainer does not count them."""
-    low, high = (training_cost(job, rows, protocol) for rows in (least, most or least))
+    low, high = (training_cost(job, rows, protocol, among) for rows in (least, most or least))
     if job.train is None or low is None or high is None:
         return ""
 

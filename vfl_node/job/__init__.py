@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
@@ -265,6 +266,11 @@ class Job(Frozen):
     def classes(self) -> int:
         """How many classes the labels have; of no meaning in a regression."""
         return self.train.classes if self.train else 2
+
+    @property
+    def beside(self) -> Beside:
+        """What its alignment puts beside each row."""
+        return Beside(self.align.candidates) if self.align.spec.by_similarity else ONE_BESIDE
 
     @property
     def is_service(self) -> bool:

@@ -91,6 +91,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     training_pb2.Embedding: BULK,
     training_pb2.Gradient: BULK,
     training_pb2.Projection: BULK,
+    training_pb2.LinkedEmbeddings: BULK,
     training_pb2.Scores: BULK,
     training_pb2.EpochEnd: FieldBound(64),
     training_pb2.Shared: FieldBound(16 << 20),

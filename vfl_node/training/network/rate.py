@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vfl_node.training.split.config import Train
+    from vfl_node.training.network.config import NetworkConfig
 
 SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "constant": lambda t: 1.0,
@@ -17,7 +17,7 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = {
 """``train.learning_rate_schedule`` → what the rate is multiplied by when the share t of the steps is done."""
 
 
-def rate_factor(train: Train, step: int, steps: int) -> float:
+def rate_factor(train: NetworkConfig, step: int, steps: int) -> float:
     """What ``train.learning_rate`` is multiplied by in training step ``step`` of ``steps``, counted from 0.
 
     It rises evenly over the first ``train.warmup_steps`` and is 1 in the last of them. After them, with t from 0 to 1 the

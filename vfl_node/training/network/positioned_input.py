@@ -51,6 +51,10 @@ class PositionedInput:
         schema = InputSchema(other.shape[1], features.cardinalities, shape, lists=features.lists)
         return cls(schema, ModelInput(torch.from_numpy(other), categorical, image, bags=bags), source, device)
 
+    def __len__(self) -> int:
+        """Shared positions."""
+        return len(self._source)
+
     def at(self, positions: NDArray[np.int64]) -> ModelInput:
         """The rows at shared ``positions``, int64[B]."""
         return self._rows.take(torch.from_numpy(self._source[positions]).to(self._device))

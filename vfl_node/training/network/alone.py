@@ -26,11 +26,11 @@ from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import RivalOutput
+from vfl_node.training.network.config import NetworkConfig
+from vfl_node.training.network.local import local_logits, train_local
+from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.network.tasks import NetworkTask
 from vfl_node.training.own_rows import OwnRows
-from vfl_node.training.split.config import Train
-from vfl_node.training.split.local import local_logits, train_local
-from vfl_node.training.split.positioned_input import PositionedInput
-from vfl_node.training.split.tasks import SplitTask
 from vfl_node.training.trainer import TrainingData
 
 KIND = "a network of the same kind"
@@ -62,7 +62,7 @@ def logits_alone(
     session: Session,
     data: TrainingData,
     own: OwnRows,
-    task: SplitTask,
+    task: NetworkTask,
     randomness: Randomness,
     *,
     width: int | None = None,
@@ -86,7 +86,7 @@ def logits_alone(
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
-    train = Train.of(session.job)
+    train = NetworkConfig.of(session.job)
     labels = data.table.labels
     if not data.table.columns or labels is None or len(own.training) == 0:
         return None
@@ -124,7 +124,7 @@ def by_aligned_rows(
     data: TrainingData,
     own: OwnRows,
     outside: NDArray[np.int64],
-    task: SplitTask,
+    task: NetworkTask,
     randomness: Randomness,
 ) -> RivalOutput | None:
     """The same network, trained on the aligned rows among ``own`` alone and asked about the same rows.

@@ -14,8 +14,8 @@ from vfl_node.models import check_version
 from vfl_node.models.layers import Dropout
 from vfl_node.models.storage import prefixed, under
 from vfl_node.models.updates import Updates, clip_gradients
-from vfl_node.training.split.config import Train
-from vfl_node.training.split.rate import rate_factor
+from vfl_node.training.network.config import NetworkConfig
+from vfl_node.training.network.rate import rate_factor
 
 
 class Learner:
@@ -29,7 +29,7 @@ class Learner:
         version: of the architecture that built the model.
     """
 
-    def __init__(self, model: nn.Module, train: Train, private: Randomness, version: int = 1) -> None:
+    def __init__(self, model: nn.Module, train: NetworkConfig, private: Randomness, version: int = 1) -> None:
         self.model = model
         self._name, self._version = train.model, version
         self._clip, self._train = train.clip, train
@@ -122,5 +122,5 @@ class Learner:
         self._optimizer.restore(under("optimizer", tensors))
 
 
-def _has_schedule(train: Train) -> bool:
+def _has_schedule(train: NetworkConfig) -> bool:
     return train.learning_rate_schedule != "constant" or train.warmup_steps > 0

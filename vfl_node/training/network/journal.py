@@ -15,8 +15,8 @@ from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Evaluation
-from vfl_node.training.split.half import Half
-from vfl_node.training.split.stopping import Stopping
+from vfl_node.training.network.half import Half
+from vfl_node.training.network.stopping import Stopping
 from vfl_node.training.trainer import Epoch
 
 STEPS_BETWEEN = 50

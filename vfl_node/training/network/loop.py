@@ -1,14 +1,14 @@
-"""FLORIST: split training over a union, each party filling in for the rows it does not own.
+"""How the halves of a network are trained and measured: what all data parties walk through in step.
 
-The whole of it, for all data parties::
+The whole of it::
 
     toss a seed → schedule
     the active party names the rows held out, if these are the last ones          (time_order.py; else the schedule draws them)
     for each repeat:  hold out test rows; new private weights
-        for each epoch without labels, if train.unaligned pretrains:    (unaligned/pretraining.py)
+        for each epoch without labels, if the job has some:             (unaligned/pretraining.py)
             for each batch: H → , ← g, or z → , ← z, or nothing
             a checkpoint at all, if there was something
-        for each epoch:  for each batch: H → , ← g, all update         (half.py)
+        for each epoch:  for each batch: H → , ← g, all update         (the trainer's halves)
                          each attacks what it sent
                          for each batch of validation rows: H → ;  ← go on or stop    (stopping.py; if there are such rows)
                          a checkpoint at all
@@ -22,67 +22,62 @@ Symbols: m shared rows, B rows a batch, d width of the cut layer, H embedding, g
 Everything a party draws comes from its own ``randomness``; with the same one, and the same
 number of threads, the result has the same bits over any channel (on a CPU).
 
-Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviations: batches are cut from the
-shared order by a jointly tossed seed; synthetic rows are fixed for the whole job.
-
-What each party learns: disclosures.py, and docs/training.md.
+Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviation: batches are cut from the
+shared order by a jointly tossed seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from torch import Tensor
 
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import DataError, UsageError
-from vfl_node.models import architecture_of, cut_width
+from vfl_node.errors import DataError
+from vfl_node.models import architecture_of
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.network.config import NetworkConfig
+from vfl_node.training.network.half import ForwardPass, Half, Positions
+from vfl_node.training.network.journal import Journal, due, resume
+from vfl_node.training.network.stopping import Stopping, decided
 from vfl_node.training.schedule import Schedule, cut
-from vfl_node.training.split.active import ActiveHalf
-from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import ForwardPass, Half, Positions
-from vfl_node.training.split.journal import Journal, due, resume
-from vfl_node.training.split.passive import PassiveHalf
-from vfl_node.training.split.serving.served_model import VERSION
-from vfl_node.training.split.stopping import Stopping, decided
 from vfl_node.training.time_order import agreed_parts
 from vfl_node.training.trainer import Epoch, TrainingData
-from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Traffic
 
-FRAME_HEAD_BYTES = 1 << 10
-"""More than a frame has beside the values of its tensor."""
+HalfOf = Callable[[Session, TrainingData, Randomness, Randomness, int, Positions, Mapping[str, Tensor] | None, Positions], Half]
+"""Makes one party's half of a repeat. It is given the session, the data, its randomness, another one for draws that are the
+same in every repeat, the repeat's number, positions to train on, tensors of a checkpoint or None, and positions for
+validation."""
 
 
-def check_batch_fits(rows: int, train: Train, *, setting: str = "train.batch_size") -> None:
-    """Refuse, before anything is trained, batches of ``rows`` rows that one message cannot hold.
+@dataclass(frozen=True)
+class Halves:
+    """The kind of network that a trainer trains.
 
-    Args:
-        rows: of a batch.
-        train: the job's section.
-        setting: the job's key that sets ``rows``, for errors.
-
-    Raises:
-        UsageError: they are too large (``E_SIZE``).
+    Attributes:
+        active: makes the active party's half.
+        passive: makes a passive party's.
+        check_batch: refuses batches of so many rows that one message cannot hold. Raises UsageError (``E_SIZE``).
     """
-    width = max(cut_width(train), train.unaligned.exchanged_width(cut_width(train)))
-    most = (MAX_FRAME_BYTES - FRAME_HEAD_BYTES) // (4 * width)
-    if rows > most:
-        raise UsageError(
-            f"a batch of {rows} rows at a cut layer of width {width} has {4 * rows * width} bytes, more than one message "
-            f"may have ({MAX_FRAME_BYTES}); at most {most} rows fit",
-            code="E_SIZE",
-            hint=f"set {setting} to at most {most}, or narrow the last layer of train.bottom",
-            for_peer="the job's batches are too large for one message",
-        )
+
+    active: HalfOf
+    passive: HalfOf
+    check_batch: Callable[[int], None]
 
 
 async def train(
-    session: Session, data: TrainingData, checkpoints: Checkpoints, resume_from: str | None, traffic: Sequence[Traffic]
+    session: Session,
+    data: TrainingData,
+    checkpoints: Checkpoints,
+    resume_from: str | None,
+    traffic: Sequence[Traffic],
+    halves: Halves,
 ) -> Journal:
     """The loop that all data parties walk through in step.
 
@@ -92,11 +87,13 @@ async def train(
         checkpoints: where its state is kept.
         resume_from: name of a checkpoint that all of them hold, or None to begin.
         traffic: of the phase with each peer, which counts the bytes of each epoch.
+        halves: what is trained.
 
     Raises:
-        VflError: as :meth:`vfl_node.training.split.trainer.SplitTrainer.run`.
+        VflError: this party's or a peer's error.
     """
-    section, evaluate, randomness, progress = Train.of(session.job), session.job.evaluate, session.randomness, session.progress
+    section, evaluate = NetworkConfig.of(session.job), session.job.evaluate
+    randomness, progress = session.randomness, session.progress
     seed = await toss(session, randomness.derive("toss"))
     schedule = Schedule(seed, len(data.alignment), section.seed)
     parts_of = await agreed_parts(session, data, schedule)
@@ -108,24 +105,24 @@ async def train(
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
-    check_batch_fits(min(section.batch_size, max(map(len, parts))), section)
+    halves.check_batch(min(section.batch_size, max(map(len, parts))))
     draws = randomness.derive("draws").bytes(32)
     trained, tested, validated = (-(-len(rows) // section.batch_size) for rows in parts)  # batches
 
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
     journal.rows = len(training), len(testing)
     journal.testing, journal.validated = testing, validation
-    stored = {"version": VERSION, "model_version": architecture_of(section.model, session.models).version}
-    journal.shared = {**stored, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
-    before = trained * section.unaligned.epochs_before if section.unaligned.exchanges != "nothing" else 0
+    version = architecture_of(section.model, session.models).version
+    journal.shared = {"model_version": version, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
+    before = trained * section.exchanged_before
     all_epochs = before + section.epochs * (trained + validated)
     progress.emit(PhaseBegan("train", evaluate.repeats * (all_epochs + tested), "batches"))
     progress.emit(Advanced(journal.exchanges))
 
-    half_of = ActiveHalf if session.role == "active" else PassiveHalf
+    half_of = halves.active if session.role == "active" else halves.passive
     for repeat in range(journal.repeat, evaluate.repeats):
         training, testing, validation = parts_of(repeat)
-        half: Half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved, validation)
+        half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved, validation)
         half.audit.follow_on(journal.audited)
         if len(validation) and journal.stopping is None:
             journal.stopping = Stopping(section.patience, section.epochs)
@@ -161,7 +158,7 @@ async def _pretrain(session: Session, half: Half, journal: Journal, schedule: Sc
     """Train one epoch without labels; the last one leaves nothing of it but the bottoms' weights."""
     pretraining, number = half.pretraining, journal.pretrained
     if pretraining.exchanges:
-        size = Train.of(session.job).batch_size
+        size = NetworkConfig.of(session.job).batch_size
         for positions in schedule.batches(journal.repeat, -1 - number, training, size):  # those of other epochs are 0 or more
             await pretraining.step(journal.exchanges, positions)
             journal.exchanges += 1
@@ -184,7 +181,7 @@ async def _epoch(
     validation: Sequence[Positions],
 ) -> None:
     """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
-    section, progress = Train.of(session.job), session.progress
+    section, progress = NetworkConfig.of(session.job), session.progress
     started, moved = session.clock(), bytes_moved(traffic)
     half.outside.epoch_begins(journal.epoch, len(batches))
     for index, positions in enumerate(batches):

@@ -18,17 +18,17 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.models.classifier import Classifier
 from vfl_node.progress import LocalEpochTrained, Progress
+from vfl_node.training.network.config import NetworkConfig
+from vfl_node.training.network.learner import Learner
+from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.network.stopping import Stopping
 from vfl_node.training.schedule import cut
-from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import Learner
-from vfl_node.training.split.positioned_input import PositionedInput
-from vfl_node.training.split.stopping import Stopping
 from vfl_node.transport.codec import is_finite
 
 
 def train_local(
     model: Classifier,
-    train: Train,
+    train: NetworkConfig,
     inputs: PositionedInput,
     targets: Tensor,
     positions: NDArray[np.int64],
