@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.configuration import Frozen, name_in
-from vfl_node.job.keys import Encoding, Key, Noise
+from vfl_node.job.keys import Encoding, Key, SimilarityNoise
 
 ProtocolName = Annotated[str, name_in(ALIGNMENTS)]
 """The name of an alignment protocol, of this package or of an installed one."""
@@ -93,7 +93,7 @@ class Align(Frozen):
     equal_only: bool = Field(
         default=False, description="linkage only: only records whose keys are encoded alike are candidates"
     )
-    noise: Noise | None = Field(default=None, description="linkage only, and required: what blurs the similarities")
+    noise: SimilarityNoise | None = Field(default=None, description="linkage only, and required: what blurs the similarities")
 
     @field_validator("obfuscation", mode="before")
     @classmethod

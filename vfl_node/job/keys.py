@@ -187,14 +187,14 @@ def _whole_bytes(bits: float) -> int:
     return 8 * math.ceil(round(min(bits, 1e15) / 8, 6))
 
 
-class Noise(Frozen):
+class SimilarityNoise(Frozen):
     """Normal noise on standardised similarities: its deviation, or what the greedy attack may guess right. One is given."""
 
     sigma: float | None = Field(default=None, ge=0, le=1e6, allow_inf_nan=False, description="standard deviation; 0: none")
     tau: float | None = Field(default=None, gt=0, lt=1, description="share of filters that the greedy attack guesses right")
 
     @model_validator(mode="after")
-    def _one(self) -> Noise:
+    def _one(self) -> SimilarityNoise:
         if (self.sigma is None) == (self.tau is None):
             raise ValueError("give either sigma (standard deviation) or tau (share that the greedy attack guesses)")
         return self

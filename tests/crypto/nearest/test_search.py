@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+import numkong
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -22,9 +24,9 @@ def filters(rows: int, seed: int, width: int = BYTES, ones: float = 0.03) -> Row
 
 def brute_force(queries: Rows, base: Rows, count: int, *, equal_only: bool = False) -> tuple[NDArray, NDArray]:
     """Python's own order of (distance, index), and no library that counts bits."""
-    ones, others = (np.unpackbits(rows, axis=1).astype(np.int64) for rows in (queries, base))
-    common = ones @ others.T
-    distances = ones.sum(axis=1)[:, None] + others.sum(axis=1) - 2 * common
+    ones, others = (np.unpackbits(rows, axis=1).astype(np.float32) for rows in (queries, base))
+    common = ones @ others.T  # exact: all are small integers
+    distances = (ones.sum(axis=1)[:, None] + others.sum(axis=1) - 2 * common).astype(np.int64)
     rows, found = np.full((2, len(queries), count), -1)
     for query, line in enumerate(distances):
         allowed = np.flatnonzero((common[query] > 0) & ((line == 0) | (not equal_only)))
@@ -138,3 +140,34 @@ def test_widths_must_be_alike(queries: Rows, base: Rows) -> None:
         nearest(queries, base[:, 1:], 3, Inline())
     with pytest.raises(ValueError, match="1 byte"):
         nearest(queries[:, :0], base[:, :0], 3, Inline())
+
+
+@pytest.fixture
+def plain_processor() -> Iterator[None]:
+    """One without any of the instructions that numkong has code for."""
+    able = [name for name, has in numkong.get_capabilities().items() if has and name != "serial"]
+    for name in able:
+        numkong.disable_capability(name)
+    yield
+    for name in able:
+        numkong.enable_capability(name)
+
+
+@pytest.mark.usefixtures("plain_processor")
+def test_the_processors_instructions_change_nothing(queries: Rows, base: Rows) -> None:
+    some = queries[:200]
+    for found, expected in zip(joined(nearest(some, base, 20, Inline())), brute_force(some, base, 20), strict=True):
+        assert np.array_equal(found, expected)
+
+
+def test_memory_does_not_grow_with_the_number_of_rows() -> None:
+    """All distances would have four times as much."""
+    queries, base = filters(2048, 1), filters(20_000, 2)
+    tracemalloc.start()
+    try:
+        for _ in nearest(queries, base, 20, Inline()):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(queries) * len(base) / 4

@@ -25,7 +25,7 @@ BLOCK_ROWS = 1024
 """Queries in a block."""
 
 _TILE_BYTES = 1 << 19  # half of a usual second-level cache; the queries stream through the rest
-_TILE_ROWS = 1024
+_TILE_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def nearest(
     depend on blocks, tiles or workers. So a caller that stores what each block gives can go on behind it.
 
     Cost: len(queries)·len(base)·w byte comparisons, where w is the width: 35 s of each of 2 cores for 100,000 · 100,000 rows of
-    2 kB (docs/benchmarks.md). Memory: about 8·block_rows·(5·count + 1024) bytes and twice a tile for each worker.
+    2 kB (docs/benchmarks.md). Memory of a worker: about 50 bytes for each query of a block and row of a tile, at most 32 MiB,
+    and 80·count for each query of a block.
     ``queries`` and ``base`` may be in files: they are read a block and a tile at a time.
 
     Args:
