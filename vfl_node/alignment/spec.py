@@ -34,7 +34,7 @@ Side: TypeAlias = "Callable[[Session, OwnRecords, Group | None], Awaitable[Align
 :func:`vfl_node.alignment.psu.protocol.active`."""
 
 
-class Coordination(Protocol):
+class AlignmentCoordination(Protocol):
     """A coordinator's part in one alignment: a conversation with each data party, side by side on threads of their own."""
 
     async def serve(self, channel: Channel) -> None:
@@ -53,7 +53,7 @@ class AlignmentSpec(ABC):
         title: in words, such as "private set union".
         shared_rows: what its shared order is, such as "the union".
         sides: role → ``module:attribute`` of the coroutine that plays it; of a coordinator, of what makes its
-            :class:`Coordination` from its session. A role without one takes no part.
+            :class:`AlignmentCoordination` from its session. A role without one takes no part.
         synthetic_rows_at: roles that may meet shared rows whose records they do not own.
         intersection_hidden_from: roles that do not learn how many records are shared, whatever the job's options are.
         padded_roles: roles whose sets ``align.padding`` rounds up.
@@ -142,9 +142,9 @@ class AlignmentSpec(ABC):
         places = self.sides if passive_parties == 1 else self.sides_of_several
         return load(places[role], what=f"the {role} side of align.protocol {self.name}")
 
-    def coordination(self, session: Session) -> Coordination:
+    def coordination(self, session: Session) -> AlignmentCoordination:
         """The coordinator's part, where :attr:`coordinated` says that there is one. Raises UsageError (``E_EXTENSION``)."""
-        part: Callable[[Session], Coordination] = load(
+        part: Callable[[Session], AlignmentCoordination] = load(
             self.sides["coordinator"], what=f"the coordinator's side of align.protocol {self.name}"
         )
         return part(session)

@@ -36,7 +36,7 @@ def read_keys(text: TextColumns, data: Data, keys: Keys, party: str) -> dict[str
     Cost: as of a feature.
 
     Raises:
-        DataError: a value is missing (``E_KEY_MISSING``), cannot be read (``E_KEY``), or lies outside of the key's bounds
+        DataError: a value is missing (``E_KEY_MISSING``), cannot be read (``E_KEY_VALUE``), or lies outside of the key's bounds
             (``E_KEY_BOUNDS``): the place of the first one, and how many there are, never a cell; or as
             :func:`vfl_node.data.columns_apart.key_columns_of`.
     """
@@ -80,7 +80,7 @@ def _within(
     text: TextColumns, column: str, key: str, values: NDArray[np.float64], low: float, high: float, what: str
 ) -> NDArray[np.float64]:
     _refuse(text, column, key, np.isnan(values), "no value", "E_KEY_MISSING")
-    _refuse(text, column, key, np.isinf(values), f"no {what}", "E_KEY")
+    _refuse(text, column, key, np.isinf(values), f"no {what}", "E_KEY_VALUE")
     _refuse(text, column, key, (values < low) | (values > high), "a value outside of the job's bounds", "E_KEY_BOUNDS")
     return values
 

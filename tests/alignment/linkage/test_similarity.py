@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from vfl_node.alignment.linkage.similarity import NONE, PairDraws, ReuseCount, Scale, least_tau, sigma_of, tau_of
+from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of, tau_of
 from vfl_node.crypto.randomness import Randomness
 
 M, N, K = 800, 300, 50
@@ -30,7 +30,7 @@ def found():
 
 def blurred(found, *, secret="linker", terms=b"terms", sigma=0.4):
     own, theirs, rows, distances = found
-    return PairDraws(randomness(secret), terms).blurred(own, theirs, rows, distances, Scale.of([distances]), sigma)
+    return PairDraws(randomness(secret), terms).blurred(own, theirs, rows, distances, DistanceScale.of([distances]), sigma)
 
 
 def by_pair(found, **how):
@@ -67,12 +67,12 @@ def test_no_noise_gets_tau_to_its_minimum():
 
 def test_mean_and_deviation_do_not_depend_on_blocks_and_leave_missing_ones_out(found):
     distances = found[3]
-    whole = Scale.of([distances])
+    whole = DistanceScale.of([distances])
     missing = np.full((3, K), NONE, dtype=np.int32)
-    assert Scale.of([distances[:7], missing, distances[7:]]) == whole
+    assert DistanceScale.of([distances[:7], missing, distances[7:]]) == whole
     assert whole.mean == pytest.approx(-distances.mean())
     assert whole.deviation == pytest.approx(distances.std())
-    assert Scale.of([missing]) is None
+    assert DistanceScale.of([missing]) is None
 
 
 def test_variance_is_that_of_the_noise_and_one(found):
@@ -105,7 +105,7 @@ def test_noise_drawn_again_averages_out_and_noise_of_the_pair_does_not(found):
 
 
 def test_the_order_of_candidates_carries_no_rank(found):
-    own, theirs, rows, distances = found
+    _, _, rows, distances = found
     ordered, _ = blurred(found)
     table = np.zeros((M, N), dtype=np.int32)
     np.put_along_axis(table, rows.astype(np.int64), distances, axis=1)

@@ -17,7 +17,7 @@ import numpy as np
 from vfl_node import failpoints
 from vfl_node.alignment.linkage import learnt, terms
 from vfl_node.alignment.linkage.side import Sizes
-from vfl_node.alignment.linkage.similarity import NONE, PairDraws, ReuseCount, Scale, least_tau, sigma_of
+from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of
 from vfl_node.alignment.linkage.spec import TAU_MEANS
 from vfl_node.alignment.lists.columns import Column, Columns
 from vfl_node.alignment.lists.meeting import check_size
@@ -31,15 +31,14 @@ from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.memory import joint
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
-from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, Reuse, ReuseAccepted
-from vfl_node.transport.generated.vfl.v1.linkage_pb2 import Scale as ScaleMessage
+from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, Reuse, ReuseAccepted, Scale
 
-_EQUAL = Scale(0.0, 1.0)
+_EQUAL = DistanceScale(0.0, 1.0)
 """Where only candidates with equal filters count."""
 
 
 @dataclass(frozen=True)
-class Found:
+class Nearest:
     """The nearest of all records, and what is made of them.
 
     Attributes:
@@ -54,7 +53,7 @@ class Found:
     """
 
     nearest: Column
-    scale: Scale
+    scale: DistanceScale
     sigma: float
     draws: PairDraws
     active: list[bytes]
@@ -74,7 +73,7 @@ class Found:
 
 
 class Linker:
-    """The coordinator's part in one linkage (:class:`vfl_node.alignment.spec.Coordination`).
+    """The coordinator's part in one linkage (:class:`vfl_node.alignment.spec.AlignmentCoordination`).
 
     Args:
         session: the coordinator's; columns lie in ``lists`` in its folder.
@@ -91,7 +90,7 @@ class Linker:
         self._nearest = Columns(folder, width=8 * self._align.candidates, chunk_rows=BLOCK_ROWS)
         self._said: dict[str, EncodingTerms] = {}
         self._whole: dict[str, Column] = {}
-        self._found: Found | None = None
+        self._found: Nearest | None = None
         self._accepted = False
         self._one = threading.Lock()
 
@@ -120,7 +119,7 @@ class Linker:
                 await self._tell_passive(channel, found)
 
     def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As :meth:`vfl_node.alignment.spec.Coordination.learnt`: from what the search stored, which outlives a restart."""
+        """As in the contract: from what the search stored, which outlives a restart."""
         path = self._session.folder / "linkage"
         known = json.loads(read_checked(path, hint="submit the job again as a new one"))
         sizes = Sizes(known["active"], known["passive"], self._bits)
@@ -190,7 +189,7 @@ class Linker:
         with self._one:
             self._whole[peer] = column
 
-    def _searched(self) -> Found:
+    def _searched(self) -> Nearest:
         """Step 7: the nearest of all records, their scale and noise, and how often each is used."""
         session, column = self._session, self._nearest.column("nearest")
         active, passive = self._whole[self._active], self._whole[self._passive]
@@ -219,9 +218,9 @@ class Linker:
             start += len(rows)
         known = {"active": len(active), "passive": len(passive), "sigma": sigma, "reuse": reuse.most}
         write_checked(session.folder / "linkage", json.dumps(known).encode())
-        return Found(column, scale, sigma, draws, own, theirs, reuse, without)
+        return Nearest(column, scale, sigma, draws, own, theirs, reuse, without)
 
-    def _noise(self, column: Column) -> tuple[Scale, float]:
+    def _noise(self, column: Column) -> tuple[DistanceScale, float]:
         """μ0 and σ0 of the first linkage on these terms, and σ of the job.
 
         Raises:
@@ -233,7 +232,7 @@ class Linker:
             return _EQUAL, noise.sigma or 0.0
         name = f"scale-{self._terms.hex()[:40]}"
         kept = self._memory.recall(name)
-        scale = Scale(*json.loads(kept)) if kept else Scale.of(_split(chunk)[1] for chunk in column.chunks())
+        scale = DistanceScale(*json.loads(kept)) if kept else DistanceScale.of(_split(chunk)[1] for chunk in column.chunks())
         if scale is None or scale.deviation == 0:
             what = "no record has a candidate within reach" if scale is None else "all candidates are equally far"
             raise PolicyError(
@@ -257,10 +256,10 @@ class Linker:
                     for_peer=text,
                 ) from None
         if not kept:
-            scale = Scale(*json.loads(self._memory.keep(name, json.dumps([scale.mean, scale.deviation]).encode())))
+            scale = DistanceScale(*json.loads(self._memory.keep(name, json.dumps([scale.mean, scale.deviation]).encode())))
         return scale, sigma
 
-    async def _tell_passive(self, channel: Channel, found: Found) -> None:
+    async def _tell_passive(self, channel: Channel, found: Nearest) -> None:
         """Step 8: how much its records are used, and if it goes on which ones are candidates."""
         deviation = 0.0 if self._align.equal_only else found.scale.deviation
         reuse = Reuse(max=found.reuse.most, median=found.reuse.median, deviation=deviation, sigma=found.sigma)
@@ -269,15 +268,13 @@ class Linker:
         self._accepted = True
         await self._send(channel, found, 0)
 
-    async def _tell_active(self, channel: Channel, found: Found) -> None:
+    async def _tell_active(self, channel: Channel, found: Nearest) -> None:
         """Step 9: what similarities are made of, and these."""
         scale, deviation = found.scale, 0.0 if self._align.equal_only else found.scale.deviation
-        await channel.send(
-            ScaleMessage(mean=scale.mean, deviation=deviation, sigma=found.sigma, without_candidate=found.without)
-        )
+        await channel.send(Scale(mean=scale.mean, deviation=deviation, sigma=found.sigma, without_candidate=found.without))
         await self._send(channel, found, 1)
 
-    async def _send(self, channel: Channel, found: Found, part: int) -> None:
+    async def _send(self, channel: Channel, found: Nearest, part: int) -> None:
         count, held = len(found.nearest), self._said[channel.peer].held
         if held > count:
             raise ProtocolError(f"{channel.peer} claims {held} rows, of {count}", code="E_COUNT")

@@ -33,8 +33,8 @@ def of_all(job: Job, sizes: Sizes, sigma: float, reuse: int | None) -> Mapping[s
                 "similarities",
                 sizes.active * candidates,
                 f"for each of its {sizes.active} records how similar {candidates} of {passive}'s are, {noise}. It does not get "
-                f"their numbers, but can tell which similarities are of the same record, {most}, and knows how keys are "
-                "encoded: from many similarities it locates that record's keys",
+                f"their numbers, but a training shows which similarities are of the same record, {most}; and it knows how keys "
+                "are encoded: from many similarities of a record it locates its keys",
             ),
         ),
         passive: (

@@ -37,14 +37,14 @@ async def agree_on_seed(session: Session) -> bytes:
     """
     channel, memory = session.peer, session.memory
     kept = memory.recall(_NAME)
-    await channel.send(linkage_pb2.SeedMark(mark=mark_of(kept) if kept else b""))
-    theirs = (await channel.receive(linkage_pb2.SeedMark)).mark
+    await channel.send(linkage_pb2.PivotSeed(mark=mark_of(kept) if kept else b""))
+    theirs = (await channel.receive(linkage_pb2.PivotSeed)).mark
     if kept and theirs and theirs != mark_of(kept):
         raise _lost(channel.peer)
     if kept and not theirs:
-        await channel.send(linkage_pb2.KeptSeed(seed=kept))
+        await channel.send(linkage_pb2.PivotSeed(mark=mark_of(kept), seed=kept))
     elif theirs and not kept:
-        kept = (await channel.receive(linkage_pb2.KeptSeed)).seed
+        kept = (await channel.receive(linkage_pb2.PivotSeed)).seed
         if len(kept) != SEED_BYTES or mark_of(kept) != theirs:
             raise ProtocolError(f"{channel.peer} sent another seed than it has a mark of", code="E_TOSS")
     elif not kept:

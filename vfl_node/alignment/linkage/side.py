@@ -194,10 +194,11 @@ class DataSide:
 
     def _check_candidates(self) -> None:
         """Refuse more candidates than there are records. Raises UsageError (``E_CANDIDATES``)."""
+        passive = self.session.job.parties.pair["passive"]
         if self.align.candidates > self.sizes.passive:
             raise UsageError(
                 f"the job wants {self.align.candidates} candidates for each record, and "
-                f"{self.session.job.parties.passive[0]} has {self.sizes.passive} records (align.candidates)",
+                f"{passive} has {self.sizes.passive} records (align.candidates)",
                 code="E_CANDIDATES",
                 hint="agree on fewer candidates: all records as candidates of each would say nothing",
                 for_peer="align.candidates is more than the passive party has records",

@@ -40,14 +40,14 @@ DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
-class Scale:
+class DistanceScale:
     """Mean and deviation of the negative distances of all candidate pairs: μ0 and σ0; 0 and 1 where all distances are 0."""
 
     mean: float
     deviation: float
 
     @classmethod
-    def of(cls, blocks: Iterable[NDArray[np.int32]]) -> Scale | None:
+    def of(cls, blocks: Iterable[NDArray[np.int32]]) -> DistanceScale | None:
         """Of the distances in ``blocks``, −1 where there is no candidate; None without any candidate.
 
         Sums are of integers, so the result does not depend on the blocks.
@@ -115,7 +115,7 @@ class PairDraws:
         theirs: Sequence[bytes],
         rows: NDArray[np.int32],
         distances: NDArray[np.int32],
-        scale: Scale,
+        scale: DistanceScale,
         sigma: float,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The candidates of some records in their secret order, and how similar they are with noise.

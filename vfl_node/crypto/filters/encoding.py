@@ -32,7 +32,7 @@ def encode(
     names its keys. So a party that begins again goes on with the same bytes, and equal records of both parties have
     equal filters. Keys follow each other by their names.
 
-    Cost: about 1 ns a bit of numbers, 20 µs a text. Memory: 20 MiB and two blocks.
+    Cost: about 0.6 ns a bit of numbers, 10 µs a text. Memory: 20 MiB and two blocks.
 
     Args:
         keys: of the job.

@@ -4,17 +4,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class SeedMark(_message.Message):
-    __slots__ = ("mark",)
+class PivotSeed(_message.Message):
+    __slots__ = ("mark", "seed")
     MARK_FIELD_NUMBER: _ClassVar[int]
-    mark: bytes
-    def __init__(self, mark: _Optional[bytes] = ...) -> None: ...
-
-class KeptSeed(_message.Message):
-    __slots__ = ("seed",)
     SEED_FIELD_NUMBER: _ClassVar[int]
+    mark: bytes
     seed: bytes
-    def __init__(self, seed: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, mark: _Optional[bytes] = ..., seed: _Optional[bytes] = ...) -> None: ...
 
 class EncodingTerms(_message.Message):
     __slots__ = ("bits", "count", "commitment", "begun", "seen", "held", "seed_mark", "salt")
