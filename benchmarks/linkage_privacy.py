@@ -1,7 +1,7 @@
 """Measure what each party of a fuzzy linkage finds out: every attack of vfl_node/privacy/linkage, with its controls.
 
     python -m benchmarks.linkage_privacy                                   made-up points
-    python -m benchmarks.linkage_privacy --data FOLDER --out figures.json  flats and schools of Singapore, too; three minutes
+    python -m benchmarks.linkage_privacy --data FOLDER --out figures.json  flats and schools of Singapore, too: a minute of CPU
 
 Filters, search, noise and order are the product's; parties and messages are left out. Seeds are fixed. Errors are medians
 of the distance between the guess and the truth, in metres; made-up points lie on a square of 40 km. docs/privacy.md explains
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.linkage.similarity import PairDraws, Scale, tau_of
+from vfl_node.alignment.linkage.similarity import PairDraws, DistanceScale, tau_of
 from vfl_node.crypto.nearest.search import nearest
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
@@ -122,7 +122,7 @@ class Linkage:
         blocks = list(nearest(self.active, self.passive, candidates, Inline()))
         self.rows = np.concatenate([block.rows for block in blocks])
         self.distances = np.concatenate([block.distances for block in blocks])
-        scale = Scale.of([self.distances])
+        scale = DistanceScale.of([self.distances])
         assert scale is not None
         self.scale = scale
 
@@ -136,7 +136,7 @@ class Linkage:
         """Distances of all candidate pairs, float64[n_B, n_A]; NaN of the others."""
         return self._by_pair(self.rows, self.distances)
 
-    def release(self, sigma: float, *, secret: Randomness = SECRET, terms: bytes = b"", scale: Scale | None = None) -> Release:
+    def release(self, sigma: float, *, secret: Randomness = SECRET, terms: bytes = b"", scale: DistanceScale | None = None) -> Release:
         """Similarities by pair, float64[n_B, n_A], once the active party has found which are of one record."""
         draws, scale = PairDraws(secret, terms), scale or self.scale
         rows, similarities = draws.blurred(
@@ -160,7 +160,7 @@ def few_of_each(pairs: Floats, most: int) -> Floats:
 
 
 def found_by_active(linkage: Linkage, sigma: float, most: int, seed: Randomness | None = None) -> float:
-    """The median error of multilateration, of records with a similarity at all; another ``seed`` than the true one is a control."""
+    """The median error of multilateration, of all records with a similarity; ``seed`` is another one than the true one."""
     release = linkage.release(sigma)
     few = few_of_each(release.similarities, most)
     used = np.flatnonzero(~np.isnan(few).all(axis=1))
@@ -207,7 +207,7 @@ def embeddings_of(rows: NDArray[np.int32], records: int, dropout: float = 0.0) -
 
 
 def frequency_found(points: Points, filters: Rows, *, known: bool, equal: bool = False) -> float:
-    """How many records' keys the coordinator recognises, who knows the frequencies of keys or others, or where all are equal."""
+    """How many records' keys the coordinator recognises by the frequencies of keys, or by others, or where all are equal."""
     counts = np.ones_like(points.counts) if equal else points.counts
     truth = np.repeat(np.arange(len(counts)), counts)
     public = counts if known else np.random.default_rng(6).permutation(counts)

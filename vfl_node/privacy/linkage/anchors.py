@@ -1,9 +1,9 @@
 """Records' keys from the distances of their filters to a few records whose keys are known: anchors.
 
 The coordinator has all filters, and so all distances between them: a map of both parties' records, without its place. It
-does not know the seed, but the terms of the job, which say how distances grow with keys on average. A few records with known keys
-are enough to put the map in its place: those of a public register, or a party's own address. Secret pivots or
-hash keys do not change distances.
+does not know the seed, but the terms of the job, which say how distances grow with keys on average. A few records with known
+keys are enough to put the map in its place: those of a public register, or a party's own address. Secret pivots or hash keys
+do not change distances.
 
 Who attacks: the coordinator, which follows the protocol, and knows where some records of either party are.
 

@@ -1,8 +1,8 @@
 """An active record's keys from the set of its candidates: its order-K Voronoi cell.
 
 The passive party knows its own keys and the seed. The points of which exactly these K of its records are the nearest are a
-small cell, the smaller the more records there are. The order of candidates is not needed, nor is any similarity, so noise does not
-matter.
+small cell, the smaller the more records there are. The order of candidates is not needed, nor is any similarity, so noise does
+not matter.
 
 Who attacks: the passive party, which follows the protocol.
 

@@ -21,7 +21,8 @@ def recognised(filters: Rows, frequencies: NDArray[np.float64]) -> NDArray[np.in
 
     Args:
         filters: uint8[n, w].
-        frequencies: float64[keys], how frequent each key is as far as the attacker knows. Of equal ones the first is taken first.
+        frequencies: float64[keys], how frequent each key is, as far as the attacker knows. Of equal ones the first
+            is taken first.
     """
     raw = np.ascontiguousarray(filters).view(np.dtype((np.void, filters.shape[1]))).ravel()
     _, which, counts = np.unique(raw, return_inverse=True, return_counts=True)

@@ -1,8 +1,10 @@
 """A passive record's keys from its similarities to many active records: multilateration.
 
 The active party knows the seed of all filters, and so the filter of any key that it can think of. A similarity is a
-distance with noise, −(σ0·s + μ0), to a record whose keys it knows. From a few of them a record is placed as a ship by beacons; the
-more there are, and the longer filters are, the better, whatever τ is.
+distance with noise, −(σ0·s + μ0), to a record whose keys it knows. From several of them a record is placed as a ship is by
+beacons, and the more there are the better. Noise is σ times the deviation of distances, which grows with filters as distances
+do: so their length does not matter, while τ falls with it. Even the seed matters little, as the job's terms say how distances
+grow with keys on average.
 
 Which similarities are of the same record it learns by :mod:`vfl_node.privacy.linkage.partition`.
 

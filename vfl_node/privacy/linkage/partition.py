@@ -1,11 +1,10 @@
 """Which similarities are of the same passive record, by its embedding.
 
-The embedding of a candidate depends on its record alone, so in one forward pass equal records have equal embeddings, to the last
-bit. So the protocol does not even try to hide it, and sends each embedding of a batch once. What is left to hide is
-the number of the record in its owner's table, which nobody needs.
+The embedding of a candidate depends on its record alone. So in one forward pass equal records have equal embeddings, to the
+last bit, and a trainer may as well send each of them once. Hidden is only the number of the record in its owner's table.
 
-Dropout at the passive party makes the embeddings of one record differ where each place draws its own; held-out rows, which are
-computed without dropout, show the partition all the same.
+If each place drew a dropout of its own, the embeddings of one record would differ, but not those of held-out rows, which are
+computed without dropout.
 
 Who attacks: the active party, which follows the protocol.
 
