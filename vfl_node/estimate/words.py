@@ -7,6 +7,7 @@ from collections.abc import Callable
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
+from vfl_node.estimate.linkage import linkage_cost, linkage_notes
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import Plan, Records, Span, announced_by, data_role, taking_part, terms_of, training_cost
 from vfl_node.estimate.totals import Range, shows
@@ -48,23 +49,14 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
 
 def notes(plan: Plan, machine: Machine) -> list[str]:
     """What the reader of the table should know, in plain words."""
-    terms, (least, most) = plan.job.align, plan.shared
+    terms = plan.job.align
     have = ", ".join(f"{name} has {_count(plan.records[name])} records" for name in plan.job.parties.data)
-    who, which = ("all parties", "which ones all of them do") if plan.several else ("both parties", "which ones both do")
-    owned = "not all parties own" if plan.several else "only one party owns"
-    known = f"{_count(least)} are shared{' by all' * plan.several}"
-    said = [
-        f"{have}; {known if least == most else f'shared may be any number, {_between(least, most, _count)}'}",
-        f"measured on one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
-        f"{_micro(machine.decode_s)} a check ({terms.group}); the disk writes {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
-        f"computing, sending and writing overlap, so the longest is the time, if {who} have a machine like this "
-        f"({machine.cores} {'core' if machine.cores == 1 else 'cores'}); reading the tables and training come on top",
-        f"rows that {owned} hide {which}; training takes them all",
-    ]
-    if plan.several:
-        said.append(
-            f"passive parties have no connection to each other: all that is sent passes {plan.job.parties.active}'s wire"
-        )
+    if terms.spec.by_similarity:
+        taken, _ = taking_part(terms, plan.records, plan.shared)
+        cost = linkage_cost(terms, announced_by(plan.job.parties, terms, taken))
+        said = [have, *linkage_notes(cost, machine.cores, str(plan.job.parties.coordinator))]
+    else:
+        said = _notes_on_ids(plan, machine, have)
     if terms.at_most is not None and terms.at_most < max(plan.records.values()):
         said.append(
             f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
@@ -82,10 +74,33 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
             said += spec.estimate_notes(terms, plan.obfuscation)
             if not spec.allowed_by_default:
                 said.append(f"{name.upper()} runs only at nodes whose owners have named it in limits.protocols")
-        elif len(plan.job.parties.passive) > (fewer := spec.max_passive_parties):
+        elif spec.by_similarity == terms.spec.by_similarity and (
+            len(plan.job.parties.passive) > (fewer := spec.max_passive_parties)
+        ):
             parties = "one passive party" if fewer == 1 else f"{fewer} passive parties"
             said.append(f"not available: {name.upper()} runs with {parties} at most, because {spec.why_not_more}")
     return said + [f"left out: {error.message}" for error in ALIGNMENTS.unusable()]
+
+
+def _notes_on_ids(plan: Plan, machine: Machine, have: str) -> list[str]:
+    """The first of :func:`notes`, of a protocol that compares identifiers."""
+    terms, (least, most) = plan.job.align, plan.shared
+    who, which = ("all parties", "which ones all of them do") if plan.several else ("both parties", "which ones both do")
+    owned = "not all parties own" if plan.several else "only one party owns"
+    known = f"{_count(least)} are shared{' by all' * plan.several}"
+    said = [
+        f"{have}; {known if least == most else f'shared may be any number, {_between(least, most, _count)}'}",
+        f"measured on one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
+        f"{_micro(machine.decode_s)} a check ({terms.group}); the disk writes {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
+        f"computing, sending and writing overlap, so the longest is the time, if {who} have a machine like this "
+        f"({machine.cores} {'core' if machine.cores == 1 else 'cores'}); reading the tables and training come on top",
+        f"rows that {owned} hide {which}; training takes them all",
+    ]
+    if plan.several:
+        said.append(
+            f"passive parties have no connection to each other: all that is sent passes {plan.job.parties.active}'s wire"
+        )
+    return said
 
 
 def before_start(job: Job, records: Records, shared: Span | None = None) -> list[str]:
