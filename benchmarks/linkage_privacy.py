@@ -136,7 +136,9 @@ class Linkage:
         """Distances of all candidate pairs, float64[n_B, n_A]; NaN of the others."""
         return self._by_pair(self.rows, self.distances)
 
-    def release(self, sigma: float, *, secret: Randomness = SECRET, terms: bytes = b"", scale: DistanceScale | None = None) -> Release:
+    def release(
+        self, sigma: float, *, secret: Randomness = SECRET, terms: bytes = b"", scale: DistanceScale | None = None
+    ) -> Release:
         """Similarities by pair, float64[n_B, n_A], once the active party has found which are of one record."""
         draws, scale = PairDraws(secret, terms), scale or self.scale
         rows, similarities = draws.blurred(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import SECRET, Linkage, exact_share, jobs, nearest_found
-from vfl_node.alignment.linkage.similarity import DistanceScale
 from vfl_node.alignment.linkage.terms import digest_of
 from vfl_node.job import Align
 from vfl_node.limits import Limits
@@ -92,4 +91,3 @@ def test_another_secret_of_the_coordinator_is_another_job(linkage: Linkage) -> N
     both = repeated.averaged([first, second])[known] - linkage.true[known]
     one = repeated.averaged([first])[known] - linkage.true[known]
     assert both.std() == pytest.approx(one.std() / np.sqrt(2), rel=0.05)
-    assert isinstance(linkage.scale, DistanceScale)
