@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.linkage.similarity import PairDraws, DistanceScale, tau_of
+from vfl_node.alignment.linkage.similarity import DistanceScale, PairDraws, tau_of
 from vfl_node.crypto.nearest.search import nearest
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows

@@ -1,4 +1,4 @@
-"""The active party locates keys of the passive one from many similarities, whatever τ is; few similarities keep it from that."""
+"""The active party locates keys of the passive one from many similarities, whatever τ is; few of them tell less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several jobs: noise that is drawn again averages out, noise that is not drawn again is subtracted, and the product's is neither."""
+"""Several jobs: new noise averages out, noise that stays while terms change is subtracted, and the product has neither."""
 
 from __future__ import annotations
 
