@@ -111,7 +111,7 @@ class AlignmentSpec(ABC):
 
         Only then ``evaluate.matched`` has something to count, and may.
         """
-        return not self.every_row_is_shared and not self.intersection_hidden_from
+        return not self.every_row_is_shared and not self.intersection_hidden_from and not self.by_similarity
 
     @property
     def is_within_one_set(self) -> bool:
