@@ -244,6 +244,11 @@ def _active(points: Points) -> Iterator[Line]:
         yield "multilateration", f"{linkage.bytes} B, {most} similarities", found_by_active(linkage, 0.4, most)
     for sigma in (0.0, 1.0, 3.0, 50.0):
         yield "multilateration", f"{linkage.bytes} B, 200 similarities, σ {sigma:g}", found_by_active(linkage, sigma, 200)
+    for count in (5, 20, 50):
+        whole = Linkage(points, count)
+        median = int(np.median((~np.isnan(whole.true)).sum(axis=1)))
+        yield "multilateration", f"K = {count}: similarities of a record, median", float(median)
+        yield "multilateration", f"K = {count}, all of them", found_by_active(whole, 0.4, len(points.active))
     yield "multilateration", "without the seed", found_by_active(linkage, 0.4, 200, Randomness(bytes(32)))
     shuffled = np.random.default_rng(7).permutation(points.passive)
     yield "multilateration", "chance: another record", points.error(shuffled, points.passive)

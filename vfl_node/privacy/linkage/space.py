@@ -71,6 +71,16 @@ class KeySpace:
             distances += self.encoding.pivots(span, reach) * share
         return distances
 
+    def errors(self, guess: Floats, truth: Floats) -> dict[str, float]:
+        """Key → median distance of guess and truth, in its own unit: days for a date, metres for a place."""
+        found, axis = dict[str, float](), 0
+        for name, key in sorted(self.keys.items()):
+            units = key.metres if isinstance(key, PlaceKey) else (1.0,)
+            part = slice(axis, axis + len(units))
+            found[name] = float(np.median(np.linalg.norm((guess[:, part] - truth[:, part]) * units, axis=1)))
+            axis += len(units)
+        return found
+
     def _axes(self) -> list[tuple[float, float, float]]:
         """What a unit of each axis is in the unit of its reach, its span and its reach."""
         axes = list[tuple[float, float, float]]()
