@@ -52,8 +52,8 @@ def located_by_peer(job: Job, alignment: Alignment, table: Table) -> tuple[str, 
     errors = passive_errors(own, len(alignment), uses, facts.sigma, space)
     return (
         f"{peer} can locate this party's records, from about {uses:,} similarities of each. {simulated} it found "
-        f"{_said(align.keys, errors)}, in the median. More noise (align.noise) makes that larger; fewer candidates do "
-        "not, as they are closer, and noise is measured by how much their distances vary.",
+        f"{_said(align.keys, errors)}, in the median. More noise (align.noise) makes that larger; fewer candidates "
+        "hardly do, as they are closer, and noise is measured by how much their distances vary.",
     )
 
 

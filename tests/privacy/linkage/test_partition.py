@@ -34,3 +34,16 @@ def test_agreement() -> None:
     assert agreement(np.array([5, 5, 2, 2]), truth) == 1
     assert agreement(np.array([0, 0, 0, 0]), truth) == pytest.approx(2 / 6)
     assert agreement(np.array([0, 1, 2, 3]), truth) == 0
+
+
+def test_a_record_is_known_again_in_another_job(linkage: Linkage) -> None:
+    """By the active records of which it is a candidate, whatever the order of candidates and the number of its group is."""
+    rng, truth = np.random.default_rng(0), linkage.rows.astype(np.int64)
+    other = rng.permutation(len(linkage.passive))[rng.permuted(truth, axis=1)]
+    first, second = (~np.isnan(of_records(np.zeros(truth.shape), groups)) for groups in (truth, other))
+    used = first.any(axis=1)
+    alike = first[used].astype(int) @ second.T.astype(int)
+    jaccard = alike / np.maximum((first[used][:, None] | second[None]).sum(axis=2), 1)
+    guess = jaccard.argmax(axis=1)
+    np.testing.assert_array_equal(second[guess], first[used])
+    assert len(set(guess)) == used.sum()
