@@ -145,7 +145,10 @@ def estimate(
     """Estimate what alignment by each protocol will cost, and how many rows training would have."""
     spec, settings = load_job(job), load_settings(config) if config else None
     if settings and settings.role == "coordinator":
-        raise UsageError("a coordinator takes no part in aligning", hint="leave --config out, or give another node's")
+        raise UsageError(
+            "an estimate is for a party with data, and this one is a coordinator",
+            hint="leave --config out, or give another node's",
+        )
     from vfl_node.crypto.groups import group
     from vfl_node.estimate import machine as machines
     from vfl_node.estimate import words

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from vfl_node.job import Align
 from vfl_node.job.keys import NO_KEYS, filter_bits
 
-COMPARE_S = 3.5e-12
-"""CPU seconds to compare a byte of two filters: 35 s of each of 2 cores for 100,000 · 100,000 filters of 2 kB."""
+COMPARE_S = 5.3e-12
+"""CPU seconds to compare a byte of two filters: 109 s for 100,000 · 100,000 filters of 2 kB."""
 
 ENCODE_S = 1e-9
 """CPU seconds a bit of a filter."""
 
-PAIR_S = 2e-6
+PAIR_S = 1.1e-6
 """CPU seconds to draw the noise and order of a candidate; done for either party."""
 
 PLACE_BYTES = 4
