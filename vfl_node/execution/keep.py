@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from vfl_node import failpoints
 from vfl_node.execution import serving
 from vfl_node.execution.align import Aligned
+from vfl_node.execution.located import located_by_peer
 from vfl_node.execution.run import Run
 from vfl_node.files import private_folder
 from vfl_node.ledger import Disclosure
@@ -77,7 +78,7 @@ def keep(
         party=session.name,
         alignment=aligned.alignment if aligned else None,
         align_seconds=aligned.seconds if aligned else None,
-        align_warnings=(aligned.doubt.text,) if aligned and aligned.doubt else (),
+        align_warnings=_of_alignment(run, aligned) if aligned else (),
         records=len(run.inputs.whole) if run.inputs else None,
         classes=run.inputs.table.classes if run.inputs else (),
         protection=session.protection,
@@ -93,3 +94,9 @@ def keep(
     envelope.write(report, folder.artefacts)
     folder.seal()
     failpoints.reach("kept")
+
+
+def _of_alignment(run: Run, aligned: Aligned) -> tuple[str, ...]:
+    """What the owner should know of the alignment."""
+    doubt = (aligned.doubt.text,) if aligned.doubt else ()
+    return (*doubt, *located_by_peer(run.session.job, aligned.alignment, run.data.table))

@@ -68,7 +68,9 @@ class AlignmentSizes(Section):
         "null at the active party",
     )
     warnings: tuple[str, ...] = Field(
-        default=(), description="whole sentences for this party's owner: that so few records are shared that ids may not meet"
+        default=(),
+        description="whole sentences for this party's owner: that so few records are shared that ids may not meet; after a "
+        "linkage how exactly the other party can locate this party's records",
     )
     seconds: float = Field(ge=0, description="wall time, including waiting for the peer")
     bytes_sent: Count

@@ -94,15 +94,15 @@ def nearest(
 def _searched(search: _Search, block: Rows) -> Neighbours:
     queries = np.ascontiguousarray(block)
     none = np.zeros((1, queries.shape[1]), dtype=np.uint8)  # the distance to it is how many ones there are
-    ones = _distances(queries, none)[:, 0]
+    ones = hamming(queries, none)[:, 0]
     best = Best(len(queries), search.count, search.tile_rows, *((1,) if search.equal_only else ()))
     for first in range(0, len(search.base), search.tile_rows):
         tile = np.ascontiguousarray(search.base[first : first + search.tile_rows])
-        best.add(first, _distances(queries, tile), (ones, _distances(tile, none)[:, 0]))
+        best.add(first, hamming(queries, tile), (ones, hamming(tile, none)[:, 0]))
     return Neighbours(*best.chosen())
 
 
-def _distances(queries: Rows, tile: Rows) -> NDArray[np.uint32]:
-    """Hamming distances, uint32[queries, tile]."""
+def hamming(queries: Rows, tile: Rows) -> NDArray[np.uint32]:
+    """All Hamming distances of some filters, uint8[n, w], and some others, uint8[m, w]: uint32[n, m]."""
     packed = numkong.hammings_pack(tile, dtype="uint1")
     return np.asarray(numkong.hammings_packed(queries, packed))
