@@ -116,6 +116,25 @@ def test_a_mistake_is_placed_where_it_stands_or_what_should_have_it(text: str, p
     assert caught.value.message.startswith(place)
 
 
+@pytest.mark.parametrize(
+    ("keys", "text", "hint"),
+    [
+        (
+            "{u: {kind: numbr, low: 0}}",
+            "'align.keys.u.kind' cannot be 'numbr'; it is one of number, date, place, text",
+            "did you mean 'number'?",
+        ),
+        ("{u: {low: 0, high: 1}}", "'align.keys.u.kind' is missing", None),
+        ("{}", "'align.keys' has 0 entries, and must have at least 1", None),
+    ],
+)
+def test_mistakes_in_keys_are_told_in_plain_words(keys: str, text: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(f"name: t\nparties: {{active: a, passive: b}}\nalign: {{protocol: linkage, keys: {keys}}}", Job, source="job")
+    assert caught.value.message.partition(": ")[2] == text
+    assert (caught.value.hint or None) == hint
+
+
 def test_names_may_be_written_in_capitals() -> None:
     job = parse("name: t\nparties: {active: a, passive: b}\nalign: {protocol: PSI}\ntrain: {model: mlp}", Job, source="job")
     assert job.align.protocol == "psi"

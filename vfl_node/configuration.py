@@ -203,6 +203,7 @@ def _where(marks: Mapping[Place, Any], path: Place, item: Any) -> tuple[int, ...
 def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document: object) -> tuple[str, str]:
     """One pydantic error at ``path`` as (what is wrong, hint)."""
     name = ".".join(path)
+    tag = ".".join([*path, item.get("ctx", {}).get("discriminator", "").strip("'")])
     if item["type"] == "extra_forbidden":
         models = list(_models_at(model, path[:-1], document))
         known = sorted({key for each in models for key in each.model_fields})
@@ -216,10 +217,15 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
     if item["type"] == "missing":
         return f"{name!r} is missing", ""
     if item["type"] == "literal_error":
-        given = str(item["input"])
-        options = [option.strip(" '") for option in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        near = difflib.get_close_matches(given, options, n=1, cutoff=0.4)
-        return f"{name!r} cannot be {given!r}; it is one of {', '.join(options)}", f"did you mean {near[0]!r}?" if near else ""
+        return _one_of(name, str(item["input"]), item["ctx"]["expected"].replace(" or ", ", "))
+    if item["type"] == "union_tag_invalid":
+        return _one_of(tag, str(item["ctx"]["tag"]), item["ctx"]["expected_tags"])
+    if item["type"] == "union_tag_not_found":
+        return f"{tag!r} is missing", ""
+    if item["type"] in ("too_short", "too_long"):
+        most, count = item["ctx"].get("max_length"), item["ctx"]["actual_length"]
+        bound = f"at least {item['ctx']['min_length']}" if most is None else f"at most {most}"
+        return f"{name!r} has {count} {'entry' if count == 1 else 'entries'}, and must have {bound}", ""
     text = item["msg"].removeprefix("Value error, ")
     if item["type"] in _EXPECTED:
         text = f"{repr(item['input'])[:80]} is not {_EXPECTED[item['type']].format(**item.get('ctx', {}))}"
@@ -227,6 +233,13 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
         text = f"{repr(item['input'])[:80]} is not {_WORDS[item['ctx']['pattern']]}"
         return f"{name!r}: {text}", _near(str(item["input"]), item["ctx"]["pattern"])
     return (f"{name!r}: {text}" if name else text), ""
+
+
+def _one_of(name: str, given: str, expected: str) -> tuple[str, str]:
+    """As :func:`_explain`, of a value that is none of those ``expected``, quoted and with commas between."""
+    options = [option.strip(" '") for option in expected.split(",")]
+    near = difflib.get_close_matches(given, options, n=1, cutoff=0.4)
+    return f"{name!r} cannot be {given!r}; it is one of {', '.join(options)}", f"did you mean {near[0]!r}?" if near else ""
 
 
 def _near(value: str, pattern: str) -> str:

@@ -86,6 +86,7 @@ def test_what_is_refused(tmp_path: Path, old: str, new: str, code: str, place: s
     assert "1 such cell of 2" in refused.value.message
     assert "secret" not in refused.value.message
     assert "10.01" not in refused.value.message
+    assert ("other bounds" in str(refused.value.hint)) == (code == "E_KEY_BOUNDS")
 
 
 @pytest.mark.parametrize(

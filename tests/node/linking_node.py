@@ -15,7 +15,10 @@ from vfl_node.execution.folder import JobFolder
 
 
 def run(noted: Path, environment: Mapping[str, str], arguments: list[str], log: Path) -> None:
-    """Become a node as :func:`forked_node.run` does; it adds a job's id and a digest of its alignment to the file ``noted``."""
+    """Become a node as :func:`forked_node.run` does; it adds a job's id and a digest of its alignment to the file ``noted``.
+
+    Every job has the same seed at this party, so that models can be compared.
+    """
     save = JobFolder.save_alignment
 
     def saves(folder: JobFolder, alignment: Alignment, *arguments: Any) -> None:
@@ -26,7 +29,7 @@ def run(noted: Path, environment: Mapping[str, str], arguments: list[str], log: 
             file.write(f"{folder.path.name} {digest}\n")
 
     JobFolder.save_alignment = saves  # type: ignore[method-assign]
-    forked_node.run(environment, arguments, log)
+    forked_node.run(environment, arguments, log, seed=noted.name)
 
 
 def program(noted: Path) -> Any:

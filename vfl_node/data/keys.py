@@ -91,6 +91,7 @@ def _refuse(text: TextColumns, column: str, key: str, wrong: NDArray[np.bool_], 
             f"{text.where(column, int(np.argmax(wrong)))}: {what} for the job's key {key} ({count} such "
             f"{'cell' if count == 1 else 'cells'} of {len(wrong)})",
             code=code,
-            hint="correct these cells or leave out these records; or agree on other bounds in the job (align.keys), or name "
-            "another column (data.keys)",
+            hint="correct these cells or leave out these records"
+            + ("; or agree on other bounds in the job (align.keys)" if code == "E_KEY_BOUNDS" else "")
+            + "; or name another column (data.keys)",
         )
