@@ -70,6 +70,7 @@ def _prepared(run: Run) -> Trainer | None:
     if session.job.serve:
         predictor_of(train)  # refuses a model that could be kept but not used
     trainer.prepare(session)
+    train.check_table("active" if session.role == "active" else "passive", run.data.table)
     check_named_columns(run.data.table, session.protection, party=session.name, role=session.role, train=train)
     return trainer
 

@@ -17,12 +17,18 @@ from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Align, Evaluate, Job
+<<<<<<< HEAD
 from vfl_node.training.network import journal
 from vfl_node.training.network.positioned_input import PositionedInput
+=======
+from vfl_node.training.split import filled_rows, journal
+>>>>>>> main
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.local_branch import LocalBranch
 from vfl_node.training.split.outside import as_many_as_announced
 from vfl_node.training.trainer import TrainingData
+from vfl_node.training.unaligned.diffusion import filler
+from vfl_node.training.unaligned.diffusion.generator import Generator
 from vfl_node.training.unaligned.fedcvt.estimator import Estimator
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -60,7 +66,7 @@ def test_what_the_passive_party_waits_for_is_as_much_work_however_many_records_a
     run: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[int | str] = []
-    at, beside = PositionedInput.at, Estimator.losses_beside
+    at, beside, draw = PositionedInput.at, Estimator.losses_beside, Generator.draw
 
     def counted(self: PositionedInput, positions: Any) -> Any:
         done.append(len(positions))
@@ -70,6 +76,16 @@ def test_what_the_passive_party_waits_for_is_as_much_work_however_many_records_a
         done.append(len(own))
         return beside(self, own, *rest)
 
+    def counted_draw(self: Generator, conditions: Tensor, *rest: Any) -> Any:
+        done.append(len(conditions))
+        return draw(self, conditions, *rest)
+
+    def counted_distances(made: Tensor, real: Tensor) -> None:
+        done.append(len(real))
+
+    monkeypatch.setattr(filler, "BLOCK", 32)  # some blocks of the table are wholly shared
+    monkeypatch.setattr(Generator, "draw", counted_draw)
+    monkeypatch.setattr(filled_rows, "nearest_real", counted_distances)
     monkeypatch.setattr(PositionedInput, "at", counted)
     monkeypatch.setattr(Estimator, "losses_beside", counted_beside)
 

@@ -96,7 +96,7 @@ def test_no_row_held_out_is_learnt_from(run: Any, method: str) -> None:
         ]
 
     assert weights(held_out) == [True, True]
-    assert weights({"clinic": np.array([399])}) == [False, False] if method != "ssl" else [False, True]
+    assert weights({"clinic": np.array([399])}) == [False, False]
 
 
 def decoded(message: Any) -> Any:

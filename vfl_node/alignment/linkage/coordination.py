@@ -16,7 +16,7 @@ import numpy as np
 
 from vfl_node import failpoints
 from vfl_node.alignment.linkage import learnt, terms
-from vfl_node.alignment.linkage.side import Sizes
+from vfl_node.alignment.linkage.side import LinkageSizes
 from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of
 from vfl_node.alignment.linkage.spec import TAU_MEANS
 from vfl_node.alignment.lists.columns import Column, Columns
@@ -122,7 +122,7 @@ class Linker:
         """As in the contract: from what the search stored, which outlives a restart."""
         path = self._session.folder / "linkage"
         known = json.loads(read_checked(path, hint="submit the job again as a new one"))
-        sizes = Sizes(known["active"], known["passive"], self._bits)
+        sizes = LinkageSizes(known["active"], known["passive"], self._bits)
         return learnt.of_all(self._session.job, sizes, known["sigma"], known["reuse"])
 
     async def _introduce(self, channel: Channel) -> None:

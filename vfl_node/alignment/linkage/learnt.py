@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vfl_node.alignment.linkage.side import Sizes
+from vfl_node.alignment.linkage.side import LinkageSizes
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 
 
-def of_all(job: Job, sizes: Sizes, sigma: float, reuse: int | None) -> Mapping[str, tuple[Disclosure, ...]]:
+def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Mapping[str, tuple[Disclosure, ...]]:
     """Party → what it learnt.
 
     Args:

@@ -32,7 +32,7 @@ GROUP = "filters"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class LinkageSizes:
     """How large a linkage is.
 
     Attributes:
@@ -94,7 +94,7 @@ class DataSide:
         own = self._own_terms(filters)
         theirs = await self._exchange_terms(own)  # 4
         active, passive = (own, theirs) if session.role == "active" else (theirs, own)
-        self.sizes = Sizes(active.count, passive.count, self.bits)
+        self.sizes = LinkageSizes(active.count, passive.count, self.bits)
         self._check_candidates()
         linkage = terms.linkage_of(terms.digest_of(self.align, mark_of(seed)), active, passive, self.coordinator.peer)
         session.memory.count_linkages(self._identity, linkage, session.limits.linkages_per_set)

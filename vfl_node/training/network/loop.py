@@ -164,6 +164,8 @@ async def _pretrain(session: Session, half: Half, journal: Journal, schedule: Sc
             journal.exchanges += 1
             session.progress.emit(Advanced(1))
     pretraining.epoch_ends(number)
+    if Train.of(session.job).unaligned.exchanges == "embeddings and gradients":
+        half.features.epoch_done()  # what left is judged, and stops the job, as in any other epoch
     failpoints.reach("pretrained")
     journal.pretrained += 1
     if journal.pretrained == pretraining.epochs:

@@ -85,7 +85,7 @@ def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     )
     counts = matched.active_learns(peer, rows.held_out) if evaluate.matched else ()
     if train.unaligned.epochs_before:
-        counts = (*counts, *_before_labels(exchange), _paced(exchange))
+        counts = (*counts, *_before_labels(exchange, "an embedding"), _paced(exchange))
     if stopped:
         found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best(stopped)}"
         counts = (*counts, Disclosure("early stopping", exchange.epochs, found))
@@ -132,7 +132,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         )
         counts = (*counts, Disclosure("early stopping", exchange.epochs, decided))
     if train.unaligned.used:
-        counts = (*counts, *_before_labels(exchange), _paced(exchange))
+        counts = (*counts, *_before_labels(exchange, "a gradient"), _paced(exchange, gradients=True))
     if exchange.others:
         counts = (*counts, _indirectly(exchange))
     if exchange.lacks == 0:
@@ -154,8 +154,8 @@ def _held_out(exchange: TrainingExchange) -> Disclosure:
     )
 
 
-def _before_labels(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
-    """What a party learns from the other one's part in the training without labels."""
+def _before_labels(exchange: TrainingExchange, received: str) -> tuple[Disclosure, ...]:
+    """What a party that ``received`` something, or a projection, of each row learns in the training without labels."""
     peer, method = exchange.peer, exchange.train.unaligned
     count = exchange.evaluate.repeats * method.epochs_before * exchange.rows.trained
     each = f"each aligned row trained on in each of {method.epochs_before} epochs before the training with labels"
@@ -163,19 +163,25 @@ def _before_labels(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         text = f"from {peer} a projection of {each}: values of {peer}'s columns can be inferred from it in part"
         return (Disclosure("projections", count, text),)
     if method.exchanges == "embeddings and gradients":
-        text = (
-            f"from {peer} a message about {each}. Of the two parties one sends an embedding, from which values of its columns "
-            "can be inferred in part, and the other one a gradient, which tells how well its columns and the embedding fit. No "
-            "label has a part in it"
-        )
-        return (Disclosure("matched pairs", count, text),)
+        tells = {
+            "an embedding": "from it values of its columns can be inferred in part",
+            "a gradient": "it tells how well the columns of both fit, and depends on columns of rows outside, too; on no label",
+        }[received]
+        return (Disclosure("matched pairs", count, f"from {peer} {received} of {each}: {tells}"),)
     return ()
 
 
-def _paced(exchange: TrainingExchange) -> Disclosure:
-    """What a party learns where the other one learns from rows outside of the alignment, too."""
+def _paced(exchange: TrainingExchange, *, gradients: bool = False) -> Disclosure:
+    """What a party learns where the other one learns from rows outside of the alignment, too.
+
+    Args:
+        exchange: what the other one sent.
+        gradients: whether this party gets them before the training with labels, if the method exchanges any.
+    """
     peer = exchange.peer
     nothing = f"from {peer} no message about its records outside of the alignment"
+    if gradients and exchange.train.unaligned.exchanges == "embeddings and gradients":
+        nothing = f"from {peer} no message about its records outside of the alignment but those gradients"
     time = f"How long {peer} computes before and between batches tells"
     if not exchange.hidden:
         return Disclosure("pace", 0, f"{nothing}. {time} about how many of these there are for each of the aligned ones")

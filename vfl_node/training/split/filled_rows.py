@@ -70,7 +70,8 @@ class FilledRows(LocalBranch):
         for at in range(0, len(made_up), ROWS_AT_ONCE):
             part = slice(at, at + ROWS_AT_ONCE)
             self._embeddings[part] = made_up[part].clamp_min(lowest).clamp_max(MOST_HALF)
-        nearest = nearest_real(self._embeddings, self._received)
+        hidden = active.alignment.hides_intersection  # it takes the longer, the more rows are shared
+        nearest = None if hidden else nearest_real(self._embeddings, self._received)
         self._figures, self._received = {**filling.figures, **({} if nearest is None else {"nearest_real": nearest})}, None
         if self._train.unaligned.begins_anew:
             initialise(active.model.cpu(), self._randomness.derive("anew"))

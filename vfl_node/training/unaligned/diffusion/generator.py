@@ -140,7 +140,7 @@ class Generator:
         Returns:
             float32[n, d].
         """
-        taken, kept = self._taken(), self._schedule.kept
+        taken, kept = self._settings.places, self._schedule.kept
         row, before = noise, list[tuple[Tensor, Tensor]]()
         for place, step in enumerate(taken):
             left, last = kept[step], place + 1 == len(taken)
@@ -160,15 +160,6 @@ class Generator:
                 fresh = torch.from_numpy(randomness.derive(f"step/{step}").normal(tuple(row.shape))).to(row.device)
                 row = row + beta.sqrt() * fresh
         return row
-
-    def _taken(self) -> list[int]:
-        """The steps that are taken, last one first."""
-        every = self._settings.steps
-        if self._settings.sampler != "ddim" or self._settings.sampler_steps >= every:
-            return list(reversed(range(every)))
-        count = self._settings.sampler_steps
-        places = {round((every - 1) * (place / max(1, count - 1)) ** 2) for place in range(count)} | {every - 1}
-        return sorted(places, reverse=True)
 
     def _denoised(self, row: Tensor, conditions: Tensor, step: int) -> Tensor:
         """ĥ_0 of rows at ``step``."""

@@ -29,7 +29,9 @@ class Diffusion(FillingMethod):
     sampler: Literal["ddim", "ddpm"] = Field(
         default="ddim", description="how noise becomes an embedding: ddim by some of the steps, ddpm by all of them"
     )
-    sampler_steps: int = Field(default=50, ge=1, le=10_000, description="ddim: how many of the steps; all, if there are fewer")
+    sampler_steps: int = Field(
+        default=50, ge=2, le=10_000, description="ddim: about how many of the steps; all, if there are fewer"
+    )
     hidden: int = Field(default=128, ge=1, le=65536, description="width of its two hidden layers")
     updates: int = Field(default=2000, ge=1, le=10_000_000, description="training steps of the denoising network")
     learning_rate: float = Field(default=1e-3, gt=0, le=1, allow_inf_nan=False, description="its first one; it falls to 0")
@@ -41,9 +43,20 @@ class Diffusion(FillingMethod):
         return self
 
     @property
+    def places(self) -> list[int]:
+        """The steps from noise to an embedding, last one first: those of ddim lie the closer, the less noise is left.
+
+        Some of ``sampler_steps`` may fall on the same step, and count once.
+        """
+        count, last = self.sampler_steps, self.steps - 1
+        if self.sampler != "ddim" or count >= self.steps:
+            return list(range(last, -1, -1))
+        return sorted({round(last * (place / (count - 1)) ** 2) for place in range(count)} | {last}, reverse=True)
+
+    @property
     def taken(self) -> int:
-        """Steps from noise to an embedding."""
-        return min(self.sampler_steps, self.steps) if self.sampler == "ddim" else self.steps
+        """How many :attr:`places` there are."""
+        return len(self.places)
 
     def filling(self, sizes: Sizes) -> tuple[Passes, ...]:
         """As the base: blocks of the table are drawn whole, the aligned rows in them included."""

@@ -47,7 +47,7 @@ class JointPrivilegedFiller:
     """The sum of three losses over aligned rows: MSE(h̃_N, h_N) + CE(top(h_L, h̃_N), y) + CE(auxiliary(h̃_N), y).
 
     Source: Li et al., vertical semi-federated learning with joint privileged learning; FedAds takes its network to fill rows in
-    and leaves its distillation out. Deviation: equal weights, h_N standardised.
+    and leaves its distillation out. Deviations: equal weights, h_N standardised; no loss by labels of rows outside.
 
     Args:
         settings: of the job.

@@ -8,7 +8,7 @@ Source: Li et al. 2022 (VFed-SSD), matched pair detection; FedAds' VFL-MPD. The 
 active party has such rows, and knows that no row of the passive party is theirs.
 
 What the passive party learns: a gradient of each aligned row in each epoch, by which it sees how well the own row fits the
-active party's columns. It depends on no label, so no defence of labels changes it.
+active party's columns, those of rows outside included. It depends on no label, so no defence of labels changes it.
 """
 
 from __future__ import annotations
