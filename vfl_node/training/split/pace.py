@@ -86,13 +86,13 @@ class MeasuredPace:
         bottom = build_bottom(self._architecture, train, schema, sizes) if network.bottom else None
         module = _Through(bottom, network.dense)
         initialise(module, Randomness(bytes(32)))
-        draws = np.random.default_rng(0)
+        draws = Randomness(bytes(32)).derive("rows")
         rows = _made_up(schema, HELD_ROWS, draws)
         optimiser = Updates(module, train.optimizer, train)
         module.train(learns)
 
         def step() -> None:
-            read = rows.take(torch.from_numpy(draws.integers(0, HELD_ROWS, batch)))
+            read = rows.take(torch.from_numpy(draws.choices(HELD_ROWS, batch)))
             if not learns:
                 with torch.no_grad():
                     module(read)
@@ -123,14 +123,14 @@ class _Through(nn.Module):
         return made
 
 
-def _made_up(schema: InputSchema, rows: int, draws: np.random.Generator) -> ModelInput:
+def _made_up(schema: InputSchema, rows: int, draws: Randomness) -> ModelInput:
     """Rows of this schema."""
 
     def codes(cardinalities: list[int]) -> Tensor:
-        columns = [draws.integers(0, of, rows) for of in cardinalities]
+        columns = [draws.choices(of, rows) for of in cardinalities]
         return torch.from_numpy(np.stack(columns, axis=1) if columns else np.empty((rows, 0), np.int64))
 
     bags = codes([codes_of for codes_of, length in schema.lists for _ in range(length)]).int() if schema.lists else None
-    image = torch.from_numpy(draws.normal(size=(rows, *schema.image)).astype(np.float32)) if schema.image else None
-    numeric = torch.from_numpy(draws.normal(size=(rows, schema.numeric)).astype(np.float32))
+    image = torch.from_numpy(draws.normal((rows, *schema.image))) if schema.image else None
+    numeric = torch.from_numpy(draws.normal((rows, schema.numeric)))
     return ModelInput(numeric, codes(list(schema.cardinalities)), image, bags=bags)
