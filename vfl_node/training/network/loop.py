@@ -164,7 +164,7 @@ async def _pretrain(session: Session, half: Half, journal: Journal, schedule: Sc
             journal.exchanges += 1
             session.progress.emit(Advanced(1))
     pretraining.epoch_ends(number)
-    if Train.of(session.job).unaligned.exchanges == "embeddings and gradients":
+    if pretraining.embeds:
         half.features.epoch_done()  # what left is judged, and stops the job, as in any other epoch
     failpoints.reach("pretrained")
     journal.pretrained += 1
