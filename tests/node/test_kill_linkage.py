@@ -25,9 +25,27 @@ align:
   noise: {sigma: 0.4}
 """
 PLACES = {  # point → how often it is passed in a job before the end, at most
-    "clinic": {"align-store": 2, "align-list": 1, "align-synced": 1, "align-stored": 1, "align-keep": 1, "send": 12},
-    "lab": {"align-store": 2, "align-list": 1, "align-synced": 1, "align-stored": 1, "align-keep": 1, "send": 12},
-    "notary": {"align-store": 3, "align-list": 2, "align-synced": 2, "align-stored": 2, "send": 12},
+    "clinic": {
+        "align-store": 2,
+        "align-list": 1,
+        "align-synced": 1,
+        "align-stored": 1,
+        "align-keep": 1,
+        "aligned": 1,
+        "kept": 1,
+        "send": 12,
+    },
+    "lab": {
+        "align-store": 2,
+        "align-list": 1,
+        "align-synced": 1,
+        "align-stored": 1,
+        "align-keep": 1,
+        "aligned": 1,
+        "kept": 1,
+        "send": 12,
+    },
+    "notary": {"align-store": 3, "align-list": 2, "align-synced": 2, "align-stored": 2, "kept": 1, "finish": 2, "send": 12},
 }
 CASES = [
     (name, f"{point}=kill@{at + 1}") for name, points in PLACES.items() for point, most in points.items() for at in range(most)

@@ -29,6 +29,8 @@ from vfl_node.session.memory import older
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
+_LOSS = b"loss "
+"""Before the number of an accepted loss among linkages: it counts for every set, as noise may be drawn anew after it."""
 
 
 class Partner:
@@ -128,6 +130,7 @@ class Partner:
             for name in ("inputs", "changes"):
                 line = hashlib.sha256(b"loss %d" % peer_has_seen).hexdigest().encode()
                 write_checked(self._folder / name, b"\n".join([*self._lines(name), line]))
+            write_checked(self._folder / "linkages", b"\n".join([*self._lines("linkages"), _LOSS + b"%d" % peer_has_seen]))
             write_checked(self._folder / "met", b"%d %d" % (peer_has_seen, seen))
             remove(self._folder / "accepted")  # this loss, and no other
 
@@ -249,7 +252,7 @@ class Partner:
             counted = self._lines("linkages")
             if line in counted:
                 return
-            if (count := sum(entry.startswith(over) for entry in counted)) >= limit:
+            if (count := sum(entry.startswith((over, _LOSS)) for entry in counted)) >= limit:
                 raise PolicyError(
                     f"there were {count} different linkages with {self._peer} over the same records, and this node allows "
                     f"{limit} (limits.linkages_per_set)",
