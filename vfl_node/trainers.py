@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
@@ -53,17 +54,6 @@ class TableShape:
     cardinalities: tuple[int, ...] = ()
     image: tuple[int, int, int] | None = None
     lists: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What an alignment by similarity puts beside each row: up to so many candidates, ``among`` so many; None: not known."""
-
-    candidates: int = 1
-    among: int | None = None
-
-
-ONE_BESIDE = Beside()
 
 
 @dataclass(frozen=True)
@@ -274,7 +264,14 @@ class TrainerConfig(Frozen):
         """
         return ()
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.
 
         Args:
@@ -282,11 +279,12 @@ class TrainerConfig(Frozen):
             table: its table.
             models: as for :meth:`check_here`.
             passive_parties: how many there are.
+            beside: as for :meth:`cost`.
         """
         return 0
 
     def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
-        """Memory of what the party in ``role`` computes for one batch; args as for :meth:`parameters` and :meth:`cost`."""
+        """Memory of what the party in ``role`` computes for one batch; args as for :meth:`parameters`."""
         return 0
 
     @property

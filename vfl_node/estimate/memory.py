@@ -128,7 +128,7 @@ def _protection_bytes(job: Job, protection: Protection, role: Role, table: Table
 def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str] = NONE_DECLARED) -> int:
     """Weights of this party's networks; of the layers alone where no table is known. ``models``: as for :func:`need`."""
     passive = len(job.parties.passive)
-    return job.train.parameters(role, table, models, passive) if job.train and role != "coordinator" else 0
+    return job.train.parameters(role, table, models, passive, job.beside) if job.train and role != "coordinator" else 0
 
 
 def frame_bytes(job: Job, model: Job | None = None) -> int:

@@ -14,13 +14,14 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.names import JobId, Name
 from vfl_node.job.prediction import Predict, Serve
-from vfl_node.trainers import DEFAULT_TRAINER, ONE_BESIDE, TRAINERS, Beside, DataRole, Task, TrainerConfig
+from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, Task, TrainerConfig
 
 
 class Parties(Frozen):

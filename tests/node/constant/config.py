@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from vfl_node.alignment.psi.spec import PSI
-from vfl_node.trainers import HEAD_BYTES, ONE_BESIDE, Beside, TrainerConfig
+from vfl_node.beside import ONE_BESIDE, Beside
+from vfl_node.trainers import HEAD_BYTES, TrainerConfig
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate

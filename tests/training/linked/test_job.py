@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
+from vfl_node.beside import Beside
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
+from vfl_node.models import architecture_of
+from vfl_node.models.building import build_classifier, weights
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.protection import Protection
 from vfl_node.trainers import TableShape
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.methods import METHODS
+from vfl_node.training.linked.network import ActiveNetwork, LinearCut
 from vfl_node.training.linked.trainer import LinkedTrainer
 from vfl_node.training.words import ReportedTraining
 from vfl_node.transport.memory import memory_channels
@@ -131,13 +137,24 @@ def test_columns_behind_keys_are_in_no_encoder_and_no_weights(linked: Any, linke
     assert not any("key" in name for of in (ours, theirs) for name in of.weights)
 
 
-def test_parameters_are_counted() -> None:
-    from vfl_node.models.building import weights
-    from vfl_node.models.schema import InputSchema
-    from vfl_node.training.linked.network import LinearCut
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"merge": "mean"},
+        {"method": "feature", "task": "classification", "classes": 3},
+        {"merge_hidden": (), "top": ()},
+        {"method": "top1"},
+    ],
+)
+def test_weights_are_counted_as_they_are_built(said: dict[str, Any]) -> None:
+    train, table = Linked(algorithm="linked", bottom=(20, 10), active_bottom=(6,), **said), TableShape(100, 3, (4,))
+    schema, beside = InputSchema(3, (4,)), Beside(5)
+    assert train.parameters("passive", table, {}, 1, beside) == weights(lambda: LinearCut(schema, train.bottom, train))
+    joint = weights(lambda: ActiveNetwork(train, schema, np.ones((1, 5), np.float32)))
+    alone = weights(lambda: build_classifier(architecture_of("mlp"), train, schema, []))
+    assert train.parameters("active", table, {}, 1, beside) == joint + alone
 
-    train, table = Linked(algorithm="linked", bottom=(20, 10), active_bottom=(6,)), TableShape(100, 3, (4,))
-    schema = InputSchema(3, (4,))
-    assert train.parameters("passive", table, {}) == weights(lambda: LinearCut(schema, train.bottom, train))
-    assert train.parameters("active", table, {}) > weights(lambda: LinearCut(schema, train.active_bottom, train))
-    assert train.steps(Evaluate(test_fraction=0.2), 1000) == 30 * (800 // 128)
+
+def test_steps_are_counted() -> None:
+    assert Linked(algorithm="linked").steps(Evaluate(test_fraction=0.2), 1000) == 30 * (800 // 128)

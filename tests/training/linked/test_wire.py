@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from vfl_node.beside import Beside
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Evaluate
-from vfl_node.trainers import Beside
 from vfl_node.training.linked.costs import cost
 from vfl_node.training.linked.passive import deduplicated, mean_record
 from vfl_node.transport import codec

@@ -9,9 +9,10 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.errors import DataError
-from vfl_node.trainers import HEAD_BYTES, ONE_BESIDE, Beside, DataRole, TableShape, TrainerConfig, TrainingCost
+from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn

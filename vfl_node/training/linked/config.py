@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration import name_in
 from vfl_node.errors import DataError
 from vfl_node.models import OPTIMISERS
-from vfl_node.trainers import ONE_BESIDE, Beside, DataRole, TableShape, Task, TrainingCost
+from vfl_node.trainers import DataRole, TableShape, Task, TrainingCost
 from vfl_node.training.linked import costs
 from vfl_node.training.linked.methods import CUTS, MERGES, METHODS, Method
 from vfl_node.training.network.config import NetworkConfig, Sizes
@@ -105,7 +106,7 @@ class Linked(NetworkConfig):
     def cost(
         self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
     ) -> TrainingCost | None:
-        """As the base; the most: as if no two places of a batch had the same candidate, where there are enough candidates for that."""
+        """As the base, and the most: as if each place of a batch had another candidate, where there are enough of them."""
         return costs.cost(self, evaluate, rows, beside) if ALIGNMENTS[protocol].by_similarity else None
 
     def check_table(self, role: DataRole, table: Table) -> None:
@@ -117,9 +118,16 @@ class Linked(NetworkConfig):
                 hint="columns behind keys are no features: add others, or declare ignored ones in data.columns",
             )
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
-        """Of this party's half, the active party's own model included, but for the merge, which depends on the candidates."""
-        return costs.parameters(self, role, table)
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
+        """Of this party's half, the active party's own model included."""
+        return costs.parameters(self, role, table, beside)
 
     def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
         """Values of every layer for each pair of a batch, and their gradients."""

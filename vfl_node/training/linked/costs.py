@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vfl_node.beside import Beside
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.counts import dense_values, hidden_weights, linear_weights
 from vfl_node.models.settings import LayerOptions
-from vfl_node.trainers import HEAD_BYTES, Beside, DataRole, TableShape, TrainingCost
+from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
 from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures_bytes
 
 if TYPE_CHECKING:
@@ -44,16 +46,27 @@ def cost(train: Linked, evaluate: Evaluate, m: int, beside: Beside) -> TrainingC
     )
 
 
-def parameters(train: Linked, role: DataRole, table: TableShape) -> int:
+def parameters(train: Linked, role: DataRole, table: TableShape, beside: Beside) -> int:
     """Weights of this party's networks, the active party's own model included; of the layers alone where no table is known."""
     architecture, options = architecture_of(train.model), LayerOptions.of(train)
     schema = InputSchema(table.numeric, table.cardinalities, lists=table.lists)
-    bottom = architecture.bottom_weights(schema, train.bottom if role == "passive" else train.active_bottom, train)
     if role == "passive":
-        return bottom
-    cuts = train.active_bottom[-1] + train.bottom[-1]
-    local = hidden_weights(cuts, train.top, options) + linear_weights(train.top[-1] if train.top else cuts, train.outputs)
-    return 2 * bottom + local + architecture.head_weights([train.active_bottom[-1]], train)
+        return architecture.bottom_weights(schema, train.bottom, train)
+    alone = architecture.bottom_weights(schema, train.active_bottom, train)
+    read = replace(schema, numeric=schema.numeric + 1) if train.how.each else schema
+    bottom = architecture.bottom_weights(read, train.active_bottom, train)
+    cuts, sorts = train.active_bottom[-1] + train.bottom[-1], train.how.gates and train.sorts
+    width = train.pair_outputs if sorts else train.outputs
+    local = hidden_weights(cuts, train.top, options) + linear_weights((cuts, *train.top)[-1], width)
+    gate = linear_weights(1, train.similarity_hidden) + linear_weights(train.similarity_hidden, 1) if train.how.gates else 0
+    merge = 0
+    if sorts:
+        flat = train.channels * (beside.candidates + train.kernel - 1) * width
+        dense = hidden_weights(flat, train.merge_hidden, options) + linear_weights(
+            (flat, *train.merge_hidden)[-1], train.outputs
+        )
+        merge = linear_weights(train.kernel, train.channels) + dense
+    return bottom + local + gate + merge + alone + architecture.head_weights([train.active_bottom[-1]], train)
 
 
 def batch_bytes(train: Linked, role: DataRole, table: TableShape, beside: Beside) -> int:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration import ReadBy
 from vfl_node.errors import DataError
 from vfl_node.models import architecture_of, cut_width
-from vfl_node.trainers import ONE_BESIDE, Beside, DataRole, TableShape, Task, TrainingCost
+from vfl_node.trainers import DataRole, TableShape, Task, TrainingCost
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
@@ -216,7 +217,14 @@ class Train(NetworkConfig):
         """As the base: what its model does."""
         return architecture_of(self.model, models).reads_lists()
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
         """Of this party's half, the active party's own model included."""
         return costs.parameters(self, role, table, architecture_of(self.model, models), passive_parties)
 

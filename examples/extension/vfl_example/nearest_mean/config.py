@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.trainers import HEAD_BYTES, ONE_BESIDE, Beside, TrainerConfig, TrainingCost
+from vfl_node.beside import ONE_BESIDE, Beside
+from vfl_node.trainers import HEAD_BYTES, TrainerConfig, TrainingCost
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
