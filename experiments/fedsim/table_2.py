@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.fedsim.paper import TABLE_2_HDB
 from experiments.fedsim.trials import FEATURE, FEDSIM, MEAN, PERMUTED, TOP1, Outcomes, Plan, alone, less, trial
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, mean, table
+from vfl_node.settings import Limits
 
 TITLE = "Table 2: sales of flats beside schools (hdb)"
 
@@ -60,6 +61,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         against = "" if name == "Solo" else interval(less(rmse[name], rmse["Solo"]), 2)
         published = f"{paper[0]:.2f} / {paper[1]:.4f}" if paper else ""
         rows.append([labelled(name), cell(rmse[name], 2), cell(r2[name]), against, published])
+    most = max(of.of("hdb", FEDSIM, "reuse", key="linkage"))
     pairs = {metric: cell(of.of("hdb", FEATURE, metric, key="pairs"), digits) for metric, digits in (("rmse", 2), ("r2", 3))}
     return [
         MEANS,
@@ -68,6 +70,10 @@ def page(plan: Plan, found: Found) -> list[str]:
         "",
         f"`feature` by pairs, as the paper counts it: RMSE {pairs['rmse']}, R² {pairs['r2']}. The paper has sales since 2017,",
         "and filters of 2.6 MB. Its row of `mean` contradicts itself: R² .9162 means an RMSE of 45.0.",
+        "",
+        f"One school is a candidate of up to {most:,.0f} different sales, and the default of a passive node's `limits.max_reuse`,",
+        f"{Limits().max_reuse}, refuses such a job. Where one party has few records, similarities tell much of each of them",
+        "([privacy](../privacy.md)).",
     ]
 
 
