@@ -65,6 +65,13 @@ def align(keys: dict[str, Any], **encoding: float) -> Align:
     return Align(protocol="linkage", keys=keys, encoding=encoding, noise={"sigma": 0.4})  # type: ignore[arg-type]
 
 
+def test_no_records_are_shared_that_could_be_expected() -> None:
+    keys = {"u": HOUSES[0]}
+    with pytest.raises(ValidationError, match=r"align\.expect counts shared records"):
+        Align(protocol="linkage", keys=keys, noise={"sigma": 0}, expect={"at_least": 2})  # type: ignore[arg-type]
+    assert Align(protocol="linkage", keys=keys, noise={"sigma": 0}, expect={"at_least": 1}).keys  # type: ignore[arg-type]
+
+
 def test_the_filters_of_the_paper_are_too_large() -> None:
     """Its ε = δ = 0.005 and t = 0.01 degrees: more than a megabyte a record."""
     near = [{**of, "reach": 0.01} for of in HOUSES]
