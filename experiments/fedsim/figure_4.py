@@ -128,16 +128,17 @@ def _found(plan: Plan, found: Found, name: str, key: str) -> list[Any]:
 def page(plan: Plan, found: Found) -> list[str]:
     """What is drawn, and rank correlations."""
     lines = [
-        "Weight by similarity, in deviations; and importance by rank, the largest similarity last (integrated gradients of what is merged, "
-        "on the rows held out, as a share of all ranks; mean over seeds). The merge sees candidates in the order of similarity, so ranks "
-        "can matter whatever the weights are. The paper has weights that rise on [−3, 3], and importance that rises with the rank.",
+        "Above: the weight of a candidate by its similarity, in deviations. Below: importance by rank, the largest similarity",
+        "last, by integrated gradients of what is merged, as a share of all ranks. The merge reads candidates in the order of",
+        "similarity, so a rank can count whatever the weights are. The paper has weights that rise on [−3, 3], and importance",
+        "that rises with the rank.",
         "",
     ]
     for name in tables(plan):
         ranks = ", ".join(f"{value:.2f}" for value in _found(plan, found, name, "spearman"))
         rising = ", ".join(f"{_rising(of):.2f}" for of in _found(plan, found, name, "importance"))
         lines.append(
-            f"- `{name}`: rank correlation of weight and similarity, by seed: {ranks}; of importance and rank: {rising}."
+            f"- `{name}`, rank correlations by seed: of weight and similarity {ranks}; of importance and rank {rising}."
         )
     return [*lines, "", "![Weight by similarity, importance by rank](fedsim-figure-4.svg)"]
 
@@ -158,12 +159,8 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
             Curve(f"seed {seed}", [(float(rank), y, 0.0) for rank, y in enumerate(of, 1)])
             for seed, of in enumerate(_found(plan, found, name, "importance"))
         ]
-        columns.append(
-            [
-                Panel(f"{name}: weight", "similarity, deviations", weights),
-                Panel(f"{name}: importance", "rank, the largest last", ranked),
-            ]
-        )
+        above = Panel(f"{name}: weight", "similarity, deviations", weights)
+        columns.append([above, Panel(f"{name}: importance", "rank, the largest similarity last", ranked)])
     return {"fedsim-figure-4.svg": drawing(columns)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.fedsim.paper import TABLE_3_GAME
+from experiments.fedsim.table_2 import labelled
 from experiments.fedsim.trials import EXACT, FEATURE, FEDSIM, MEAN, PERMUTED, TOP1, Outcomes, Plan, alone, less, trial
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, mean, table
 
@@ -42,10 +43,9 @@ def page(plan: Plan, found: Found) -> list[str]:
     rows = []
     for name in accuracy:
         paper, against = TABLE_3_GAME.get(name), less(accuracy[name], accuracy["Solo"])
-        label = name if name.startswith("Solo") else name.replace(name.split(",")[0], f"`{name.split(',')[0]}`")
         rows.append(
             [
-                label,
+                labelled(name),
                 cell(accuracy[name]),
                 cell(auc[name]),
                 "" if name == "Solo" else interval(against),
@@ -53,9 +53,9 @@ def page(plan: Plan, found: Found) -> list[str]:
             ]
         )
     return [
-        "RAWG's table here is its 2,000 best known games, so *having a match* tells that many people own a game. `Solo + match flag` has "
-        "the active party's own columns and whether a game of the same letters and digits is in the other table: no column of the passive "
-        "party. What a method does not gain over this line is not worth a column of RAWG.",
+        "RAWG's table here is its 2,000 best known games, so *having a match* tells that many people own a game. *Solo + match",
+        "flag* has the active party's own columns and whether a game of the same letters and digits is in the other table: no",
+        "column of the passive party. What a method does not gain over this line is not worth a column of RAWG.",
         "",
         *table(["", "accuracy", "AUC", "accuracy − Solo", "paper: accuracy"], rows),
     ]

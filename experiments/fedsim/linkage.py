@@ -34,8 +34,8 @@ class Linkage:
 
     Attributes:
         views: party → its alignment.
-        facts: ``bits`` of a filter, ``sigma``, ``deviation`` (σ0), ``tau`` and ``tau_min`` (None where all candidates are equal),
-            ``reuse``, and ``without``, rows without any candidate.
+        facts: ``bits`` of a filter; ``sigma``; ``deviation`` (σ0), ``tau`` and ``tau_min``, None where all candidates are
+            equal; ``reuse``; and ``without``, rows without any candidate.
     """
 
     views: Mapping[str, Alignment]

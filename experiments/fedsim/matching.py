@@ -33,6 +33,7 @@ from vfl_node.job import Align
 
 TITLE = "Pairs of records: completeness and precision"
 
+SEEDS = 3
 SIGMAS = (0.0, 0.1, 0.4, 1.0)
 WITHIN = (1, 5, 20)
 """Of pairs completeness: among how many nearest."""
@@ -47,7 +48,7 @@ Pairs = tuple[list[str], list[str], dict[int, int]]
 def works(plan: Plan) -> list[Work]:
     """As in :mod:`experiments.inference.experiment`."""
     names = ("small",) if plan.small else ("febrl", "dblp_acm", "amazon_google")
-    return [matching(data, seed) for seed in plan.few(3) for data in names]
+    return [matching(data, seed) for seed in plan.few(SEEDS) for data in names]
 
 
 def matching(data: str, seed: int) -> Work:
@@ -59,8 +60,9 @@ def matched(shared: Path, *, data: str, seed: int) -> Any:
     """The work of :func:`matching`.
 
     Returns:
-        ``complete``: K → share of true pairs whose record is among the K nearest, by filters and in ``plain`` texts; ``first``: σ →
-        share whose record has the largest noisy similarity, with ``tau``. All of records with a true pair.
+        ``complete``: K → share of true pairs whose record is among the K nearest by filters, and ``plain``, by texts;
+        ``first``: σ → share whose record has the largest noisy similarity; ``tau`` of each σ; ``bits`` of a filter; how
+        many ``pairs``.
     """
     ours, theirs, true = texts(shared, data)
     case = Case(
@@ -163,12 +165,11 @@ def page(plan: Plan, found: Found) -> list[str]:
     names = list(dict.fromkeys(work.arguments["data"] for work in works(plan)))
     complete, first = [], []
     for data in names:
-        every = [found[matching(data, seed).name] for seed in plan.few(3)]
+        every = [found[matching(data, seed).name] for seed in plan.few(SEEDS)]
         pairs, bits = every[0]["pairs"], every[0]["bits"]
         for of, label in (("complete", "filters"), ("plain", "plain texts")):
-            values = [
-                cell([one[of][str(k)] for one in every]) if of == "complete" else f"{every[0][of][str(k)]:.3f}" for k in WITHIN
-            ]
+            shares = [[one[of][str(k)] for one in every] for k in WITHIN]
+            values = [cell(of_k) if of == "complete" else f"{of_k[0]:.3f}" for of_k in shares]
             complete.append([f"`{data}`, {pairs:,} pairs, {bits:,} bits" if of == "complete" else "", label, *values])
         cells = [
             f"{cell([one['first'][f'{s:g}'] for one in every])} (τ {100 * mean([one['tau'][f'{s:g}'] for one in every]):.2g} %)"
@@ -180,7 +181,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         "",
         *table(["", "by", *(f"K = {k}" for k in WITHIN)], complete),
         "",
-        "Share of true pairs whose record has the largest noisy similarity among 20 candidates (precision@1 of records with a pair):",
+        "Precision@1, of records with a pair: how often it has the largest noisy similarity of 20 candidates:",
         "",
         *table(["", *(f"σ = {sigma:g}" for sigma in SIGMAS), "plain texts"], first),
         "",
@@ -197,7 +198,7 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     """Filters are nearly as good as texts, and noise costs precision."""
     expected = []
     for data in dict.fromkeys(work.arguments["data"] for work in works(plan)):
-        every = [found[matching(data, seed).name] for seed in plan.few(3)]
+        every = [found[matching(data, seed).name] for seed in plan.few(SEEDS)]
         gap = mean([one["complete"]["20"] - one["plain"]["20"] for one in every])
         expected.append(Expectation(f"`{data}`: pairs among 20 nearest, filters − plain texts", gap, -0.05))
         loss = mean([one["first"]["0"] - one["first"]["1"] for one in every])

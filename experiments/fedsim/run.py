@@ -4,9 +4,9 @@
     python -m experiments.fedsim.run --data SHARED_DATA_FOLDER --out docs/experiments --only figure-6,games --go-on
     python -m experiments.fedsim.run --small --out OUT          on small made-up tables, in a minute or two
 
-It writes ``fedsim.json``, every outcome by seed, the page ``fedsim.md`` beside it and pictures. With ``--go-on`` outcomes that are
-stored are kept, so that a run can be cut off, or have more seeds later; the page is written when all are there. README.md beside
-this file says what is run.
+It writes ``fedsim.json``, every outcome by seed, the page ``fedsim.md`` beside it and pictures. With ``--go-on`` outcomes that
+are stored are kept, so that a run can be cut off, or have more seeds later; the page is written when all are there. README.md
+beside this file says what is run.
 """
 
 from __future__ import annotations

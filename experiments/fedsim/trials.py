@@ -151,7 +151,7 @@ class Outcomes:
         """Something else that is kept of a training."""
         return [self._found[trial(table, method, seed, **of_trial).name][key] for seed in self._seeds]
 
-    def alone(self, table: str, metric: str, control: str = "") -> list[float]:
+    def alone(self, table: str, metric: str, control: str) -> list[float]:
         """Of the active party alone, with the columns of a control."""
         return [self._found[alone(table, seed, control).name]["alone"][metric] for seed in self._seeds]
 

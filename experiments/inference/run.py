@@ -46,7 +46,7 @@ ABOUT = (Path(__file__).with_name("about.md")).read_text(encoding="utf-8")
 def outcomes(
     works: Sequence[Work], shared: Path, processes: int, told: Callable[[str, Any], None] = lambda name, outcome: None
 ) -> dict[str, Any]:
-    """Name → outcome and seconds of each work; works of the same name are run once. Each outcome is ``told`` when it is there."""
+    """Name → outcome and seconds of each work; works of the same name are run once. Each outcome is ``told`` at once."""
     wanted = {work.name: work for work in works}
     found = {}
     started = time.monotonic()
