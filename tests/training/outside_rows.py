@@ -130,3 +130,4 @@ def same_from_each(run: Any, how: Any, federation: Any, names: Sequence[str]) ->
             assert all(torch.equal(ours.weights[key], theirs.weights[key]) for key in theirs.weights)
             assert ours.metrics == theirs.metrics
             assert ours.section == theirs.section
+            assert ours.feature_audit == theirs.feature_audit

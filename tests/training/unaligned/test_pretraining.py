@@ -12,11 +12,11 @@ import torch
 from tests.training.outside_rows import intersected, same_from_each
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import UsageError
+from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.protection import Protection
+from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.training.network import journal
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.unaligned.methods import METHODS, unaligned_of
@@ -181,6 +181,26 @@ def test_projections_are_refused_beside_what_protects_embeddings(run: Any, prote
     session = both.session("lab", channel, b"s" * 32, 1)
     with pytest.raises(UsageError, match="sends projections of the same columns"):
         SplitTrainer().prepare(session)
+
+
+def test_embeddings_before_labels_are_judged_and_a_resumed_audit_is_the_same(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
+    features = FeatureAuditSettings(columns="all", known_share=0.3)
+    aligned = 400  # a decoder needs rows to learn from
+    batches, federation = BEFORE * -(-aligned // 2 // BATCH), matching(500, aligned)
+
+    def audited(limit: float | None) -> dict[str, Any]:
+        lab = Protection(membership=False, features=features, max_feature_gain=limit)
+        return settings(run, "mpd") | {"protections": (Protection(membership=False), lab)}
+
+    stopped = run(**audited(0.01))
+    error = stopped.raw(federation)[1]
+    assert isinstance(error, PolicyError)
+    assert error.code == "E_LEAK"
+    assert 0 < sum(isinstance(message, training_pb2.Embedding) for message in stopped.transcript) <= batches
+    names = [f"r000-e000000-p{epoch:06d}" for epoch in range(1, BEFORE + 1)]
+    names += [f"r000-e{epoch:06d}" for epoch in range(1, EPOCHS + 1)]
+    same_from_each(run, audited(None), federation, sorted(names))
 
 
 def test_copies_are_disturbed_in_a_share_of_their_cells() -> None:

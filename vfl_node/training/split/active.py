@@ -161,9 +161,8 @@ class ActiveHalf:
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         self.learner.begin(number)
-        own = (
-            [] if self._model.bottom is None else [self._model.bottom(self._inputs.at(positions))]
-        )  # (B, d'), as peers compute
+        bottom = self._model.bottom
+        own = [] if bottom is None else [bottom(self._inputs.at(positions))]  # (B, d'), while peers compute theirs
         embeddings = [embedding.requires_grad_() for embedding in await self.peers.embeddings(number, positions)]  # (B, d) each
         logits = self._model.above([*own, *embeddings])  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
