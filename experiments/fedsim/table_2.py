@@ -71,7 +71,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         f"`feature` by pairs, as the paper counts it: RMSE {pairs['rmse']}, R² {pairs['r2']}. The paper has sales since 2017,",
         "and filters of 2.6 MB. Its row of `mean` contradicts itself: R² .9162 means an RMSE of 45.0.",
         "",
-        f"One school is a candidate of up to {most:,.0f} different sales, and the default of a passive node's `limits.max_reuse`,",
+        f"One school is a candidate of up to {most:,.0f} sales, and the default of a passive node's `limits.max_reuse`,",
         f"{Limits().max_reuse}, refuses such a job. Where one party has few records, similarities tell much of each of them",
         "([privacy](../privacy.md)).",
     ]
