@@ -7,9 +7,13 @@ from pathlib import Path
 import numkong
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
-from vfl_node.crypto.nearest.search import Neighbours, nearest
+from vfl_node.crypto.nearest import matrices
+from vfl_node.crypto.nearest.best import Neighbours
+from vfl_node.crypto.nearest.matrices import nearest_by_products
+from vfl_node.crypto.nearest.search import nearest
 from vfl_node.crypto.rows import Rows
 from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
@@ -68,6 +72,24 @@ def test_equals_brute_force(queries: Rows, base: Rows, threads: Engine, count: i
     assert np.array_equal(distances, expected[1])
     ties = (distances[:, 1:] == distances[:, :-1]) & (rows[:, 1:] >= 0)
     assert count == 1 or ties.sum() >= (20 if equal_only else QUERIES)
+    assert rows.dtype == distances.dtype == np.int32
+
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("equal_only", [False, True])
+@pytest.mark.parametrize("count", [1, 50, BASE + 1])
+def test_products_of_matrices_find_the_same(
+    queries: Rows, base: Rows, count: int, equal_only: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrices, "_VALUES", 8 * BYTES * 130)  # several blocks and tiles
+    found = nearest_by_products(queries, base, count, torch.device(device), equal_only=equal_only, start=1)
+    rows, distances = joined(found)
+    expected = brute_force(queries[1:], base, count, equal_only=equal_only)
+    assert np.array_equal(rows, expected[0])
+    assert np.array_equal(distances, expected[1])
     assert rows.dtype == distances.dtype == np.int32
 
 

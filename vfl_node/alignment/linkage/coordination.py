@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws
 from vfl_node.alignment.linkage.spec import TAU_MEANS
 from vfl_node.alignment.lists.columns import Column, Columns
 from vfl_node.alignment.lists.meeting import check_size
+from vfl_node.crypto.nearest.matrices import nearest_by_products
 from vfl_node.crypto.nearest.search import BLOCK_ROWS, nearest
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import PolicyError, ProtocolError
@@ -194,14 +196,11 @@ class Linker:
         session, column = self._session, self._nearest.column("nearest")
         active, passive = self._whole[self._active], self._whole[self._passive]
         session.progress.emit(Advanced(len(column)))
-        blocks = nearest(
-            active.rows,
-            passive.rows,
-            self._align.candidates,
-            session.workers,
-            equal_only=self._align.equal_only,
-            start=len(column),
-        )
+        search = partial(nearest, engine=session.workers)
+        if session.device.type != "cpu":
+            search = partial(nearest_by_products, device=session.device)
+        candidates, equal_only = self._align.candidates, self._align.equal_only
+        blocks = search(active.rows, passive.rows, candidates, equal_only=equal_only, start=len(column))
         for block in blocks:
             column.append(np.concatenate([block.rows, block.distances], axis=1).astype("<i4").view(np.uint8))
             session.progress.emit(Advanced(len(block.rows)))

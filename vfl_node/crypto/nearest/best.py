@@ -7,11 +7,26 @@ rows in random order that happens a few times in a whole search, as ever fewer d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 _FAR = (1 << 31) - 1  # above every distance
 _INDEX_BITS = 32
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What a block of queries has found, nearest first; of equal distances the smaller index first.
+
+    Attributes:
+        rows: int32[queries, K], indices into the base; −1 where there are no more candidates.
+        distances: int32[queries, K], bits that differ; −1 there.
+    """
+
+    rows: NDArray[np.int32]
+    distances: NDArray[np.int32]
 
 
 class Best:
@@ -58,13 +73,13 @@ class Best:
         if self._filled.max() + self._columns > self._keys.shape[1]:
             self._choose()
 
-    def chosen(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Indices and distances of the best, in their order: int32[queries, count] each, −1 where there are no more."""
+    def chosen(self) -> Neighbours:
+        """The best, in their order."""
         self._choose()
         best = np.sort(self._keys[:, : self._count], axis=1)
         none = best == self._none
         rows, distances = best & ((1 << _INDEX_BITS) - 1), best >> _INDEX_BITS
-        return np.where(none, -1, rows).astype(np.int32), np.where(none, -1, distances).astype(np.int32)
+        return Neighbours(*(np.where(none, -1, of).astype(np.int32) for of in (rows, distances)))
 
     def _choose(self) -> None:
         self._keys.partition(self._count - 1, axis=1)

@@ -17,7 +17,7 @@ import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.nearest.best import Best
+from vfl_node.crypto.nearest.best import Best, Neighbours
 from vfl_node.crypto.rows import Rows
 from vfl_node.engines.contract import Engine
 
@@ -26,19 +26,6 @@ BLOCK_ROWS = 1024
 
 _TILE_BYTES = 1 << 19  # half of a usual second-level cache; the queries stream through the rest
 _TILE_ROWS = 512
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """What a block of queries has found, nearest first; of equal distances the smaller index first.
-
-    Attributes:
-        rows: int32[queries, K], indices into the base; −1 where there are no more candidates.
-        distances: int32[queries, K], bits that differ; −1 there.
-    """
-
-    rows: NDArray[np.int32]
-    distances: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -99,7 +86,7 @@ def _searched(search: _Search, block: Rows) -> Neighbours:
     for first in range(0, len(search.base), search.tile_rows):
         tile = np.ascontiguousarray(search.base[first : first + search.tile_rows])
         best.add(first, hamming(queries, tile), (ones, hamming(tile, none)[:, 0]))
-    return Neighbours(*best.chosen())
+    return best.chosen()
 
 
 def hamming(queries: Rows, tile: Rows) -> NDArray[np.uint32]:
