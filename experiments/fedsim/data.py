@@ -3,9 +3,9 @@
 =======  ======================  ==================================  =============================  ======================
 name     active party            passive party                       keys                           target
 =======  ======================  ==================================  =============================  ======================
-made_up  2,000 rows, 13 columns  the same 2,000, 13 other columns    4 informative numbers, noisy   one of two classes
-hdb      2,000 sales of flats    165 schools with vacancies          place of flat and of school    price, k$
-games    2,000 games on Steam    2,000 best known games of RAWG      title                          above 20,000 owners
+made_up  6,000 rows, 13 columns  the same 6,000, 13 other columns    4 informative numbers, noisy   one of two classes
+hdb      8,000 sales of flats    165 schools with vacancies          place of flat and of school    price, k$
+games    6,000 games on Steam    2,000 best known games of RAWG      title                          above 20,000 owners
 =======  ======================  ==================================  =============================  ======================
 
 ``made_up`` is scikit-learn's ``make_classification`` with the arguments of FedSim's code: 20 informative columns and 10
@@ -74,7 +74,7 @@ class Case:
         return replace(self, active=replace(self.active, columns={**self.active.columns, **self.more[control]}))
 
 
-def made_up(_: Path, seed: int, *, scatter: float = 0.1, rows: int = 2_000) -> Case:
+def made_up(_: Path, seed: int, *, scatter: float = 0.1, rows: int = 6_000) -> Case:
     """The same records at both parties, with noise of deviation ``scatter`` on the passive party's keys."""
     values, labels = make_classification(
         rows,
@@ -111,7 +111,7 @@ def _numbers(keys: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     return {f"k{column}": np.clip(keys[:, column], -BOUND, BOUND).astype(np.float64) for column in range(KEYS)}
 
 
-def hdb(shared: Path, seed: int, *, rows: int = 2_000) -> Case:
+def hdb(shared: Path, seed: int, *, rows: int = 8_000) -> Case:
     """Sales without town and street, and primary schools; of the schools' columns, four are constants."""
     sales, places, schools = _hdb(shared / "hdb_schools")
     drawn = np.sort(Randomness(bytes(32)).derive(f"fedsim sales {seed}").permutation(len(sales))[:rows])
@@ -155,7 +155,7 @@ def _hdb(folder: Path) -> tuple[list[dict[str, str]], NDArray[np.float64], list[
     return sales, places, records(folder / "fedsim_school_clean.csv.gz")
 
 
-def games(shared: Path, seed: int, *, rows: int = 2_000) -> Case:
+def games(shared: Path, seed: int, *, rows: int = 6_000) -> Case:
     """Games on Steam, and whether more than 20,000 people own one; RAWG has the 2,000 best known ones."""
     folder = shared / "steam_rawg"
     steam, rawg = (
