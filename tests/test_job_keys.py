@@ -65,11 +65,19 @@ def align(keys: dict[str, Any], **encoding: float) -> Align:
     return Align(protocol="linkage", keys=keys, encoding=encoding, noise={"sigma": 0.4})  # type: ignore[arg-type]
 
 
-def test_no_records_are_shared_that_could_be_expected() -> None:
-    keys = {"u": HOUSES[0]}
-    with pytest.raises(ValidationError, match=r"align\.expect counts shared records"):
-        Align(protocol="linkage", keys=keys, noise={"sigma": 0}, expect={"at_least": 2})  # type: ignore[arg-type]
-    assert Align(protocol="linkage", keys=keys, noise={"sigma": 0}, expect={"at_least": 1}).keys  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("useless", "text"),
+    [
+        ({"expect": {"at_least": 2}}, r"align\.expect counts shared records"),
+        ({"padding": 2}, r"align\.padding: linkage sends a filter for each record"),
+        ({"group": "modp2048"}, r"align\.group: linkage compares filters"),
+    ],
+)
+def test_what_does_nothing_in_a_linkage_is_refused(useless: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        Align(protocol="linkage", keys={"u": HOUSES[0]}, noise={"sigma": 0}, **useless)  # type: ignore[arg-type]
+    defaults = {"expect": {"at_least": 1}, "padding": 0, "group": "curve25519"}
+    assert Align(protocol="linkage", keys={"u": HOUSES[0]}, noise={"sigma": 0}, **defaults).keys  # type: ignore[arg-type]
 
 
 def test_the_filters_of_the_paper_are_too_large() -> None:

@@ -33,6 +33,8 @@ class FuzzyLinkage(AlignmentSpec):
             raise ValueError(
                 "align.padding: linkage sends a filter for each record, so it shows how many there are: leave it out"
             )
+        if align.group != type(align).model_fields["group"].default:
+            raise ValueError("align.group: linkage compares filters, and blinds no ids in a group: leave it out")
         if align.expect.at_least > 1:
             raise ValueError("align.expect counts shared records, of which linkage knows none: leave it out")
         if align.equal_only and align.noise and align.noise.tau is not None:
