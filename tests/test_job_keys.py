@@ -99,16 +99,9 @@ def test_the_largest_filter_is_the_limit() -> None:
         check_filters({str(number): large for number in range(many + 1)}, encoding)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"kind": "number", "low": 0, "high": 1e308, "reach": 5e-324},
-        {"kind": "number", "low": -1.7e308, "high": 1.7e308, "reach": 1},
-    ],
-)
-def test_a_huge_filter_is_refused_like_a_large_one(wrong: dict[str, Any]) -> None:
+def test_a_huge_filter_is_refused_like_a_large_one() -> None:
     with pytest.raises(ValidationError, match="65,536 are the most"):
-        align({"x": wrong})
+        align({"x": {"kind": "number", "low": 0, "high": 1e308, "reach": 5e-324}})
 
 
 @pytest.mark.parametrize(
@@ -116,6 +109,8 @@ def test_a_huge_filter_is_refused_like_a_large_one(wrong: dict[str, Any]) -> Non
     [
         ({"kind": "number", "low": 1, "high": 1, "reach": 0.1}, "low must be below high"),
         ({"kind": "number", "low": 0, "high": 1, "reach": 1.1}, "every two values would be alike"),
+        ({"kind": "number", "low": -1.7e308, "high": 1.7e308, "reach": 1}, "too far apart"),
+        ({"kind": "number", "low": 0, "high": 1.7e308, "reach": 1e308}, "too far apart"),
         ({"kind": "date", "low": "2020-01-02", "high": "2020-01-01", "reach": 1}, "low must be before high"),
         ({"kind": "date", "low": "2020-01-01", "high": "2020-01-09", "reach": 9}, "every two days would be alike"),
         ({"kind": "place", "south": 1, "north": 1, "west": 0, "east": 1, "reach": 1}, "south must be below north"),

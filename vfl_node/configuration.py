@@ -183,7 +183,8 @@ def _place(item: Any, document: object) -> tuple[str, ...]:
     """The keys on the way to an error, without the names of forms that pydantic puts between them."""
     place: list[str] = []
     for part in item["loc"]:
-        there = part in document if isinstance(document, Mapping) else isinstance(document, list) and isinstance(part, int)
+        of_list = isinstance(document, list) and isinstance(part, int) and part < len(document)
+        there = part in document if isinstance(document, Mapping) else of_list
         if there:
             document = document[part]  # type: ignore[index]
         if there or (item["type"] == "missing" and part == item["loc"][-1]):

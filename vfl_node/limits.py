@@ -65,15 +65,21 @@ class Limits(Frozen):
     linkages_per_set: int = Field(
         default=5,
         ge=1,
-        description="how many different linkages with a peer there may ever be over the same records: another set of "
-        "the peer makes one, and so do other terms (keys, encoding, candidates, noise), on which noise is drawn anew; the mean "
-        "of a few tells distances. At a coordinator over the same encodings of either party",
+        description="in how many different ways the same records may ever be linked with a peer's: another set of the peer is "
+        "one, and so are other terms (keys, encoding, candidates, noise). On these noise is drawn anew, and the mean of a few "
+        "similarities tells distances, so there may be as many different terms over all sets. At a coordinator over encodings",
     )
     max_reuse: int = Field(
         default=200,
         ge=1,
         description="for a passive node: of how many different records of the active party one record of this node may be a "
-        "candidate in a linkage. Each gives the active party a similarity of it, and from many it locates the keys",
+        "candidate in one linkage. Each gives the active party a similarity of it, and from many it locates the keys",
+    )
+    min_sigma: float = Field(
+        default=0,
+        ge=0,
+        description="for a passive node: least noise on similarities in a linkage, in standard deviations of distances. It "
+        "hides distances, not where a record lies: of which records it is a candidate tells that without any similarity",
     )
     reveal_candidates: bool = Field(
         default=True,

@@ -67,6 +67,32 @@ def test_reports(files: dict[str, Path], tmp_path: Path) -> None:
     assert "4 candidates for each record" in page
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are not listed here")
+def test_no_party_leaves_a_file_open(files: dict[str, Path], tmp_path: Path) -> None:
+    """A coordinator would run out of files after some jobs, and the room of deleted filters would stay taken."""
+    run(files, tmp_path)
+    opened = [link for link in map(resolved, Path("/proc/self/fd").iterdir()) if link.startswith(str(tmp_path))]
+    assert opened == []
+
+
+def resolved(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:  # of the listing itself
+        return ""
+
+
+@pytest.mark.parametrize("noise", ["{sigma: 0.4}", "{tau: 0.9}"])
+def test_a_passive_party_may_want_more_noise(files: dict[str, Path], tmp_path: Path, noise: str) -> None:
+    job = parse(JOB.replace("{sigma: 0.4}", noise), Job, source="job")
+    given = {name: private({"data": {"keys": {"title": "called"}}}, source=name) for name in files}
+    given["schools"] = private({"data": {"keys": {"title": "called"}}, "limits": {"min_sigma": 0.5}}, source="schools")
+    with pytest.raises(VflError) as refused:
+        simulate(job, {}, tmp_path, settings=trial_settings(job, files, given=given))
+    assert refused.value.code == "E_POLICY"
+    assert "limits.min_sigma" in refused.value.message
+
+
 @pytest.mark.parametrize(
     ("owner", "limits", "code"),
     [

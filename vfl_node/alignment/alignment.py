@@ -49,6 +49,7 @@ class LinkageFacts:
         tau: share of filters that the greedy attack guesses from one similarity; None where all candidates are equal.
         tau_min: what no noise gets it below; likewise.
         expected_disclosed: how many of the passive party's filters that makes; likewise.
+        tau_means: what τ says, and what it does not, for whoever reads it; likewise.
         reuse: of how many different filters of the active party a record of this party is a candidate at most; None at a party
             that is not told.
         coordinator_learnt: what the coordinator learnt, as far as this party knows.
@@ -60,6 +61,7 @@ class LinkageFacts:
     tau: float | None
     tau_min: float | None
     expected_disclosed: float | None
+    tau_means: str | None = None
     reuse: int | None = None
     coordinator_learnt: tuple[Disclosure, ...] = ()
 

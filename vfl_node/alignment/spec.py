@@ -43,6 +43,9 @@ class AlignmentCoordination(Protocol):
     def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
         """Party → what it learnt, as far as the coordinator knows, once every data party has its alignment."""
 
+    def close(self) -> None:
+        """Close all files, once no conversation of the attempt goes on."""
+
 
 @dataclass(frozen=True)
 class AlignmentSpec(ABC):

@@ -38,10 +38,20 @@ class CoordinatorRun:
         self._training = trainer_of(train).coordination(run.session) if train and train.coordinated else None
         self._traffic: dict[str, Traffic] = {}
         self._over: set[str] = set()
+        self._attended = len(run.session.peers)
         self._one = threading.Lock()
 
     async def attend(self, channel: Channel) -> None:
         """The conversation with one data party, from the first message to the last."""
+        try:
+            await self._converse(channel)
+        finally:
+            with self._one:
+                self._attended -= 1
+                if self._alignment and not self._attended:
+                    self._alignment.close()
+
+    async def _converse(self, channel: Channel) -> None:
         held = [ALIGNED, KEPT] if self._alignment else [KEPT]  # the data parties know what they still need
         point = await agree(self._run.session, held, input_digest=NO_INPUT, inputs=self._run.folder, peers=[channel])
         if self._alignment and point is None:

@@ -59,6 +59,8 @@ class NumberKey(Frozen):
     def _ordered(self) -> NumberKey:
         if self.low >= self.high:
             raise ValueError("low must be below high: they are public bounds of the values")
+        if not math.isfinite(self.span + 2 * self.reach):
+            raise ValueError("low and high are too far apart for numbers of 64 bits")
         if self.reach > self.high - self.low:
             raise ValueError("reach is above high - low: every two values would be alike")
         return self

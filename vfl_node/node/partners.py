@@ -17,6 +17,7 @@ import hashlib
 import re
 import secrets
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -246,22 +247,31 @@ class Partner:
         Raises:
             PolicyError: it would be one too many (``E_BUDGET``).
         """
-        over = f"{records.hex()} ".encode()
-        line = over + linkage.hex().encode()
         with self._lock:
             counted = self._lines("linkages")
-            if line in counted:
-                return
-            if (count := sum(entry.startswith((over, _LOSS)) for entry in counted)) >= limit:
-                raise PolicyError(
-                    f"there were {count} different linkages with {self._peer} over the same records, and this node allows "
-                    f"{limit} (limits.linkages_per_set)",
-                    code="E_BUDGET",
-                    hint="link the same sets on the terms of an earlier job, or raise limits.linkages_per_set: noise is drawn "
-                    "anew on other terms, and the mean of several similarities of a pair tells its distance",
-                    for_peer="its owner's settings do not allow this linkage",
-                )
-            write_checked(self._folder / "linkages", b"\n".join([*counted, line]))
+            if line := self._one_more(counted, records, linkage, limit):
+                write_checked(self._folder / "linkages", b"\n".join([*counted, line]))
+
+    def check_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """Raise what :meth:`count_linkages` would, and count nothing."""
+        self._one_more(self._lines("linkages"), records, linkage, limit)
+
+    def _one_more(self, counted: Sequence[bytes], records: bytes, linkage: bytes, limit: int) -> bytes | None:
+        """The line of a linkage that is not counted yet."""
+        over = f"{records.hex()} ".encode()
+        line = over + linkage.hex().encode()
+        if line in counted:
+            return None
+        if (count := sum(entry.startswith((over, _LOSS)) for entry in counted)) >= limit:
+            raise PolicyError(
+                f"this node's records were linked with those of {self._peer} in {count} different ways (other terms, or "
+                f"another set), and this node allows {limit} (limits.linkages_per_set)",
+                code="E_BUDGET",
+                hint="link the same sets on the terms of an earlier job, or raise limits.linkages_per_set: noise is drawn "
+                "anew on other terms, and the mean of several similarities of a pair tells its distance",
+                for_peer="its owner's settings do not allow this linkage",
+            )
+        return line
 
     def _count(self, name: str, digest: bytes, limit: int) -> int | None:
         """Add ``digest`` to those counted under ``name``, unless it is there; returns their number if it is at the limit."""

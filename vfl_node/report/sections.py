@@ -59,6 +59,7 @@ class AlignmentSizes(Section):
     tau_min: float | None = Field(
         default=None, ge=0, le=1, description="linkage: what no noise gets tau below, with these filters; likewise"
     )
+    tau_means: str | None = Field(default=None, description="linkage: what tau says, and what it does not; likewise")
     expected_disclosed: float | None = Field(
         default=None, ge=0, description="linkage: tau times the passive party's records; likewise"
     )

@@ -81,7 +81,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     linkage_pb2.PivotSeed: FieldBound(128),
     linkage_pb2.EncodingTerms: FieldBound(256),
     linkage_pb2.Reuse: FieldBound(64),
-    linkage_pb2.ReuseAccepted: FieldBound(16),
+    linkage_pb2.LinkageAccepted: FieldBound(16),
     linkage_pb2.Scale: FieldBound(64),
     # Training.
     training_pb2.TossCommit: FieldBound(128),

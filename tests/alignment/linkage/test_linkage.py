@@ -125,6 +125,20 @@ def test_unchanged_pairs_keep_their_similarity_when_another_record_changes(world
     assert all(first[pair] != third[pair] for pair in kept)
 
 
+def test_tau_gives_the_noise_of_the_scale_that_is_kept(world, monkeypatch):
+    """Not of a job's own one, which another job was faster to keep: the same noise under two σ could be subtracted."""
+    tau = {"noise": {"tau": 0.1}}
+    first = pairs(world, world.job(**tau))
+    recall, late = JointMemory.recall, [True]
+    monkeypatch.setattr(JointMemory, "recall", lambda self, name: None if late and late.pop() else recall(self, name))
+    world.keys[A][0] = 100 - world.keys[A][0]
+    second = pairs(world, world.job(**tau))
+    assert not late
+    both = [pair for pair in first.keys() & second.keys() if pair[0] != world.ids[A][0]]
+    assert len(both) > 4
+    assert all(first[pair] == second[pair] for pair in both)
+
+
 def test_only_equal_keys(tmp_path):
     world = World(tmp_path, {A: [3, 50, 50, 80], B: [50, 3, 50]})
     results = world.job(equal_only=True, candidates=2, noise={"sigma": 0})
@@ -152,7 +166,7 @@ def test_what_the_coordinator_receives(world):
     kinds = {type(message) for message in received}
     assert kinds == {
         linkage_pb2.EncodingTerms,
-        linkage_pb2.ReuseAccepted,
+        linkage_pb2.LinkageAccepted,
         *(session_pb2.Rows, session_pb2.Chunk, session_pb2.RowsEnd, session_pb2.PhaseEnd),
     }
     columns = sorted(message.rows for message in received if isinstance(message, session_pb2.Chunk))

@@ -56,6 +56,59 @@ def test_another_set_of_the_peer_counts_too(tmp_path):
     assert code(some.job()[B]) == "E_BUDGET"
 
 
+def test_another_set_does_not_begin_a_new_count_of_terms(tmp_path):
+    """Else a record that is added to B's set gives A fresh noise on all other pairs, again and again."""
+    some = world(tmp_path, **{C: {"linkages_per_set": 2}})
+    for epsilon in (0.2, 0.21):
+        assert not isinstance(some.job(encoding={"epsilon": epsilon, "delta": 0.1})[A], Exception)
+        some.keys[B][0] += 1
+    assert code(some.job(encoding={"epsilon": 0.22, "delta": 0.1})[C]) == "E_BUDGET"
+    assert not isinstance(some.job(encoding={"epsilon": 0.2, "delta": 0.1})[A], Exception)  # no noise is drawn anew
+
+
+@pytest.mark.parametrize("refusal", ["E_TAU", "E_REUSE"])
+def test_a_refused_linkage_does_not_count(tmp_path, refusal):
+    """Nothing of it has left: whoever follows the hint must not meet another limit."""
+    some = world(tmp_path, **{name: {"linkages_per_set": 1} for name in (A, B, C)})
+    some.limits[B]["max_reuse"] = 5
+    wrong = {"noise": {"tau": 1e-6}} if refusal == "E_TAU" else {"candidates": 7}
+    for _ in range(2):
+        results = some.job(**wrong)
+        assert refusal in {getattr(result, "code", None) for result in results.values()}
+        assert not [m for name in (A, B) for m in some.sent[C, name] if isinstance(m, session_pb2.Chunk)]
+    assert pairs(some, some.job(candidates=2))
+    assert code(some.job(candidates=1)[A]) == "E_BUDGET"
+
+
+def test_neither_list_leaves_before_both_data_parties_have_counted(tmp_path):
+    """Else a passive party with its candidates could end the job before the active one has counted."""
+    for name, peer in ((A, C), (B, C)):
+        some = world(tmp_path / name)
+        some.begin()
+
+        def never(message):
+            if isinstance(message, linkage_pb2.LinkageAccepted):
+                raise PeerLost("gone")
+            return message
+
+        some.attempt(change={(name, peer): never})
+        assert not [m for to in (A, B) for m in some.sent[C, to] if isinstance(m, session_pb2.Chunk)]
+
+
+@pytest.mark.parametrize("wrong", [{"without_candidate": 10}, {"mean": float("inf")}])
+def test_a_scale_that_is_none(tmp_path, wrong):
+    some = world(tmp_path)
+    some.begin()
+
+    def change(message):
+        if isinstance(message, linkage_pb2.Scale):
+            for field, value in wrong.items():
+                setattr(message, field, value)
+        return message
+
+    assert code(some.attempt(change={(C, A): change})[A]) == "E_ELEMENT"
+
+
 @pytest.mark.parametrize("sender", [A, B])
 def test_other_filters_than_those_committed_to(tmp_path, sender):
     some = world(tmp_path)
@@ -137,7 +190,7 @@ def test_tau_that_no_noise_reaches_is_refused_naming_the_minimum(tmp_path):
     results = some.job(noise={"tau": 0.9 * least})
     assert code(results[C]) == "E_TAU"
     assert f"{least:.6f}" in results[C].message
-    assert "how long" in results[C].hint  # what tau measures
+    assert "how long" in results[C].message  # what tau measures
     assert results[C].for_peer == results[C].message
 
 

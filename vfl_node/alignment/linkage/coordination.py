@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,13 +27,13 @@ from vfl_node.crypto.nearest.search import BLOCK_ROWS, nearest
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import PolicyError, ProtocolError
 from vfl_node.files import read_checked, write_checked
-from vfl_node.job.keys import NO_KEYS, filter_bits
+from vfl_node.job.keys import NO_KEYS, SimilarityNoise, filter_bits
 from vfl_node.ledger import Disclosure
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.memory import joint
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
-from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, Reuse, ReuseAccepted, Scale
+from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, LinkageAccepted, Reuse, Scale
 
 _EQUAL = DistanceScale(0.0, 1.0)
 """Where only candidates with equal filters count."""
@@ -69,7 +69,7 @@ class Nearest:
         for chunk in self.nearest.chunks():
             rows, distances = _split(chunk)
             marks = self.active[start : start + len(rows)]
-            both = self.draws.blurred(marks, self.passive, rows, distances, self.scale, self.sigma)
+            both = self.draws.blurred(marks, self.passive, rows, distances, self.scale, self.sigma, start)
             yield np.ascontiguousarray(both[part]).astype(("<i4", "<f4")[part]).view(np.uint8)
             start += len(rows)
 
@@ -93,7 +93,7 @@ class Linker:
         self._said: dict[str, EncodingTerms] = {}
         self._whole: dict[str, Column] = {}
         self._found: Nearest | None = None
-        self._accepted = False
+        self._accepted: set[str] = set()
         self._one = threading.Lock()
 
     async def serve(self, channel: Channel) -> None:
@@ -111,14 +111,24 @@ class Linker:
             if channel.peer == self._active:
                 while len(self._whole) < 2:
                     await channel.pause()
-                self._found = self._searched()
-                while not self._accepted:
+                found = self._found = self._searched()
+                while self._passive not in self._accepted:
                     await channel.pause()
-                await self._tell_active(channel, self._found)
+                await channel.send(self._scale(found))
+                part = 1
             else:
-                while (found := self._found) is None:
+                while self._found is None:
                     await channel.pause()
-                await self._tell_passive(channel, found)
+                found = self._found
+                await channel.send(self._reuse(found))
+                part = 0
+            await self._hear_accepted(channel)
+            await self._send(channel, found, part)
+
+    def close(self) -> None:
+        """Close all files. Idempotent."""
+        self._filters.close()
+        self._nearest.close()
 
     def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
         """As in the contract: from what the search stored, which outlives a restart."""
@@ -145,14 +155,14 @@ class Linker:
             self._said[peer] = said
         while len(self._said) < 2:
             await channel.pause()
-        self._count()
+        self._check_seeds()
+        self._count(self._memory.check_linkages)
         other = self._said[self._passive if peer == self._active else self._active]
         shown = {field: getattr(other, field) for field in terms.SHOWN}
         failpoints.reach("align-size")
         await channel.send(EncodingTerms(**shown, begun=begun, seen=seen, held=len(column)))
 
-    def _count(self) -> None:
-        """Count the linkage over the filters of both. Raises ProtocolError, PolicyError (``E_BUDGET``)."""
+    def _check_seeds(self) -> None:
         active, passive = self._said[self._active], self._said[self._passive]
         if active.seed_mark != passive.seed_mark:
             raise ProtocolError(
@@ -160,9 +170,13 @@ class Linker:
                 code="E_COMMITMENT",
                 for_peer="the data parties have encoded with different seeds",
             )
+
+    def _count(self, count: Callable[[bytes, bytes, int], None]) -> None:
+        """Check or count the linkage over the filters of both. Raises PolicyError (``E_BUDGET``)."""
+        active, passive = self._said[self._active], self._said[self._passive]
         linkage = terms.linkage_of(self._terms, active, passive, self._session.name)
-        for said in (active, passive):
-            self._memory.count_linkages(said.commitment, linkage, self._session.limits.linkages_per_set)
+        for records, what in ((active.commitment, linkage), (passive.commitment, linkage), (terms.ANY_SET, self._terms)):
+            count(records, what, self._session.limits.linkages_per_set)
 
     @property
     def _terms(self) -> bytes:
@@ -173,6 +187,7 @@ class Linker:
         peer, said = channel.peer, self._said[channel.peer]
         column = self._filters.column(f"filters of {peer}")
         self._filters.need_room(sum(of.count for of in self._said.values()))
+        self._nearest.need_room(self._said[self._active].count)
         self._session.progress.emit(PhaseBegan("align", self._said[self._active].count, "searched records"))
         async for chunk in channel.receive_chunks(
             width=column.width, count=said.count, start=len(column), digest=column.digest
@@ -231,47 +246,39 @@ class Linker:
             return _EQUAL, noise.sigma or 0.0
         name = f"scale-{self._terms.hex()[:40]}"
         kept = self._memory.recall(name)
-        scale = DistanceScale(*json.loads(kept)) if kept else DistanceScale.of(_split(chunk)[1] for chunk in column.chunks())
-        if scale is None or scale.deviation == 0:
-            what = "no record has a candidate within reach" if scale is None else "all candidates are equally far"
-            raise PolicyError(
-                f"{what}, so there are no similarities",
-                code="E_CONSTANT",
-                hint="agree on a larger reach, or on more candidates, or check that both parties' columns mean the same",
-                for_peer=what,
-            )
-        sigma = noise.sigma
-        if sigma is None:
-            assert noise.tau is not None
-            least = least_tau(scale.deviation)
-            try:
-                sigma = sigma_of(noise.tau, scale.deviation)
-            except ValueError:
-                text = f"align.noise.tau is {noise.tau:g}, and no noise gets it to {least:.6f} or below with these distances"
+        if kept is None:
+            scale = DistanceScale.of(_split(chunk)[1] for chunk in column.chunks())
+            if scale is None or scale.deviation == 0:
+                what = "no record has a candidate within reach" if scale is None else "all candidates are equally far"
                 raise PolicyError(
-                    text,
-                    code="E_TAU",
-                    hint=f"agree on a larger tau, or on longer filters, which lower this minimum and nothing else. {TAU_MEANS}",
-                    for_peer=text,
-                ) from None
-        if not kept:
-            scale = DistanceScale(*json.loads(self._memory.keep(name, json.dumps([scale.mean, scale.deviation]).encode())))
-        return scale, sigma
+                    f"{what}, so there are no similarities",
+                    code="E_CONSTANT",
+                    hint="agree on a larger reach, or on more candidates, or check that both parties' columns mean the same",
+                    for_peer=what,
+                )
+            _sigma(noise, scale)  # refused before it is kept
+            kept = self._memory.keep(name, json.dumps([scale.mean, scale.deviation]).encode())
+        scale = DistanceScale(*json.loads(kept))
+        return scale, _sigma(noise, scale)
 
-    async def _tell_passive(self, channel: Channel, found: Nearest) -> None:
-        """Step 8: how much its records are used, and if it goes on which ones are candidates."""
+    def _reuse(self, found: Nearest) -> Reuse:
+        """Step 8: how much the passive party's records are used."""
         deviation = 0.0 if self._align.equal_only else found.scale.deviation
-        reuse = Reuse(max=found.reuse.most, median=found.reuse.median, deviation=deviation, sigma=found.sigma)
-        await channel.send(reuse)
-        await channel.receive(ReuseAccepted)
-        self._accepted = True
-        await self._send(channel, found, 0)
+        return Reuse(max=found.reuse.most, median=found.reuse.median, deviation=deviation, sigma=found.sigma)
 
-    async def _tell_active(self, channel: Channel, found: Nearest) -> None:
-        """Step 9: what similarities are made of, and these."""
+    def _scale(self, found: Nearest) -> Scale:
+        """Step 9: what similarities are made of."""
         scale, deviation = found.scale, 0.0 if self._align.equal_only else found.scale.deviation
-        await channel.send(Scale(mean=scale.mean, deviation=deviation, sigma=found.sigma, without_candidate=found.without))
-        await self._send(channel, found, 1)
+        return Scale(mean=scale.mean, deviation=deviation, sigma=found.sigma, without_candidate=found.without)
+
+    async def _hear_accepted(self, channel: Channel) -> None:
+        """Wait until both data parties have counted the linkage, and count it. Raises PolicyError (``E_BUDGET``)."""
+        await channel.receive(LinkageAccepted)
+        with self._one:
+            self._accepted.add(channel.peer)
+        while len(self._accepted) < 2:
+            await channel.pause()
+        self._count(self._memory.count_linkages)
 
     async def _send(self, channel: Channel, found: Nearest, part: int) -> None:
         count, held = len(found.nearest), self._said[channel.peer].held
@@ -279,6 +286,26 @@ class Linker:
             raise ProtocolError(f"{channel.peer} claims {held} rows, of {count}", code="E_COUNT")
         failpoints.reach("align-list")
         await channel.send_rows(found.blurred(part), count=count, width=4 * self._align.candidates, start=held)
+
+
+def _sigma(noise: SimilarityNoise, scale: DistanceScale) -> float:
+    """σ of the job. Raises PolicyError if no noise gets τ as low as the job wants (``E_TAU``)."""
+    if noise.sigma is not None:
+        return noise.sigma
+    assert noise.tau is not None
+    try:
+        return sigma_of(noise.tau, scale.deviation)
+    except ValueError:
+        text = (
+            f"align.noise.tau is {noise.tau:g}, and no noise gets it to {least_tau(scale.deviation):.6f} or below with these "
+            f"distances. {TAU_MEANS}"
+        )
+        raise PolicyError(
+            text,
+            code="E_TAU",
+            hint="agree on a larger tau, or on longer filters, which lower this minimum and nothing else",
+            for_peer=text,
+        ) from None
 
 
 def _split(chunk: Rows) -> tuple[np.ndarray, np.ndarray]:

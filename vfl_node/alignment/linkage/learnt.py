@@ -25,16 +25,18 @@ def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Ma
         if sigma
         else "exactly, without noise"
     )
-    most = "as many as use it" if reuse is None else f"up to {reuse}"
+    most = "one for each of its records that has it as a candidate" if reuse is None else f"up to {reuse}"
     return {
         active: (
             Disclosure("set size", sizes.passive, f"the number of {passive}'s records: {sizes.passive}"),
             Disclosure(
                 "similarities",
                 sizes.active * candidates,
-                f"for each of its {sizes.active} records how similar {candidates} of {passive}'s are, {noise}. It does not get "
-                f"their numbers, but a training shows which similarities are of the same record, {most}; and it knows how keys "
-                "are encoded: from many similarities of a record it locates its keys",
+                f"for each of its {sizes.active} records how similar {candidates} of {passive}'s are, {noise}. Where fewer are "
+                "within reach it sees how many, which no noise hides, and equal similarities show equal keys. It does not get "
+                f"their numbers, but a training shows which similarities are of the same record, {most}. It knows the keys of "
+                "the records that have it as a candidate, which locate it without any similarity, and how keys are encoded: "
+                "with many similarities it locates it much better",
             ),
         ),
         passive: (

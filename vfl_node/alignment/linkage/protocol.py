@@ -13,8 +13,9 @@ step  who         what                                                          
 5     A, B ↔ C    the same commitment; C tells each the other's, and they compare           ``side.py``
 6     A, B → C    the filters; C checks the commitments                                     n_A, n_B × bits/8 bytes
 7     C alone     the K nearest of B's filters for each of A's; μ0, σ0 and noise            ``coordination.py``
-8     C → B       how much its records are used; if B goes on, the candidates               m × K places, or −1
-9     C → A       μ0, σ0 and σ, and the similarities in the same order                      m × K, 0 without candidate
+8     C → B       how much its records are used; B may refuse, or counts the linkage        ``protocol.py``
+9     C → A       μ0, σ0 and σ; A counts the linkage                                        ``protocol.py``
+10    C → A, B    once both have: the similarities, and in the same order the candidates    m × K, 0 and −1 for none
 ====  ==========  ========================================================================  ==========================
 
 A gets no place of B's records, B no similarity, C no key and no seed. The shared order is A's column of filters, m = n_A.
@@ -43,14 +44,15 @@ import numpy as np
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, LinkageFacts, OwnRecords, PeerFacts
 from vfl_node.alignment.linkage import learnt
 from vfl_node.alignment.linkage.coordination import Linker
+from vfl_node.alignment.linkage.policy import check_reuse, check_sigma
 from vfl_node.alignment.linkage.side import GROUP, DataSide
 from vfl_node.alignment.linkage.similarity import NONE, least_tau, tau_of
-from vfl_node.alignment.linkage.spec import LINKAGE
+from vfl_node.alignment.linkage.spec import LINKAGE, TAU_MEANS
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.rows import Rows
-from vfl_node.errors import PolicyError, ProtocolError
+from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
-from vfl_node.transport.generated.vfl.v1.linkage_pb2 import Reuse, ReuseAccepted, Scale
+from vfl_node.transport.generated.vfl.v1.linkage_pb2 import Reuse, Scale
 
 coordinator = Linker
 """C's side."""
@@ -70,6 +72,9 @@ async def active(session: Session, records: OwnRecords, group: Group | None) -> 
         await side.meet("similarities")
         scale = await side.coordinator.receive(Scale)
         _check_noise(side, scale.deviation, scale.sigma)
+        if not math.isfinite(scale.mean) or scale.without_candidate > side.sizes.active:
+            raise ProtocolError(f"{side.coordinator.peer} sent a scale that no distances have", code="E_ELEMENT")
+        await side.accept()
         received = await side.receive("similarities", lambda chunk: _check_similarities(side, chunk))
         similarities = received.view("<f4").astype(np.float32)
         facts = _facts(side, scale.deviation, scale.sigma, int(scale.without_candidate), None)
@@ -83,7 +88,7 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
 
     Raises:
         UsageError: as :func:`active`.
-        PolicyError: a record would be used too often (``E_REUSE``); A has no similarity then.
+        PolicyError: a record would be used too often (``E_REUSE``), or noise would be too weak; A has no similarity then.
         ProtocolError: noise that is not the job's (``E_NOISE``), or a place that is none (``E_ELEMENT``).
 
     Leaks: n_B; to A similarities of its records with noise, to C the filters.
@@ -93,16 +98,9 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
         await side.meet("candidates")
         reuse = await side.coordinator.receive(Reuse)
         _check_noise(side, reuse.deviation, reuse.sigma)
-        if reuse.max > session.limits.max_reuse:
-            raise PolicyError(
-                f"a record of this node would be a candidate of {reuse.max} different records of {session.peer.peer} (the "
-                f"median record of {reuse.median:g}), and this node allows {session.limits.max_reuse} (limits.max_reuse)",
-                code="E_REUSE",
-                hint="agree on fewer candidates (align.candidates), or raise limits.max_reuse: from many similarities of a "
-                "record the other party locates its keys",
-                for_peer="its settings do not allow that its records are used as often (limits.max_reuse)",
-            )
-        await side.coordinator.send(ReuseAccepted())
+        check_sigma(reuse.sigma, session.limits)
+        check_reuse(reuse.max, reuse.median, session.peer.peer, session.limits)
+        await side.accept()
         received = await side.receive("candidates", lambda chunk: _check_candidates(side, chunk))
         places = received.view("<i4").astype(np.int64)
         rows = np.where(places == NONE, NOT_MINE, side.order[places])
@@ -146,6 +144,7 @@ def _facts(side: DataSide, deviation: float, sigma: float, without: int, reuse: 
         tau=tau,
         tau_min=least_tau(deviation) if deviation else None,
         expected_disclosed=None if tau is None else tau * side.sizes.passive,
+        tau_means=None if tau is None else TAU_MEANS,
         reuse=reuse,
         coordinator_learnt=everybody[side.coordinator.peer],
     )

@@ -25,7 +25,7 @@ from vfl_node.job.keys import NO_KEYS, filter_bits
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
-from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms
+from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, LinkageAccepted
 
 GROUP = "filters"
 """In place of a group: records are compared by the distance of their filters."""
@@ -96,11 +96,25 @@ class DataSide:
         active, passive = (own, theirs) if session.role == "active" else (theirs, own)
         self.sizes = LinkageSizes(active.count, passive.count, self.bits)
         self._check_candidates()
-        linkage = terms.linkage_of(terms.digest_of(self.align, mark_of(seed)), active, passive, self.coordinator.peer)
-        session.memory.count_linkages(self._identity, linkage, session.limits.linkages_per_set)
+        self._found.need_room(active.count)
+        agreed = terms.digest_of(self.align, mark_of(seed))
+        linkage = terms.linkage_of(agreed, active, passive, self.coordinator.peer)
+        self._counted = ((self._identity, linkage), (terms.ANY_SET, agreed))
+        for records, what in self._counted:
+            session.memory.check_linkages(records, what, session.limits.linkages_per_set)
         held = await self._commit(own, theirs, mark_of(seed), self._found.column(found))  # 5
         failpoints.reach("align-list")
         await self.coordinator.send_rows(filters.chunks(), count=len(filters), width=filters.width, start=held)  # 6
+
+    async def accept(self) -> None:
+        """Count the linkage, and let the coordinator go on; before, neither party gets candidates or similarities.
+
+        Raises:
+            PolicyError: it is one too many (``E_BUDGET``).
+        """
+        for records, what in self._counted:
+            self.session.memory.count_linkages(records, what, self.session.limits.linkages_per_set)
+        await self.coordinator.send(LinkageAccepted())
 
     async def receive(self, found: str, check: Callable[[Rows], None]) -> Rows:
         """The column ``found`` of the coordinator, a row for each record of the active party: uint8[n_A, 4·K], in the file.

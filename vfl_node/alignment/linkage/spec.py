@@ -11,7 +11,7 @@ from vfl_node.job.keys import check_filters
 
 if TYPE_CHECKING:
     from vfl_node.job import Align
-    from vfl_node.settings import Obfuscation
+    from vfl_node.settings import Obfuscation, Role
 
 
 TAU_MEANS = (
@@ -66,6 +66,10 @@ class FuzzyLinkage(AlignmentSpec):
 
     def lengths_of_one(self, own: int, both: int | None) -> None:
         """Nothing, as only one of the parties has as many records as there are rows."""
+
+    def shows_shared_records_to(self, role: Role) -> bool:
+        """Nobody: no record is shared, some are alike."""
+        return False
 
     def rows_title(self, of: ReportedAlignment) -> str:
         """Each row is a record of the active party."""

@@ -13,6 +13,9 @@ DIGEST_BYTES = 32
 MOST_BEGUN = 2**62
 """Alignments that a peer is believed to have begun; it may claim more than there is time for."""
 
+ANY_SET = b"any set"
+"""In place of a set where linkages on different terms are counted: noise of pairs that did not change is drawn once on each."""
+
 SHOWN = ("bits", "count", "commitment")
 """What the coordinator tells each party of the other's terms."""
 

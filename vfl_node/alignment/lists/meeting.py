@@ -200,9 +200,9 @@ def check_size(peer: str, theirs: int, terms: Align, limits: Limits) -> None:
     """Refuse a peer's set that is too small or too large for this owner. Raises PolicyError (``E_TOO_FEW``, ``E_TOO_MANY``)."""
     records = theirs - 2 * terms.dummies
     if records < limits.min_set_size:
-        raise _too_few(f"{peer} announces {records} identifiers", limits.min_set_size)
+        raise _too_few(f"{peer} announces {records} records", limits.min_set_size)
     if theirs > limits.max_set_size:
-        raise too_many(f"{peer} announces {theirs} identifiers", limits.max_set_size)
+        raise too_many(f"{peer} announces {theirs} records", limits.max_set_size)
 
 
 def _need_memory(elements: int) -> None:

@@ -44,7 +44,7 @@ class Reuse(_message.Message):
     sigma: float
     def __init__(self, max: _Optional[int] = ..., median: _Optional[float] = ..., deviation: _Optional[float] = ..., sigma: _Optional[float] = ...) -> None: ...
 
-class ReuseAccepted(_message.Message):
+class LinkageAccepted(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
