@@ -53,8 +53,7 @@ class AlignmentSizes(Section):
         default=None,
         ge=0,
         le=1,
-        description="linkage: share of the passive party's filters that the greedy attack guesses from one similarity; it "
-        "measures the length of filters, not how safe keys are. Null where all candidates are equal by the job",
+        description="linkage: share of filters that the greedy attack guesses from one similarity; null if equal_only",
     )
     tau_min: float | None = Field(
         default=None, ge=0, le=1, description="linkage: what no noise gets tau below, with these filters; likewise"
