@@ -202,11 +202,11 @@ class CommonFigures(Section):
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
     feature_audit: dict[str, ColumnAudit] | None = Field(
         default=None,
-        description="column of this party → how well its own attacks rebuilt it from what it sent; null without audit.features",
+        description="column of this party → how well its own attacks rebuilt it from what it sent; null where none ran",
     )
     max_feature_gain: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     label_audit: Attacks = Field(
-        default={}, description="the largest AUC of each attack on this party's labels in the first repeat, folded"
+        default={}, description="the largest AUC of each attack that ran on this party's labels in the first repeat, folded"
     )
     max_label_auc: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     columns: tuple[ColumnFigures, ...] = Field(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.layers import Dropout
+from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
+from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.gates import FLOOR, ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sorted_gate
-from vfl_node.training.linked.network import nearest
+from vfl_node.training.linked.network import ActiveNetwork, LinearCut, nearest
 
 K, WIDTH, CHANNELS, KERNEL = 5, 3, 2, 4
 
@@ -52,6 +58,36 @@ def test_dropout_stands_before_and_after_hidden_layers() -> None:
         K, WIDTH, channels=CHANNELS, kernel=KERNEL, sizes=(6,), outputs=1, options=LayerOptions(dropout=0.5)
     )
     assert [type(layer).__name__ for layer in made.modules()].count("Dropout") == 2
+
+
+@pytest.mark.parametrize(("method", "layers"), [("fedsim", 3 + 2), ("mean", 3)])
+def test_each_hidden_layer_has_dropout_and_not_only_the_merge(small: Linked, method: str, layers: int) -> None:
+    """The named deviation from the paper's code: of the local network and both bottoms, one hidden layer each, too."""
+    train = small.model_copy(update={"method": method, "active_bottom": (16, 8)})
+    networks: list[Any] = [ActiveNetwork(train, InputSchema(2, ()), np.ones((1, K), np.float32))]
+    networks.append(LinearCut(InputSchema(2, ()), train.bottom, train))
+    assert sum(type(layer).__name__ == "Dropout" for network in networks for layer in network.modules()) == layers
+
+
+def test_masks_of_each_place_would_hide_equal_records_in_training_and_not_at_rest(small: Linked) -> None:
+    bottom = LinearCut(InputSchema(2, ()), small.bottom, small.model_copy(update={"dropout": 0.3}))
+    initialise(bottom, Randomness(bytes(32)))
+    for layer in bottom.modules():
+        if isinstance(layer, Dropout):
+            layer.draw_from(Randomness(bytes(32)))
+    twice = ModelInput(torch.ones(2, 2), torch.zeros(2, 0, dtype=torch.int64))
+    assert not torch.equal(*bottom.train()(twice))
+    assert torch.equal(*bottom.eval()(twice))
+
+
+def test_candidates_in_any_order_give_the_same_prediction(small: Linked) -> None:
+    network = ActiveNetwork(small, InputSchema(1, ()), np.ones((1, K), np.float32)).eval()
+    initialise(network, Randomness(bytes(32)))
+    own = ModelInput(torch.ones(3, 1), torch.zeros(3, 0, dtype=torch.int64))
+    received, index, similarities = torch.randn(9, small.bottom[-1]), torch.randint(0, 9, (3, K)), torch.randn(3, K)
+    given = network(own, received, index, similarities)
+    torch.testing.assert_close(network(own, received, index.flip(1), similarities.flip(1)), given)
+    assert not torch.allclose(network(own, received, index, similarities.flip(1)), given)
 
 
 def test_the_largest_similarity_comes_last_and_equal_ones_keep_their_order() -> None:

@@ -16,13 +16,14 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier, weights
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.protection import Protection
+from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.trainers import TableShape
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.methods import METHODS
 from vfl_node.training.linked.network import ActiveNetwork, LinearCut
 from vfl_node.training.linked.trainer import LinkedTrainer
 from vfl_node.training.words import ReportedTraining
+from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
 
 
@@ -103,28 +104,52 @@ def test_settings_that_would_protect_nothing_refuse_the_job(
     LinkedTrainer().prepare(linked_run().session("clinic", channels[0], 0, linked(20, 10, 2)))
 
 
+SIMILARITIES = {
+    "fedsim": "It is the longer the more the record counts",
+    "mean": "All candidates of a row count alike",
+    "top1": "Where it is 0 the record has the largest similarity of none",
+    "feature": "Each candidate has its own residual, which depends on its similarity",
+}
+"""Method → what the ledger says that gradients tell of similarities."""
+
+
+def test_the_owner_of_an_audit_that_does_not_run_is_told(linked: Any, linked_run: Any, small: Any) -> None:
+    train, linkage = small.model_copy(update={"epochs": 1}), linked(60, 40, 3)
+    asked = (Protection(), Protection(features=FeatureAuditSettings(columns="all")))
+    warnings = [of.warnings for of in linked_run(train=train, protections=asked)(linkage)]
+    assert [len(of) for of in warnings] == [1, 1]
+    assert "no audit.labels" in warnings[0][0]
+    assert "no audit.features" in warnings[1][0]
+    asked = (Protection(labels=False), Protection())
+    assert [of.warnings for of in linked_run(train=train, protections=asked)(linkage)] == [(), ()]
+
+
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.equal])
 def test_both_ledgers_say_the_same_and_what_is_told(linked: Any, linked_run: Any, small: Any, method: str) -> None:
     layers = {} if METHODS[method].gates else {"pair_outputs": 10, "channels": 8, "kernel": 7, "merge_hidden": (400,)}
     train = small.model_copy(update={"method": method, "epochs": 1, **layers})
-    ours, theirs = linked_run(train=train)(linked(100, 60, 4))
+    both = linked_run(train=train, evaluate=Evaluate(metrics=("rmse",), validation_fraction=0.1))
+    ours, theirs = both(linked(100, 60, 4))
     assert ours.disclosures == theirs.disclosures
     told = {entry.what: entry for entry in ours.disclosures["clinic"]}
     assert told["linked embeddings"].count == ours.section.embeddings
-    assert "which of all candidates" in told["linked embeddings"].text.replace("it tells which", "which")
+    assert "Over many batches that shows which of all candidates are." in told["linked embeddings"].text
+    assert "noise does not prevent it" in told["linked embeddings"].text
     told = {entry.what: entry for entry in ours.disclosures["lab"]}
     assert "summed over the rows" in told["linked gradients"].text
-    assert ("similarities" in told["linked gradients"].text) == (method != "exact")
+    assert told["linked gradients"].count == sum(of.tensor.shape[0] for of in both.sent(training_pb2.Gradient))
+    assert SIMILARITIES[method] in told["linked gradients"].text
     assert told["figures"].count == 0
 
 
 def test_the_page_says_what_was_done(linked: Any, linked_run: Any, small: Any) -> None:
-    ours, _ = linked_run(train=small.model_copy(update={"epochs": 1}))(linked(100, 60, 4))
+    evaluate = Evaluate(metrics=("rmse",), test_fraction=0)  # so that no row is held out
+    ours, _ = linked_run(train=small.model_copy(update={"epochs": 1}), evaluate=evaluate)(linked(100, 60, 4))
     of = ReportedTraining(small, "clinic", "active", "lab", "clinic", "lab", "notary", 1, ours.steps, 1)
     terms = {term.title: term.values for term in ours.section.words(of).terms}
     assert terms["Candidates"][0][0] == "fedsim"
     assert terms["Embeddings sent"] == ((ours.section.embeddings, " for "), (ours.section.places, " candidates"))
-    assert "rank correlation" in terms["Weight and similarity"][0][0]
+    assert terms["Weight and similarity"] == ((f"rank correlation {ours.section.spearman:.2f} on the rows measured on",),)
 
 
 def test_columns_behind_keys_are_in_no_encoder_and_no_weights(linked: Any, linked_run: Any, small: Any) -> None:

@@ -88,6 +88,21 @@ def test_without_columns_of_its_own_the_active_party_learns_from_candidates_alon
     assert ours.local_metrics is None
 
 
+def test_the_active_party_alone_learns_nothing_from_validation_rows(linked: Any, linked_run: Any, small: Any) -> None:
+    """In one epoch, which is the best one whatever labels these rows have."""
+    linkage, both = linked(100, 60, 3), linked_run(train=small.model_copy(update={"epochs": 1}), evaluate=ASKED)
+    parts = both.schedule(linkage).parts(0, ASKED.test_fraction, ASKED.validation_fraction)
+
+    def solo(changed: Any) -> dict[str, float]:
+        labels = linkage.clinic.labels.copy()
+        labels[changed] += 1 - 2 * (np.arange(len(changed)) % 2)  # their mean stays
+        return both(replace(linkage, clinic=replace(linkage.clinic, labels=labels)))[0].local_metrics
+
+    unchanged = solo(parts.validation[:0])
+    assert solo(parts.validation) == unchanged
+    assert solo(parts.training[:10]) != unchanged
+
+
 def test_metrics_are_in_the_targets_own_unit(linked: Any, linked_run: Any, small: Any) -> None:
     plain, large = (
         linked_run(train=small)(linked(labels=lambda x, mean, by=by: by * (0.6 * x + mean) + by))[0] for by in (1.0, 1e5)

@@ -77,6 +77,26 @@ def test_killed_before_any_message_it_goes_on_with_the_same_bits(
     assert whole[0].section.early_stopping is not None
 
 
+def test_both_go_back_to_the_best_epoch_after_a_restart_too(linked: Any, linked_run: Any, settings: dict[str, Any]) -> None:
+    """As if training had been asked for so many epochs."""
+    linkage = linked(200, 60, 3, labels=lambda x, mean: mean + x[::-1])
+    settings["train"] = settings["train"].model_copy(update={"learning_rate": 0.1, "epochs": 12, "patience": 2})
+    settings["evaluate"] = EVALUATE.model_copy(update={"repeats": 1})
+    checkpoints = (MemoryCheckpoints(), MemoryCheckpoints())
+    results = linked_run(**settings, checkpoints=checkpoints)(linkage)
+    ((best, last),) = {(*of.section.early_stopping.best_epochs, *of.section.early_stopping.last_epochs) for of in results}
+    assert 1 < best < last
+    newest = checkpoints[0].names()[-1]
+    assert newest == f"r000-e{last:06d}"
+    resumed = linked_run(**settings, checkpoints=checkpoints, resume_from=newest)(linkage)
+    settings["train"] = settings["train"].model_copy(update={"epochs": best})
+    for kept, again, as_long in zip(results, resumed, linked_run(**settings)(linkage), strict=True):
+        for name, tensor in as_long.weights.items():
+            assert torch.equal(kept.weights[name], tensor)
+            assert torch.equal(again.weights[name], tensor)
+        assert kept.metrics == again.metrics == as_long.metrics
+
+
 def test_other_secrets_give_other_bits(linked: Any, linked_run: Any, settings: dict[str, Any]) -> None:
     linkage = linked(60, 40, 3)
     one, other = (

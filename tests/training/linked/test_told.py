@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
 from vfl_node.metrics import auc
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
+from vfl_node.training.linked.network import ActiveNetwork
 from vfl_node.training.linked.ranks import spearman
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -67,6 +72,24 @@ def test_lengths_tell_of_similarities_where_weights_do(seen: Any) -> None:
 
     assert told("fedsim") > 0.15
     assert abs(told("mean")) < 0.1
+
+
+@pytest.mark.parametrize(("method", "alike"), [("mean", True), ("feature", False)])
+def test_pairs_that_are_samples_have_residuals_by_their_similarity(small: Any, method: str, alike: bool) -> None:
+    """Of four records with equal columns beside one row."""
+    layers = {"pair_outputs": 10, "channels": 8, "kernel": 7, "merge_hidden": (400,)}
+    train = small.model_copy(update={"method": method, "dropout": 0.0, **layers})
+    network = ActiveNetwork(train, InputSchema(1, ()), np.array([[-1, 1]], np.float32))
+    initialise(network, Randomness(bytes(32)))
+    received = torch.ones(4, train.bottom[-1], requires_grad=True)
+    own = ModelInput(torch.ones(1, 1), torch.zeros(1, 0, dtype=torch.int64))
+    given = network(own, received, torch.arange(4)[None], torch.tensor([[-3.0, -1.0, 1.0, 3.0]]))
+    ((given - 5) ** 2).mean().backward()
+    assert received.grad is not None
+    lengths = received.grad.norm(dim=1).tolist()
+    assert min(lengths) > 0
+    assert (lengths == pytest.approx([lengths[0]] * 4)) == alike
+    assert len({round(value, 4) for value in given.flatten().tolist()}) == (1 if alike else 4)
 
 
 def test_a_gradient_of_zeros_says_that_a_record_is_no_nearest_one(seen: Any) -> None:

@@ -98,6 +98,7 @@ class LinkedActive:
         codec.encode(check_finite(embeddings.grad), message.tensor)
         failpoints.reach("backward")
         await self._session.peer.send(message)
+        self._crossed.gradients += len(embeddings)
         self.learner.step()
         self._met.append((positions, logits.detach(), loss.item()))
 

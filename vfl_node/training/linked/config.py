@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class Linked(NetworkConfig):
-    """A network over candidates and how it is trained. Defaults are those of FedSim's code for its largest data sets."""
+    """A network over candidates and how it is trained. Defaults are those of FedSim's code for its largest data sets.
+
+    Where dropout differs from the code :mod:`vfl_node.training.linked.network` says.
+    """
 
     implementation: ClassVar[str] = "vfl_node.training.linked.trainer:LinkedTrainer"
     report_section: ClassVar[str] = "vfl_node.training.linked.section:LinkedSection"

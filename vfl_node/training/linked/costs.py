@@ -55,13 +55,11 @@ def parameters(train: Linked, role: DataRole, table: TableShape, beside: Beside)
     alone = architecture.bottom_weights(schema, train.active_bottom, train)
     read = replace(schema, numeric=schema.numeric + 1) if train.how.each else schema
     bottom = architecture.bottom_weights(read, train.active_bottom, train)
-    cuts, sorts = train.active_bottom[-1] + train.bottom[-1], train.how.gates and train.sorts
-    width = train.pair_outputs if sorts else train.outputs
+    cuts, width = train.active_bottom[-1] + train.bottom[-1], _pair_width(train)
     local = hidden_weights(cuts, train.top, options) + linear_weights((cuts, *train.top)[-1], width)
     gate = linear_weights(1, train.similarity_hidden) + linear_weights(train.similarity_hidden, 1) if train.how.gates else 0
     merge = 0
-    if sorts:
-        flat = train.channels * (beside.candidates + train.kernel - 1) * width
+    if flat := _convolved(train, beside):
         dense = hidden_weights(flat, train.merge_hidden, options) + linear_weights(
             (flat, *train.merge_hidden)[-1], train.outputs
         )
@@ -76,9 +74,11 @@ def batch_bytes(train: Linked, role: DataRole, table: TableShape, beside: Beside
     if role == "passive":
         return VALUE_BYTES * min(pairs, table.rows + 1) * dense_values(schema, train.bottom, train)
     own = dense_values(schema, train.active_bottom, train) * (pairs if train.how.each else train.batch_size)
-    local = LayerOptions.of(train).values * sum(train.top) + 2 * (train.bottom[-1] + train.active_bottom[-1])
-    merged = 2 * train.channels * train.pair_outputs if train.how.gates and train.sorts else train.outputs
-    return VALUE_BYTES * (own + pairs * (local + merged))
+    values, width, flat = LayerOptions.of(train).values, _pair_width(train), _convolved(train, beside)
+    local = values * sum(train.top) + 2 * (train.bottom[-1] + train.active_bottom[-1]) + width
+    weighted = train.similarity_hidden + width if train.how.gates else 0
+    merged = values * (flat + sum(train.merge_hidden)) if flat else 0
+    return VALUE_BYTES * (own + pairs * (local + weighted) + train.batch_size * merged)
 
 
 def message_bytes(train: Linked, evaluate: Evaluate, beside: Beside) -> int:
@@ -90,6 +90,18 @@ def message_bytes(train: Linked, evaluate: Evaluate, beside: Beside) -> int:
 def row_bytes(train: Linked, candidates: int) -> int:
     """Most bytes of a row in a message: an embedding for each candidate, and its place."""
     return candidates * 4 * (train.bottom[-1] + 1)
+
+
+def _pair_width(train: Linked) -> int:
+    """Numbers that the local network gives of each pair."""
+    return train.pair_outputs if train.how.gates and train.sorts else train.outputs
+
+
+def _convolved(train: Linked, beside: Beside) -> int:
+    """Numbers that the convolution gives of a row, of which there are many with a large kernel; 0 without one."""
+    if not (train.how.gates and train.sorts):
+        return 0
+    return train.channels * (beside.candidates + train.kernel - 1) * _pair_width(train)
 
 
 def _forward_bytes(train: Linked, rows: int, beside: Beside) -> int:
@@ -106,7 +118,7 @@ def _distinct(train: Linked, rows: int, beside: Beside) -> int:
 
 def _of_batch(rows: int, beside: Beside) -> int:
     places = rows * beside.candidates
-    return places if beside.among is None else min(places, beside.among)
+    return places if beside.among is None else min(places, beside.among + 1)  # the mean record is one more
 
 
 def _batches(train: Linked, rows: int) -> int:

@@ -19,10 +19,9 @@ class LinkedExchange:
         passive: name of the passive party.
         train: the job's section.
         evaluate: the job's section.
-        rows: trained on and measured on in each repeat.
-        validated: set apart for validation in each.
         distinct: embeddings that crossed in the first repeat.
         places: candidates for which they stand.
+        gradients: that crossed in the first repeat.
         stopped: (best epoch, last epoch) of each repeat; empty where all epochs are trained.
     """
 
@@ -30,10 +29,9 @@ class LinkedExchange:
     passive: str
     train: Linked
     evaluate: Evaluate
-    rows: tuple[int, int]
-    validated: int
     distinct: int
     places: int
+    gradients: int
     stopped: Sequence[tuple[int, int]] = ()
 
     @property
@@ -54,10 +52,12 @@ def active_learns(exchange: LinkedExchange) -> tuple[Disclosure, ...]:
         "linked embeddings",
         exchange.distinct,
         f"from {peer} an embedding of each distinct candidate of a batch, for {exchange.places:,} candidates"
-        f"{exchange.in_first}: values of {peer}'s columns can be inferred from them in part. Which candidates of a batch are "
-        f"one record of {peer} stands beside them, and over the batches it tells which of all candidates are: records have no "
-        "number, but their similarities can be collected record by record, from which its key can be located as the ledger's "
-        f"entry on similarities says. What bounds that is {peer}'s limits.max_reuse and the noise, nothing in training",
+        f"{exchange.in_first}: values of {peer}'s columns can be inferred from them in part. Beside the embeddings "
+        f"stands which candidates of the batch are the same record of {peer}. Over many batches that shows which of all "
+        "candidates are. Records have no number, but the similarities of one record can be collected, and from them its key "
+        "can be located as the ledger's entry on similarities says. The rows that have a record as a candidate locate it "
+        f"roughly without any similarity, so that noise does not prevent it. {peer}'s limits.max_reuse alone limits how many "
+        "rows these are; nothing in training does",
     )
     if not exchange.stopped:
         return (linked,)
@@ -71,11 +71,11 @@ def passive_learns(exchange: LinkedExchange) -> tuple[Disclosure, ...]:
     entries = [
         Disclosure(
             "linked gradients",
-            exchange.distinct,
-            f"from {peer} a gradient for each distinct candidate of a batch{exchange.in_first}, summed over the rows beside "
-            f"which it stands. Of a record that stands beside one row of the batch alone the gradient tells almost surely "
-            f"{what} of that row{_scaled(exchange)}; of one beside many rows it tells whether these lie above or below what is "
-            f"predicted. {_weights(exchange)} No defence of {peer} works on them",
+            exchange.gradients,
+            f"from {peer} a gradient for each distinct candidate of a training batch{exchange.in_first}, summed over the "
+            f"rows beside which it stands. Of a record that stands beside one row of the batch alone the gradient tells almost "
+            f"surely {what} of that row{_scaled(exchange)}; of one beside many rows it tells whether these lie above or below "
+            f"what is predicted. {_weights(exchange)} No defence of {peer} works on them",
         ),
         _figures(exchange),
     ]
@@ -98,6 +98,8 @@ def _weights(exchange: LinkedExchange) -> str:
         return "Where it is 0 the record has the largest similarity of none of these rows, which tells of the similarities."
     if exchange.train.how.gates:
         return "It is the longer the more the record counts, so that lengths tell of similarities, which it was not told."
+    if exchange.train.how.each:
+        return "Each candidate has its own residual, which depends on its similarity, so that lengths can tell of similarities."
     return "All candidates of a row count alike, so that lengths tell nothing of similarities."
 
 

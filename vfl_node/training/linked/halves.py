@@ -19,18 +19,20 @@ from vfl_node.training.trainer import TrainingData
 
 @dataclass
 class Crossed:
-    """How many embeddings have crossed the wire in a repeat.
+    """How many embeddings and gradients have crossed the wire in a repeat.
 
     Attributes:
         distinct: embeddings, each once a batch.
         places: that they stand at: K for each row of each batch.
+        gradients: of the embeddings of training batches.
     """
 
     distinct: int = 0
     places: int = 0
+    gradients: int = 0
 
     def count(self, distinct: int, places: int) -> None:
-        """Note a batch."""
+        """Note a batch of embeddings."""
         self.distinct, self.places = self.distinct + distinct, self.places + places
 
     def to_json(self) -> dict[str, int]:
@@ -39,7 +41,7 @@ class Crossed:
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold."""
-        return prefixed("crossed", {"counts": torch.tensor([self.distinct, self.places])})
+        return prefixed("crossed", {"counts": torch.tensor([self.distinct, self.places, self.gradients])})
 
     @classmethod
     def restored(cls, tensors: Mapping[str, Tensor]) -> Crossed:

@@ -10,7 +10,8 @@ Source: FedSim (arXiv 2106.06312), section 4.4. Deviations: a row's own columns 
 candidate, which gives the same numbers. The code puts a sigmoid on every o_ij where there are two classes or a number, and
 scales targets to 0 … 1. Here o_ij are linear, and what leaves is a logit, or a number in standard deviations, for the losses of
 every other network: so methods are compared with the active party's own model alike, and a target outside of the range of those
-trained on can be predicted.
+trained on can be predicted. The code has dropout in the merge by convolution alone. Here, as in every other network, each
+hidden layer has it: also those of both bottoms, of the local network and of the active party's own model.
 """
 
 from __future__ import annotations

@@ -85,6 +85,7 @@ class LinkedPassive:
         message = await self._channel.receive(training_pb2.Gradient)
         check_step(self._channel, message.step, number)
         gradient = received(self._channel, message.tensor, tuple(embeddings.shape)).to(embeddings.device)
+        self._crossed.gradients += len(gradient)
         embeddings.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()
 

@@ -22,13 +22,14 @@ class LinkedSection(TrainerSection):
         default=None,
         ge=-1,
         le=1,
-        description="rank correlation of a candidate's weight and its similarity on the held-out rows, first repeat; null at "
-        "the passive party, with a method without weights, and where all weights are equal",
+        description="rank correlation of a candidate's weight and its similarity on the held-out rows, with "
+        "test_fraction 0 on the training rows, first repeat; null at the passive party, with a method without weights, and "
+        "where all weights are equal",
     )
     pair_metrics: dict[str, float | None] | None = Field(
         default=None,
-        description="metrics with each candidate of a held-out row counted as a row of its own, first repeat; null at the "
-        "passive party, and with a method whose candidates are no samples",
+        description="metrics with each candidate of a held-out row, with test_fraction 0 of a training row, counted as a row "
+        "of its own, first repeat; null at the passive party, and with a method whose candidates are no samples",
     )
     early_stopping: EarlyStopping | None = Field(default=None, description="null without evaluate.validation_fraction")
 
@@ -51,7 +52,7 @@ class LinkedSection(TrainerSection):
     def _weights(self) -> tuple[Term, ...]:
         if self.spearman is None:
             return ()
-        return (Term("Weight and similarity", ((f"rank correlation {self.spearman:.2f} on held-out rows",),)),)
+        return (Term("Weight and similarity", ((f"rank correlation {self.spearman:.2f} on the rows measured on",),)),)
 
     def _pairs(self) -> tuple[Term, ...]:
         if self.pair_metrics is None:

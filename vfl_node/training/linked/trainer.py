@@ -95,12 +95,28 @@ def _trained(session: Session, data: TrainingData, journal: Journal) -> Trained:
         device=device_name(session.device),
         disclosures=_disclosures(session, journal),
         section=_section(Linked.of(session.job), journal.scoring, journal.stopped),
+        warnings=_unaudited(session),
         weights=journal.weights,
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validated=journal.validated,
     )
+
+
+def _unaudited(session: Session) -> tuple[str, ...]:
+    """A warning where the owner asked for an audit that this training has not."""
+    if session.role == "passive" and session.protection.features:
+        return (
+            "No attack was run on the embeddings that this party sent: train.algorithm: linked has no audit.features, so this "
+            "report does not say how well the peer can infer its columns.",
+        )
+    if session.role == "active" and session.protection.labels:
+        return (
+            "No attack was run on the gradients that this party sent: train.algorithm: linked has no audit.labels, so this "
+            "report does not say how well the peer can read its labels. The ledger says in words what they tell.",
+        )
+    return ()
 
 
 def _section(train: Linked, found: Mapping[str, Any], stopped: list[tuple[int, int]]) -> LinkedSection:
@@ -122,10 +138,9 @@ def _disclosures(session: Session, journal: Journal) -> dict[str, tuple[Disclosu
         **parties.pair,
         train=train,
         evaluate=session.job.evaluate,
-        rows=journal.rows,
-        validated=len(journal.validated),
         distinct=journal.scoring["distinct"],
         places=journal.scoring["places"],
+        gradients=journal.scoring["gradients"],
         stopped=tuple(journal.stopped),
     )
     nothing: dict[str, tuple[Disclosure, ...]] = dict.fromkeys(parties.all, ())
