@@ -273,7 +273,8 @@ def _active(points: Points) -> Iterator[Line]:
     for reach in (3.0, 50.0):
         found, error = counted(reach)
         yield "counts", f"8 records on 0…100, reach {reach:g}: found", float(found)
-        yield "counts", f"8 records on 0…100, reach {reach:g}: largest error", error
+        if found:
+            yield "counts", f"8 records on 0…100, reach {reach:g}: largest error", error
     yield "multilateration", "without the seed", found_by_active(linkage, 0.4, 200, Randomness(bytes(32)))
     shuffled = np.random.default_rng(7).permutation(points.passive)
     yield "multilateration", "chance: another record", points.error(shuffled, points.passive)
