@@ -28,7 +28,8 @@ def accepted(path: Path, high: float) -> bool:
     except DataError as error:
         assert (error.code, error.for_peer) == ("E_KEY_BOUNDS", UNUSABLE_DATA)
         return False
-    return True
+    else:
+        return True
 
 
 def bisected(path: Path, jobs: int) -> float:
