@@ -28,7 +28,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.engines.inline import Inline
 from vfl_node.job.keys import Encoding, NumberKey, filter_bits
-from vfl_node.privacy.linkage import anchors, cells, frequency, greedy, multilateration, partition, repeated
+from vfl_node.privacy.linkage import anchors, cells, counts, frequency, greedy, membership, multilateration, partition, repeated
 from vfl_node.privacy.linkage.repeated import Release
 from vfl_node.privacy.linkage.space import Floats, KeySpace
 
@@ -171,6 +171,25 @@ def found_by_active(linkage: Linkage, sigma: float, most: int, seed: Randomness 
     return linkage.points.error(guess, linkage.points.passive[used])
 
 
+def found_by_membership(linkage: Linkage, *, mixed_up: bool = False) -> float:
+    """The median error of membership, of all records that are a candidate; or by the active records that have another one."""
+    members = ~np.isnan(linkage.true)
+    used = np.flatnonzero(members.any(axis=1))
+    chosen = np.random.default_rng(11).permutation(used) if mixed_up else used
+    guess = membership.located(members[chosen], linkage.points.active)
+    return linkage.points.error(guess, linkage.points.passive[used])
+
+
+def counted(reach: float, records: int = 8) -> tuple[int, float]:
+    """How many of a few records on a line the active party finds by counts of candidates, and how far off the farthest is."""
+    rng = np.random.default_rng(12)
+    keys = {"u": NumberKey(kind="number", low=0, high=100, reach=reach)}
+    points = Points(keys, np.ones(1), rng.uniform(0, 100, (400, 1)), rng.uniform(0, 100, (records, 1)), np.ones(400, dtype=int))
+    found = counts.located((Linkage(points, records).rows >= 0).sum(axis=1), points.active[:, 0], reach)
+    truth = np.sort(points.passive[:, 0])
+    return len(found), float(np.abs(found - truth).max()) if len(found) == records else float("nan")
+
+
 def greedy_success(deviation: float, sigma: float, draws: int = 200_000) -> tuple[float, float]:
     """How often the greedy attack finds a distance, ρ being normal, and its standard error."""
     rng = np.random.default_rng(4)
@@ -244,11 +263,18 @@ def _active(points: Points) -> Iterator[Line]:
         yield "multilateration", f"{linkage.bytes} B, {most} similarities", found_by_active(linkage, 0.4, most)
     for sigma in (0.0, 1.0, 3.0, 50.0):
         yield "multilateration", f"{linkage.bytes} B, 200 similarities, σ {sigma:g}", found_by_active(linkage, sigma, 200)
-    for count in (5, 20, 50):
+    for count in (1, 5, 20, 50):
         whole = Linkage(points, count)
         median = int(np.median((~np.isnan(whole.true)).sum(axis=1)))
         yield "multilateration", f"K = {count}: similarities of a record, median", float(median)
         yield "multilateration", f"K = {count}, all of them", found_by_active(whole, 0.4, len(points.active))
+        yield "membership", f"K = {count}", found_by_membership(whole)
+        yield "membership", f"K = {count}, mixed up", found_by_membership(whole, mixed_up=True)
+    for reach in (3.0, 50.0):
+        found, error = counted(reach)
+        yield "counts", f"8 records on 0…100, reach {reach:g}: found", float(found)
+        if found:
+            yield "counts", f"8 records on 0…100, reach {reach:g}: largest error", error
     yield "multilateration", "without the seed", found_by_active(linkage, 0.4, 200, Randomness(bytes(32)))
     shuffled = np.random.default_rng(7).permutation(points.passive)
     yield "multilateration", "chance: another record", points.error(shuffled, points.passive)

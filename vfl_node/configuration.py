@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.errors import UsageError
@@ -278,5 +279,9 @@ def _models_of(annotation: Any, path: tuple[str, ...], document: Any) -> Iterato
         if path:
             yield from _models_of(get_args(annotation)[1], path[1:], document[path[0]])
     else:
-        for argument in get_args(annotation):
-            yield from _models_of(argument, path, document)
+        kinds = [
+            of.discriminator for of in getattr(annotation, "__metadata__", ()) if isinstance(of, FieldInfo) and of.discriminator
+        ]
+        for form in get_args(get_args(annotation)[0]) if kinds else get_args(annotation):
+            if not kinds or document[kinds[0]] in get_args(form.model_fields[kinds[0]].annotation):
+                yield from _models_of(form, path, document)

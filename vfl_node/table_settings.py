@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vfl_node.data.declared import Declared, DeclaredImage
 from vfl_node.data_source import DataSource
 from vfl_node.job import Name
 from vfl_node.label_source import LabelAsWritten, LabelSource
+
+
+def _one_or_two(columns: object) -> object:
+    if isinstance(columns, list) and len(columns) != 2:
+        raise ValueError("name one column, or the two of a place: [LATITUDE, LONGITUDE]")
+    return columns
+
+
+KeyColumns = Annotated[str | tuple[str, str], BeforeValidator(_one_or_two)]
+"""What is behind a key of a job."""
 
 
 class Data(DataSource):
@@ -36,7 +46,7 @@ class Data(DataSource):
         min_length=1,
         description="active node: column that says which records belong together, such as those of one user. It is no feature",
     )
-    keys: dict[str, str | tuple[str, str]] = Field(
+    keys: dict[str, KeyColumns] = Field(
         default={},
         description="columns behind the keys of a job (align.keys) that are not called as the key is: {lat: LATITUDE}; a place "
         "has two, {home: [LATITUDE, LONGITUDE]}. They are no features, in any job",

@@ -232,6 +232,8 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
         yield f"  {use.image}"
     for key in use.keys:
         yield f"  compares records by {key}"
+    if use.noise:
+        yield f"  noise on similarities: {use.noise}"
     for column in use.columns:
         yield f"  {column.name}: {column}"
 

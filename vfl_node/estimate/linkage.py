@@ -18,7 +18,7 @@ COMPARE_S = 5.3e-12
 ENCODE_S = 1e-9
 """CPU seconds a bit of a filter."""
 
-PAIR_S = 1.1e-6
+PAIR_S = 1.4e-6
 """CPU seconds to draw the noise and order of a candidate; done for either party."""
 
 PLACE_BYTES = 4

@@ -49,11 +49,12 @@ def located_by_peer(job: Job, alignment: Alignment, table: Table) -> tuple[str, 
     uses = _uses(alignment, facts)
     if not uses:
         return ()
-    errors = passive_errors(own, len(alignment), uses, facts.sigma, space)
+    errors = passive_errors(own, uses, align.candidates, facts.sigma, space)
+    training = "a training shows which similarities are of one record" if job.train is None else "the training shows this"
     return (
-        f"{peer} can locate this party's records, from about {uses:,} similarities of each. {simulated} it found "
-        f"{_said(align.keys, errors)}, in the median. More noise (align.noise) makes that larger; fewer candidates "
-        "hardly do, as they are closer, and noise is measured by how much their distances vary.",
+        f"{peer} can locate this party's records, from about {uses:,} similarities of each, or from which of its own records "
+        f"have one as a candidate; {training}. {simulated} it found {_said(align.keys, errors)}, in the median. More noise "
+        "(align.noise) makes that larger only as far as the second way allows. Fewer candidates hardly do: they are closer.",
     )
 
 

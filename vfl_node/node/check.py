@@ -64,6 +64,7 @@ class JobUse:
         min_set_size: the fewest that this node's owner allows.
         image: what training does with an image, in words; empty if there is none, and none is expected.
         keys: by which records are compared, in words, each with its columns.
+        noise: on similarities, in words; empty if there are none.
     """
 
     job: str
@@ -80,6 +81,7 @@ class JobUse:
     columns: tuple[EncodedColumn, ...] = ()
     image: str = ""
     keys: tuple[str, ...] = ()
+    noise: str = ""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,7 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         min_set_size=settings.limits.min_set_size,
         image=_image(job, settings, seen.image) if job.train else "",
         keys=tuple(_keys(job, data, settings.name)),
+        noise=_noise(job, settings),
     )
 
 
@@ -234,6 +237,15 @@ def _keys(job: Job, data: Data, party: str) -> Iterator[str]:
     columns = key_columns_of(data, keys, party)
     for name, text in bounds_text(keys).items():
         yield f"{name} ({text}): {', '.join(columns[name])}"
+
+
+def _noise(job: Job, settings: Settings) -> str:
+    """The noise of a linkage, and what the passive party's owner wants of it."""
+    if (noise := job.align.noise) is None:
+        return ""
+    said = f"sigma {noise.sigma:g}" if noise.sigma is not None else f"tau {noise.tau:g}, from which sigma follows"
+    least = f"; the least that this node allows: {settings.limits.min_sigma:g} (limits.min_sigma)"
+    return said + (least if settings.role == "passive" else "")
 
 
 def _image(job: Job, settings: Settings, image: Image | None) -> str:

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from tests.estimate.plans import ONLY_POWERS, exact
 from vfl_node import errors
 from vfl_node.configuration import parse
 from vfl_node.crypto.filters.encoding import encode
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.estimate import totals
+from vfl_node.estimate.linkage import linkage_cost
+from vfl_node.estimate.plan import Plan
 from vfl_node.job import Job
 from vfl_node.job.keys import Encoding, Key, filter_bits
+from vfl_node.settings import Obfuscation
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "linkage.md").read_text(encoding="utf-8")
@@ -71,6 +76,21 @@ def test_a_birth_date_is_large_as_a_date_and_small_as_a_text() -> None:
     assert round(filter_bits({"born": day}, Encoding()) / 8, -3) in (45_000, 46_000)
     assert "184 bytes" in PAGE
     assert filter_bits({"born": text}, Encoding()) == 8 * 184
+
+
+def test_what_it_costs_is_what_the_estimate_says() -> None:
+    align = JOBS[0].align
+    cost = linkage_cost(align, (100_000, 100_000))
+    sizes, page = dict(zip(JOBS[0].parties.data, (100_000, 100_000), strict=True)), " ".join(PAGE.split())
+    plan = Plan(
+        job=JOBS[0], party="agency", records=sizes, shared=(0, 100_000), rtt_ms=20, obfuscation=Obfuscation(), rate_mbit_s=100
+    )
+    training = totals.estimate(plan, ONLY_POWERS)["linkage"]
+    assert f"filters of {cost.filter_bytes} bytes" in page
+    assert f"are {cost.search_s:.0f} s of CPU time" in page
+    assert f"C's disk takes {cost.coordinator_disk_bytes / 1e6:.0f} MB" in page
+    assert f"{exact(training, 'train_bytes') / 2**30:.1f} GiB" in page
+    assert f"{exact(training, 'train_wire_s') / 60:.0f} minutes" in page
 
 
 def test_its_errors_are_raised_somewhere() -> None:

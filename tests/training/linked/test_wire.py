@@ -12,6 +12,7 @@ import torch
 from vfl_node.beside import Beside
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Evaluate
+from vfl_node.privacy.linkage.partition import agreement, joined, of_records
 from vfl_node.training.linked.costs import cost
 from vfl_node.training.linked.passive import deduplicated, mean_record
 from vfl_node.transport import codec
@@ -59,6 +60,31 @@ def test_the_partition_by_equal_records_is_told_exactly(linked: Any, linked_run:
     np.testing.assert_array_equal(index[:, None] == index, records[:, None] == records)
     first = records[np.sort(np.unique(index, return_index=True)[1])]
     assert (np.diff(first) < 0).any(), "by their number in the table the order of embeddings would tell that of records"
+
+
+def test_batches_of_several_epochs_join_to_almost_the_whole_partition(linked: Any, linked_run: Any, small: Any) -> None:
+    """What a batch tells is joined over the rows that were in another batch before, so similarities are collected by record."""
+    linkage, both = linked(), linked_run(train=small.model_copy(update={"epochs": 8}))
+    both(linkage)
+    training = both.schedule(linkage).parts(0, both.evaluate.test_fraction, 0.0).training
+    batches = [of for epoch in range(8) for of in both.schedule(linkage).batches(0, epoch, training, small.batch_size)]
+    messages = both.sent(training_pb2.LinkedEmbeddings)[: len(batches)]
+    told = [(batch, index_of(message, len(batch), 6)) for batch, message in zip(batches, messages, strict=True)]
+    truth = linkage.lab_view.rows[training]
+
+    def groups(some: list[Any]) -> np.ndarray:
+        return joined(some, len(linkage.lab_view.rows), 6)[training]
+
+    an_epoch = len(told) // 8
+    assert agreement(groups(told[:an_epoch]), truth) < 0.5  # each row in one batch
+    assert agreement(groups(told[: 2 * an_epoch]), truth) > 0.85
+    assert agreement(groups(told), truth) > 0.99  # all but records in two rows that were never in one batch
+    rng = np.random.default_rng(0)
+    mixed = [(batch, rng.permutation(index.ravel()).reshape(index.shape)) for batch, index in told]
+    assert agreement(groups(mixed), truth) < 0.1  # the control
+    found, true = (of_records(linkage.clinic_view.similarities[training], of) for of in (groups(told), truth))
+    collected = [{row[~np.isnan(row)].tobytes() for row in of} - {b""} for of in (found, true)]
+    assert len(collected[0] & collected[1]) > 0.95 * len(collected[1])
 
 
 def test_a_missing_candidate_is_the_mean_record(linked: Any, linked_run: Any, small: Any) -> None:

@@ -24,7 +24,15 @@ POINTS = 90_000
 _AT_ONCE = 2048
 
 
-def located(candidates: NDArray[np.int64], own: Floats, space: KeySpace, seed: Randomness, *, most: int = POINTS) -> Floats:
+def located(
+    candidates: NDArray[np.int64],
+    own: Floats,
+    space: KeySpace,
+    seed: Randomness,
+    *,
+    most: int = POINTS,
+    within: Floats | None = None,
+) -> Floats:
     """Where each active record lies, float64[m, axes]: the middle of the points whose candidates are most like its own.
 
     Args:
@@ -33,6 +41,7 @@ def located(candidates: NDArray[np.int64], own: Floats, space: KeySpace, seed: R
         space: of the job's keys.
         seed: of filters, which both data parties know.
         most: points of the grid.
+        within: least and greatest value of each axis, float64[axes, 2]; by default all that there are.
 
     Cost: ``most``·n distances of filters, and ``most``·n·m multiplications. Memory: 2,048·(9·n + 12·m) bytes.
     """
@@ -40,7 +49,7 @@ def located(candidates: NDArray[np.int64], own: Floats, space: KeySpace, seed: R
     chosen = np.zeros((m, len(own) + 1), dtype=np.float32)
     np.put_along_axis(chosen, np.where(candidates < 0, len(own), candidates), 1.0, axis=1)
     chosen = chosen[:, :-1]
-    filters, points = space.filters(own, seed), grid(space.bounds, most)
+    filters, points = space.filters(own, seed), grid(space.bounds if within is None else within, most)
     best, count, total = np.full(m, -1.0), np.zeros(m), np.zeros((m, points.shape[1]))
     for start in range(0, len(points), _AT_ONCE):
         part = points[start : start + _AT_ONCE]

@@ -1,7 +1,9 @@
 """Which similarities are of the same passive record, by its embedding.
 
 The embedding of a candidate depends on its record alone. So in one forward pass equal records have equal embeddings, to the
-last bit, and a trainer may as well send each of them once. Hidden is only the number of the record in its owner's table.
+last bit, and a trainer may as well send each of them once: ``LinkedEmbeddings.index`` says which these are. Hidden is only the
+number of the record in its owner's table. In the next epoch the same candidates stand in other batches, so that what batches
+say can be joined.
 
 If each place drew a dropout of its own, the embeddings of one record would differ, but not those of held-out rows, which are
 computed without dropout.
@@ -13,8 +15,12 @@ Source: our own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from vfl_node.privacy.linkage.space import Floats
 
@@ -25,6 +31,29 @@ def partition(embeddings: NDArray[np.float32]) -> NDArray[np.int64]:
     raw = flat.view(np.dtype((np.void, flat.itemsize * flat.shape[1]))).ravel()
     _, groups = np.unique(raw, return_inverse=True)
     return groups.reshape(embeddings.shape[:-1]).astype(np.int64)
+
+
+def joined(batches: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], rows: int, candidates: int) -> NDArray[np.int64]:
+    """Numbers of the groups of all places that batches together tell to be of one record: int64[rows, candidates].
+
+    A place that was never seen is a group of its own.
+
+    Args:
+        batches: rows of the active party int64[b], and the groups of their candidates within this batch int64[b, K]; −1 where
+            there is no candidate.
+        rows: m.
+        candidates: K.
+    """
+    places, groups, count = [np.arange(0)], [np.arange(0)], rows * candidates
+    for batch, index in batches:
+        known = index >= 0
+        places.append((batch[:, None] * candidates + np.arange(candidates))[known])
+        groups.append(count + index[known])
+        count += int(index.max(initial=-1)) + 1
+    edges = (np.concatenate(places), np.concatenate(groups))
+    graph = coo_array((np.ones(len(edges[0])), edges), shape=(count, count))
+    _, found = connected_components(graph, directed=False)
+    return found[: rows * candidates].reshape(rows, candidates).astype(np.int64)
 
 
 def of_records(similarities: Floats, groups: NDArray[np.int64]) -> Floats:
