@@ -59,13 +59,18 @@ def gain(of: Any) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_columns_of_records_near_a_row_help_and_permuted_ones_do_not(tmp_path: Path, seed: int) -> None:
-    """No seed of the job, as between parties."""
-    make_data(tmp_path, seed)
-    (tmp_path / "j.yaml").write_text(JOB)
-    real, permuted = report(tmp_path, "b"), report(tmp_path, "p")
-    assert gain(real) > 0.3
-    assert gain(permuted) < 0.07
-    assert real["alignment"]["sigma"] == pytest.approx(0.4, abs=1e-9)
-    assert real["alignment"]["candidates"] == 20
+def test_columns_of_records_near_a_row_help_and_permuted_ones_do_not(tmp_path: Path) -> None:
+    """No seed of the job, as between parties. On 800 rows held out a gain has a standard error of about .02."""
+    by_chance = []
+    for seed in (1, 2, 3):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        make_data(folder, seed)
+        (folder / "j.yaml").write_text(JOB)
+        real, permuted = report(folder, "b"), report(folder, "p")
+        assert gain(real) > 0.3
+        by_chance.append(gain(permuted))
+        assert real["alignment"]["sigma"] == pytest.approx(0.4, abs=1e-9)
+        assert real["alignment"]["candidates"] == 20
+    assert np.mean(by_chance) < 0.07
+    assert max(by_chance) < 0.14
