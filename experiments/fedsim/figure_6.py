@@ -10,8 +10,8 @@ from experiments.inference.experiment import Expectation, Found, Work, cell, int
 
 TITLE = "Figure 6: noise on keys"
 
-SCATTERS = {0.0: (0.0, 0.1, 0.2, 0.3), SIGMA: (0.0, 0.2, 0.3)}
-"""Noise on similarities → deviations of the noise on keys, in deviations of a key."""
+SCATTERS = (0.0, 0.1, 0.2, 0.3)
+"""Deviation of the noise on keys, in deviations of a key."""
 
 READING = {0.0: (FEDSIM, TOP1, MEAN), SIGMA: (FEDSIM, TOP1)}
 """Noise on similarities → methods that are trained at each scatter."""
@@ -26,10 +26,9 @@ LEVEL, GAIN, FALL = 0.005, 0.03, 0.002
 """How far FedSim may be below Top1 without noise on keys, must be above it with the most, and how much Top1 must fall."""
 
 
-def scatters(plan: Plan, sigma: float = 0.0) -> tuple[float, ...]:
-    """Those that are run with noise ``sigma`` on similarities."""
-    every = SCATTERS[sigma]
-    return (every[0], every[-1]) if plan.small else every
+def scatters(plan: Plan) -> tuple[float, ...]:
+    """Those that are run."""
+    return (SCATTERS[0], SCATTERS[-1]) if plan.small else SCATTERS
 
 
 def works(plan: Plan) -> list[Work]:
@@ -39,7 +38,7 @@ def works(plan: Plan) -> list[Work]:
         every += [
             trial(name, method, seed, scatter=scatter, sigma=sigma)
             for sigma, methods in READING.items()
-            for scatter in scatters(plan, sigma)
+            for scatter in scatters(plan)
             for method in methods
         ]
         every += [trial(name, EXACT, seed, scatter=scatter) for scatter in (first, second)]
@@ -49,7 +48,7 @@ def works(plan: Plan) -> list[Work]:
 
 def _accuracies(plan: Plan, found: Found, method: str, sigma: float) -> list[list[float]]:
     """Of each scatter, by seed. Any noise on keys leaves `exact` without candidates, so it is trained once with some."""
-    of, every = Outcomes(found, plan.few(SEEDS)), scatters(plan, sigma)
+    of, every = Outcomes(found, plan.few(SEEDS)), scatters(plan)
     used = [every[0], *every[1:2] * (len(every) - 1)] if method == EXACT else every
     return [of.of(plan.table("made_up"), method, "accuracy", scatter=scatter, sigma=sigma) for scatter in used]
 
@@ -62,7 +61,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         by = {method: _accuracies(plan, found, method, sigma) for method in methods}
         rows = [
             [f"{scatter:g}", *(cell(of[at]) for of in by.values()), interval(less(by[FEDSIM][at], by[TOP1][at]))]
-            for at, scatter in enumerate(scatters(plan, sigma))
+            for at, scatter in enumerate(scatters(plan))
         ]
         head = ["σ_cf", *(f"`{method}`" for method in methods), "`fedsim` − `top1`"]
         tables += [f"**{WORDS[sigma]}** (σ = {sigma:g}):", "", *table(head, rows), ""]
@@ -97,7 +96,7 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
         curves = [
             Curve(
                 method,
-                [_point(*one) for one in zip(scatters(plan, sigma), _accuracies(plan, found, method, sigma), strict=True)],
+                [_point(*one) for one in zip(scatters(plan), _accuracies(plan, found, method, sigma), strict=True)],
             )
             for method in methods
         ]
