@@ -196,7 +196,7 @@ def page(plan: Plan, found: Found) -> list[str]:
             values = [cell(of_k) if of == "complete" else f"{of_k[0]:.3f}" for of_k in shares]
             complete.append([f"`{data}`, {pairs:,} pairs, {bits:,} bits" if of == "complete" else "", label, *values])
         cells = [
-            f"{cell([one['first'][f'{s:g}'] for one in every])} (τ {100 * mean([one['tau'][f'{s:g}'] for one in every]):.2g} %)"
+            f"{cell([one['first'][f'{s:g}'] for one in every])} (τ {100 * mean([one['tau'][f'{s:g}'] for one in every]):.3g} %)"
             for s in SIGMAS
         ]
         first.append([f"`{data}`", *cells, *(f"{every[0][of]['1']:.3f}" for of in PLAIN)])
@@ -205,8 +205,8 @@ def page(plan: Plan, found: Found) -> list[str]:
         "",
         *table(["", "by", *(f"K = {k}" for k in WITHIN)], complete),
         "",
-        "Filters estimate how many groups of letters differ. The Jaccard similarity of groups, which also counts how many are",
-        "there, is another measure, and the ceiling.",
+        "Filters estimate how many groups of letters differ, not exactly, as bits of different groups can coincide. The",
+        "Jaccard similarity of groups, which also counts how many are there, is another measure, and the ceiling.",
         "",
         "Precision@1, of records with a pair: how often it has the largest noisy similarity of 20 candidates:",
         "",
