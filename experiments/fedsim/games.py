@@ -97,8 +97,8 @@ def _gains(accuracy: Mapping[str, list[float]]) -> list[str]:
     if better:
         return [f"The whole interval is above 0 for {', '.join(better)}."]
     return [
-        "No interval is above 0. Year, price, playtime and score, which the active party has itself, tell as much of how many",
-        "people own a game as they do with a match, or with the columns of one.",
+        "No interval is above 0: it is not seen here that a match, or the columns of one, add to year, price, playtime and",
+        "score, which the active party has itself.",
     ]
 
 
