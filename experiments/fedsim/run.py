@@ -67,7 +67,7 @@ def page(plan: Plan, found: Found) -> str:
     for name, part in PARTS.items():
         lines += [f"## {part.TITLE}", "", *part.page(plan, found), ""]
         expected += [
-            f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
+            f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.4f} | {'yes' if one.holds else '**no**'} |"
             for one in part.check(plan, found)
         ]
     head = ["## What was expected", "", "| of | what | at least | found | holds |", "|---|---|---|---|---|", *expected, ""]

@@ -28,6 +28,9 @@ LONG, SHORT = 50, 5
 STEEP, FLAT = 1.2, 0.7
 """Exponents of time by K, most and least, from which it is said to be in proportion."""
 
+NAMES = {"accuracy": "accuracy", "rmse": "RMSE, k$"}
+"""Metric → its name and unit."""
+
 SCATTER = 0.2
 """On the keys of the made-up tables where candidates are counted."""
 
@@ -70,11 +73,11 @@ def page(plan: Plan, found: Found) -> list[str]:
             rows.append([str(count), *(cell(of.of(name, method, metric, **chosen), digits) for method in COUNTED)])
             times.append([str(count), *(cell(of.said(name, method, "epoch_s", **chosen), 3) for method in COUNTED)])
         if not plan.small:
-            grown = [_exponent(of, name, scatter, method) for method in COUNTED]
+            grown = [exponent(of, name, scatter, method) for method in COUNTED]
             times.append([f"exponent, {SHORT} to {LONG}", *(f"{value:.2f}" for value in grown)])
         head = ["K", *(f"`{method}`" for method in COUNTED)]
         keys = "" if scatter is None else f", σ_cf = {scatter:g}"
-        lines += [f"**Figure 9, `{name}`**: {metric} by K, σ = {SIGMA:g}{keys}.", "", *table(head, rows), ""]
+        lines += [f"**Figure 9, `{name}`**: {NAMES[metric]} by K, σ = {SIGMA:g}{keys}.", "", *table(head, rows), ""]
         lines += [f"**Figure 8, `{name}`**: seconds of a core an epoch, both parties together.", "", *table(head, times), ""]
     lines += [
         "The paper: `mean` and `feature` get worse with K, FedSim better and then stays, but may drop a little at K = 50 on",
@@ -121,13 +124,13 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
     for name, (metric, scatter) in tables(plan).items():
         quality = partial(_quality, of, name, metric, scatter)
         seconds = partial(_seconds, of, name, scatter)
-        above = Panel(f"{name}: {metric}; whiskers: deviations", "candidates", _curves(COUNTED, counts(plan), quality))
+        above = Panel(f"{name}: {NAMES[metric]}; whiskers: deviations", "candidates", _curves(COUNTED, counts(plan), quality))
         columns.append([above, Panel(f"{name}: seconds of an epoch", "candidates", _curves(COUNTED, counts(plan), seconds))])
     drawn = {"fedsim-figure-9.svg": drawing(columns)}
     if not plan.small:
         blurred = _curves(BLURRED, SIGMAS, lambda method, sigma: of.of("hdb", method, "rmse", sigma=sigma))
         drawn["fedsim-figure-7.svg"] = drawing(
-            [[Panel("hdb: RMSE, k$; whiskers: deviations", "noise on similarities, σ", blurred)]]
+            [[Panel(f"hdb: {NAMES['rmse']}; whiskers: deviations", "noise on similarities, σ", blurred)]]
         )
     return drawn
 
@@ -155,7 +158,7 @@ def _seconds(of: Outcomes, name: str, scatter: float | None, method: str, count:
     return of.said(name, method, "epoch_s", candidates=count, scatter=scatter)
 
 
-def _exponent(of: Outcomes, name: str, scatter: float | None, method: str) -> float:
+def exponent(of: Outcomes, name: str, scatter: float | None, method: str) -> float:
     """Of K, by which time grows from few to many candidates."""
     long, short = (mean(_seconds(of, name, scatter, method, count)) for count in (LONG, SHORT))
     return math.log(long / short) / math.log(LONG / SHORT)
@@ -171,8 +174,8 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
         better = (many - few) / few * (1 if metric == "accuracy" else -1)
         expected.append(Expectation(f"`{name}`: FedSim, K = 50 beside K = {CANDIDATES}, relative gain", better, -0.03))
         for method in PAIRWISE:
-            exponent, what = _exponent(of, name, scatter, method), f"`{name}`: `{method}`: exponent of time by K"
-            expected += [Expectation(what, exponent, FLAT), Expectation(f"−({what})", -exponent, -STEEP)]
+            value, what = exponent(of, name, scatter, method), f"`{name}`: `{method}`: exponent of time by K"
+            expected += [Expectation(what, value, FLAT), Expectation(f"−({what})", -value, -STEEP)]
     quiet = of.of("hdb", FEDSIM, "rmse", sigma=0.0)
     for sigma in (0.1, SIGMA):
         cost = mean(less(of.of("hdb", FEDSIM, "rmse", sigma=sigma), quiet))

@@ -11,10 +11,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from experiments.fedsim import figure_4, rates
+from experiments.fedsim import figure_4, rates, sweeps, table_2
 from experiments.fedsim.run import PARTS, page, works
-from experiments.fedsim.trials import EXACT, FEATURE, FEDSIM, MEAN, PERMUTED, RATES, SETTINGS, TOP1, Plan
-from experiments.inference.experiment import Expectation, Found, Work
+from experiments.fedsim.trials import EXACT, FEATURE, FEDSIM, MEAN, PERMUTED, RATES, SETTINGS, TOP1, Outcomes, Plan, less
+from experiments.inference.experiment import Expectation, Found, Work, lower, mean
 
 RESULTS = Path(__file__).parents[2] / "docs" / "experiments" / "fedsim.json"
 NOWHERE = Path("/nowhere")
@@ -170,3 +170,60 @@ def test_the_stored_page_shows_the_stored_outcomes(stored: dict[str, Any]) -> No
         for name, svg in part.drawings(plan, found).items():
             assert RESULTS.with_name(name).read_text(encoding="utf-8") == svg
     assert {name: rates.best(found, name) for name in rates.tables(plan)} == {name: RATES[name] for name in rates.tables(plan)}
+
+
+NOT_SO = [
+    "`fedsim` − `top1` at σ_cf = 0.3, σ = 0, mean",
+    "`fedsim` − `top1` at σ_cf = 0.3, σ = 0.4, mean",
+    "`top1`, σ = 0, falls from each σ_cf to the next: least fall",
+    "hdb: RMSE of Solo − `top1`, the worst linked method",
+    *(f"`{data}`: `{method}`: exponent of time by K" for data in ("made_up", "hdb") for method in (FEDSIM, MEAN, FEATURE)),
+    "games: Solo + match flag − Solo, AUC",
+]
+"""What was expected and is not so in the stored outcomes; all else is."""
+
+
+def test_what_was_expected_and_is_not_so(stored: dict[str, Any]) -> None:
+    every = expected(Plan(stored["seeds"]), stored["trainings"])
+    assert {what for what, one in every.items() if not one.holds} == set(NOT_SO)
+
+
+def test_the_page_begins_with_what_the_stored_outcomes_bear(stored: dict[str, Any]) -> None:
+    plan, found = Plan(stored["seeds"]), stored["trainings"]
+    of = Outcomes(found, plan.few(5))
+
+    def gain(method: str, scatter: float) -> list[float]:
+        one, other = (of.of("made_up", name, "accuracy", scatter=scatter, sigma=0.0) for name in (FEDSIM, method))
+        return less(one, other)
+
+    assert lower(gain(TOP1, 0.0)) < 0 < upper(gain(TOP1, 0.0))  # as good
+    assert min(lower(gain(TOP1, scatter)) for scatter in (0.2, 0.3)) > 0
+    assert lower(gain(MEAN, 0.1)) > 0
+    assert all(lower(gain(MEAN, scatter)) < 0 < upper(gain(MEAN, scatter)) for scatter in (0.2, 0.3))
+    rmse = table_2.columns(plan, found, "rmse")
+    for method in (FEDSIM, MEAN):
+        assert mean(less(rmse["Solo"], rmse[method])) > 28
+        assert mean(less(rmse[f"{method}, permuted B"], rmse[method])) < 3
+        assert lower(less(rmse[method], rmse["own columns, boosted trees + key"])) > 10
+    assert {method for method, won in table_2.gains(plan, found).items() if won < table_2.FALL} == {TOP1, FEATURE}
+    one = {method: mean(of_first(found, method)) for method in (FEDSIM, MEAN, TOP1, FEATURE)}
+    assert min(one.values()) > 60  # with one candidate all of them gain less than 20
+    assert "No interval is above 0" in page(plan, found)
+    gaps = [one.found for what, one in expected(plan, found).items() if "groups that differ" in what]
+    assert min(gaps) > -0.001
+    times = {data: sweeps_exponent(found, data) for data in ("made_up", "hdb")}
+    assert times["made_up"] > 0.3
+    assert times["hdb"] < 0.2
+
+
+def upper(values: list[float]) -> float:
+    return -lower([-value for value in values])
+
+
+def of_first(found: Found, method: str) -> list[float]:
+    return Outcomes(found, range(sweeps.SEEDS)).of("hdb", method, "rmse", candidates=1)
+
+
+def sweeps_exponent(found: Found, data: str) -> float:
+    """Of `top1`, whose passive party embeds all candidates."""
+    return sweeps.exponent(Outcomes(found, range(sweeps.SEEDS)), data, sweeps.tables(Plan())[data][1], TOP1)
