@@ -8,7 +8,7 @@ from experiments.inference.experiment import Expectation, Found, Work, table
 TITLE = "Learning rates"
 
 GRID = (0.003, 0.01)
-"""The two larger ones of the paper's grid that let 30 epochs be enough."""
+"""The two larger ones of the paper's grid."""
 
 SEED = 100
 METHODS = (FEDSIM, TOP1)
