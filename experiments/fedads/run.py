@@ -21,6 +21,7 @@ from experiments.fedads.outside import RowsPlan
 from experiments.fedads.trials import Plan
 from experiments.inference.experiment import Expectation, Found, Work
 from experiments.stored import completed
+from vfl_node.errors import UsageError
 
 NAME = "label-defences"
 
@@ -147,4 +148,7 @@ if __name__ == "__main__":
     parser.add_argument("--small", action="store_true", help="a made-up table, one strength of each defence")
     parser.add_argument("--go-on", action="store_true", help="keep outcomes that are stored already")
     parser.add_argument("--stored-after", type=int, default=120, metavar="TRAININGS", help="how often outcomes are stored")
-    main(parser.parse_args())
+    try:
+        main(parser.parse_args())
+    except UsageError as error:
+        raise SystemExit(str(error)) from None

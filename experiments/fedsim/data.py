@@ -8,9 +8,9 @@ hdb      8,000 sales of flats    165 schools with vacancies          place of fl
 games    6,000 games on Steam    2,000 best known games of RAWG      title                          above 20,000 owners
 =======  ======================  ==================================  =============================  ======================
 
-``made_up`` is scikit-learn's ``make_classification`` with the arguments of FedSim's code: 20 informative columns and 10
-redundant ones, 3 clusters a class, ``class_sep`` .7. Keys are no columns of either party; the other 26 are halved at random.
-Each seed draws its own rows.
+``made_up`` is scikit-learn's ``make_classification`` with the class, cluster and separation arguments of FedSim's code: 20
+informative columns and 10 redundant ones, 3 clusters a class, ``class_sep`` .7. Keys are no columns of either party; the other
+26 are halved at random. Each seed draws its own rows.
 """
 
 from __future__ import annotations
@@ -39,6 +39,16 @@ Settings = Mapping[str, Any]
 
 KEYS, BOUND = 4, 5.0
 """Of ``made_up``: how many keys, and where they end, in standard deviations."""
+
+ROWS: Mapping[str, int] = {"made_up": 6_000, "hdb": 8_000, "games": 6_000, "small": 400}
+"""Table → records of the active party."""
+
+ENCODINGS: Mapping[str, Settings] = {
+    "made_up": {"epsilon": 0.1, "delta": 0.05},
+    "hdb": {"epsilon": 0.06, "delta": 0.05},
+    "games": {"delta": 0.05},
+}
+"""Table → the job's ``align.encoding``; ``small`` has that of ``made_up``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +84,7 @@ class Case:
         return replace(self, active=replace(self.active, columns={**self.active.columns, **self.more[control]}))
 
 
-def made_up(_: Path, seed: int, *, scatter: float = 0.1, rows: int = 6_000) -> Case:
+def made_up(_: Path, seed: int, *, scatter: float = 0.1, rows: int = ROWS["made_up"]) -> Case:
     """The same records at both parties, with noise of deviation ``scatter`` on the passive party's keys."""
     values, labels = make_classification(
         rows,
@@ -100,7 +110,7 @@ def made_up(_: Path, seed: int, *, scatter: float = 0.1, rows: int = 6_000) -> C
         Table(ids_of(rows), halves[0], labels.astype(np.float32), keys=_numbers(keys)),
         Table(ids_of(rows), other, keys=_numbers(noisy[order])),
         {f"k{column}": number for column in range(KEYS)},
-        {"epsilon": 0.1, "delta": 0.05},
+        ENCODINGS["made_up"],
         "classification",
         ("accuracy", "auc"),
         {"combine": halves[1]},
@@ -111,7 +121,7 @@ def _numbers(keys: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     return {f"k{column}": np.clip(keys[:, column], -BOUND, BOUND).astype(np.float64) for column in range(KEYS)}
 
 
-def hdb(shared: Path, seed: int, *, rows: int = 8_000) -> Case:
+def hdb(shared: Path, seed: int, *, rows: int = ROWS["hdb"]) -> Case:
     """Sales without town and street, and primary schools; of the schools' columns, four are constants."""
     sales, places, schools = _hdb(shared / "hdb_schools")
     drawn = np.sort(Randomness(bytes(32)).derive(f"fedsim sales {seed}").permutation(len(sales))[:rows])
@@ -136,7 +146,7 @@ def hdb(shared: Path, seed: int, *, rows: int = 8_000) -> Case:
             keys={"at": np.array([(float(school["lat"]), float(school["lon"])) for school in schools])},
         ),
         {"at": {"kind": "place", "south": 1.2, "north": 1.5, "west": 103.6, "east": 104.1, "reach": 5500}},
-        {"epsilon": 0.06, "delta": 0.05},
+        ENCODINGS["hdb"],
         "regression",
         ("rmse", "r2"),
         {"key": {"lat": NumericColumn(where[:, 0].copy()), "lon": NumericColumn(where[:, 1].copy())}},
@@ -155,7 +165,7 @@ def _hdb(folder: Path) -> tuple[list[dict[str, str]], NDArray[np.float64], list[
     return sales, places, records(folder / "fedsim_school_clean.csv.gz")
 
 
-def games(shared: Path, seed: int, *, rows: int = 6_000) -> Case:
+def games(shared: Path, seed: int, *, rows: int = ROWS["games"]) -> Case:
     """Games on Steam, and whether more than 20,000 people own one; RAWG has the 2,000 best known ones."""
     folder = shared / "steam_rawg"
     steam, rawg = (
@@ -187,7 +197,7 @@ def games(shared: Path, seed: int, *, rows: int = 6_000) -> Case:
         ),
         Table(ids_of(len(rawg)), other, keys={"title": tuple(game["name"] for game in rawg)}),
         {"title": {"kind": "text", "length": 20}},
-        {"delta": 0.05},
+        ENCODINGS["games"],
         "classification",
         ("accuracy", "auc"),
         {"flag": {"matched": NumericColumn(matched)}},
@@ -198,7 +208,7 @@ CASES: Mapping[str, Callable[..., Case]] = {
     "made_up": made_up,
     "hdb": hdb,
     "games": games,
-    "small": partial(made_up, rows=400),
+    "small": partial(made_up, rows=ROWS["small"]),
 }
 """Name → what makes its tables, of the folder of shared data sets and a seed."""
 

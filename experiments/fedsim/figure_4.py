@@ -13,7 +13,7 @@ from torch import Tensor
 from experiments.fedsim.data import ACTIVE, PASSIVE
 from experiments.fedsim.linkage import Linkage, link
 from experiments.fedsim.training import train
-from experiments.fedsim.trials import CANDIDATES, FEDSIM, SIGMA, Plan, set_up
+from experiments.fedsim.trials import CANDIDATES, FEDSIM, RATES, SIGMA, Plan, set_up
 from experiments.florist.figures import Curve, Panel, drawing
 from experiments.inference.experiment import Expectation, Found, Work, mean
 from vfl_node.data.features import Encoder
@@ -21,6 +21,7 @@ from vfl_node.job import Job
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.gates import ConvolutionMerge
 from vfl_node.training.linked.network import ActiveNetwork, LinearCut
+from vfl_node.training.linked.passive import deduplicated, mean_record
 from vfl_node.training.linked.ranks import spearman
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.trainer import Trained
@@ -35,6 +36,9 @@ STEPS = 20
 
 SEEDS = 3
 
+RISES = 0.1
+"""Rank correlation from which something is said to rise; one that is not defined, as all of one are equal, counts as −1."""
+
 
 def tables(plan: Plan) -> dict[str, float | None]:
     """Table → scatter of its keys."""
@@ -48,10 +52,11 @@ def works(plan: Plan) -> list[Work]:
 
 def seen(table: str, seed: int, scatter: float | None) -> Work:
     """One training of FedSim, and what is seen in its model."""
-    return Work(looked_into, {"table": table, "seed": seed, "scatter": scatter})
+    of = {"method": FEDSIM, "candidates": CANDIDATES, "sigma": SIGMA, "rate": RATES[table]}
+    return Work(looked_into, {"table": table, "seed": seed, "scatter": scatter, **of})
 
 
-def looked_into(shared: Path, *, table: str, seed: int, scatter: float | None) -> Any:
+def looked_into(shared: Path, *, seed: int, **chosen: Any) -> Any:
     """The work of :func:`seen`.
 
     Returns:
@@ -59,7 +64,7 @@ def looked_into(shared: Path, *, table: str, seed: int, scatter: float | None) -
         ``importance``: of each rank, the largest similarity last, the mean over rows held out of the sum of absolute integrated
         gradients of what is merged, as a share of all ranks.
     """
-    case, job = set_up(shared, table, FEDSIM, seed, CANDIDATES, SIGMA, "", scatter)
+    case, job = set_up(shared, seed=seed, **chosen)
     linkage = link(case, job.align, seed)
     done = train(case, linkage, job, seed)
     model, merged = rebuilt(job, linkage, done, {ACTIVE: case.active, PASSIVE: case.passive})
@@ -87,7 +92,9 @@ def rebuilt(
     inputs = {}
     for party, table in tables.items():
         features = Encoder.from_json(done[party].encoder).transform(table)
-        inputs[party] = PositionedInput.of(features, np.arange(len(table)), torch.device("cpu"))
+        if party == PASSIVE:
+            features = features.followed_by(mean_record(features))
+        inputs[party] = PositionedInput.of(features, np.arange(len(features)), torch.device("cpu"))
     model = ActiveNetwork(section, inputs[ACTIVE].schema, similarities[training])
     bottom = LinearCut(inputs[PASSIVE].schema, section.bottom, section)
     restored(model, done[ACTIVE].weights)
@@ -96,9 +103,9 @@ def rebuilt(
     assert model.merge is not None
     handle = model.merge.register_forward_pre_hook(lambda _, given: merged.update(inputs=given))
     with torch.no_grad():
-        distinct, index = np.unique(rows, return_inverse=True)
+        distinct, index = deduplicated(rows, mean=len(tables[PASSIVE]))
         embeddings = bottom(inputs[PASSIVE].at(distinct))
-        places = torch.from_numpy(index.reshape(rows.shape))
+        places = torch.from_numpy(index.astype(np.int64))
         model(inputs[ACTIVE].at(held_out), embeddings, places, torch.from_numpy(similarities[held_out]))
     handle.remove()
     return model, merged
@@ -111,14 +118,19 @@ def restored(module: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def by_rank(merge: ConvolutionMerge, pairs: Tensor, weights: Tensor) -> Tensor:
-    """Importance of each rank, float32[K], which add up to 1: integrated gradients from zero, as in the paper."""
+    """Importance of each rank, float32[K], which add up to 1, of pairs float32[n, K, l] with weights float32[n, K]."""
+    importance = integrated(merge, pairs, weights).abs().sum(dim=2).mean(dim=0)
+    return importance / importance.sum()
+
+
+def integrated(merge: ConvolutionMerge, pairs: Tensor, weights: Tensor) -> Tensor:
+    """Integrated gradients from zero, as in the paper, float32[n, K, l]; those of a row add up to what pairs change."""
     total = torch.zeros_like(pairs)
     for step in range(STEPS):
         scaled = (pairs * ((step + 0.5) / STEPS)).requires_grad_()
         (gradient,) = torch.autograd.grad(merge(scaled, weights).sum(), scaled)
         total += gradient
-    importance = (total / STEPS * pairs).abs().sum(dim=2).mean(dim=0)
-    return importance / importance.sum()
+    return total / STEPS * pairs
 
 
 def _found(plan: Plan, found: Found, name: str, key: str) -> list[Any]:
@@ -135,16 +147,24 @@ def page(plan: Plan, found: Found) -> list[str]:
         "",
     ]
     for name in tables(plan):
-        ranks = ", ".join(f"{value:.2f}" for value in _found(plan, found, name, "spearman"))
-        rising = ", ".join(f"{_rising(of):.2f}" for of in _found(plan, found, name, "importance"))
+        ranks = _listed(_found(plan, found, name, "spearman"))
+        rising = _listed([_rising(of) for of in _found(plan, found, name, "importance")])
         lines.append(
             f"- `{name}`, rank correlations by seed: of weight and similarity {ranks}; of importance and rank {rising}."
         )
     return [*lines, "", "![Weight by similarity, importance by rank](fedsim-figure-4.svg)"]
 
 
-def _rising(importance: list[float]) -> float:
-    return spearman(np.arange(len(importance)), np.array(importance)) or 0.0
+def _rising(importance: list[float]) -> float | None:
+    return spearman(np.arange(len(importance)), np.array(importance))
+
+
+def _listed(values: list[float | None]) -> str:
+    return ", ".join("–" if value is None else f"{value:.2f}" for value in values)
+
+
+def _mean(values: list[float | None]) -> float:
+    return mean([-1.0 if value is None else value for value in values])
 
 
 def drawings(plan: Plan, found: Found) -> dict[str, str]:
@@ -168,8 +188,8 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     """Both rise, on the mean over seeds."""
     expected = []
     for name in tables(plan):
-        correlation = mean([value or 0.0 for value in _found(plan, found, name, "spearman")])
-        rising = mean([_rising(of) for of in _found(plan, found, name, "importance")])
-        expected.append(Expectation(f"`{name}`: rank correlation of weight and similarity, mean", correlation, 0.0))
-        expected.append(Expectation(f"`{name}`: rank correlation of importance and rank, mean", rising, 0.0))
+        correlation = _mean(_found(plan, found, name, "spearman"))
+        rising = _mean([_rising(of) for of in _found(plan, found, name, "importance")])
+        expected.append(Expectation(f"`{name}`: rank correlation of weight and similarity, mean", correlation, RISES))
+        expected.append(Expectation(f"`{name}`: rank correlation of importance and rank, mean", rising, RISES))
     return expected

@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from experiments.fedsim import figure_4, figure_6, games, matching, sweeps, table_2
-from experiments.fedsim.trials import Plan
+from experiments.fedsim import figure_4, figure_6, games, matching, rates, sweeps, table_2
+from experiments.fedsim.trials import SETTINGS, Plan
 from experiments.inference.experiment import Expectation, Found, Work
 from experiments.stored import completed
+from vfl_node.errors import UsageError
 
 
 class Part(Protocol):
@@ -47,6 +48,7 @@ PARTS: Mapping[str, Part] = {
     "figure-4": figure_4,
     "games": games,
     "matching": matching,
+    "rates": rates,
 }
 """Name on the command line → module, in the order of the page."""
 
@@ -65,7 +67,7 @@ def page(plan: Plan, found: Found) -> str:
     for name, part in PARTS.items():
         lines += [f"## {part.TITLE}", "", *part.page(plan, found), ""]
         expected += [
-            f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
+            f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.4f} | {'yes' if one.holds else '**no**'} |"
             for one in part.check(plan, found)
         ]
     head = ["## What was expected", "", "| of | what | at least | found | holds |", "|---|---|---|---|---|", *expected, ""]
@@ -79,10 +81,10 @@ def main(chosen: argparse.Namespace) -> None:
     every = works(plan, list(PARTS))
     found = completed(
         file,
-        works(plan, chosen.only.split(",") if chosen.only else list(PARTS)),
+        works(plan, chosen.only or list(PARTS)),
         chosen.data,
         every=every,
-        head={"seeds": chosen.seeds, "small": chosen.small},
+        head={"seeds": chosen.seeds, "small": chosen.small, "settings": SETTINGS},
         processes=chosen.processes,
         stored_after=chosen.stored_after,
         go_on=chosen.go_on,
@@ -96,14 +98,36 @@ def main(chosen: argparse.Namespace) -> None:
             (chosen.out / name).write_text(svg, encoding="utf-8")
 
 
-if __name__ == "__main__":
+def named(text: str) -> list[str]:
+    """Parts by their names. Raises argparse.ArgumentTypeError."""
+    if unknown := sorted(set(names := text.split(",")) - PARTS.keys()):
+        raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}; there are {', '.join(PARTS)}")
+    return names
+
+
+def positive(text: str) -> int:
+    """1 or more. Raises argparse.ArgumentTypeError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("/nowhere"), help="folder of the shared data sets; read in place")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", default="", metavar="NAME,NAME", help=", ".join(PARTS))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", type=named, metavar="NAME,NAME", help=", ".join(PARTS))
+    parser.add_argument("--seeds", type=positive, default=5)
+    parser.add_argument("--processes", type=positive, default=2)
     parser.add_argument("--small", action="store_true", help="small made-up tables")
     parser.add_argument("--go-on", action="store_true", help="keep outcomes that are stored already")
-    parser.add_argument("--stored-after", type=int, default=5, metavar="TRAININGS", help="how often outcomes are stored")
-    main(parser.parse_args())
+    parser.add_argument("--stored-after", type=positive, default=5, metavar="TRAININGS", help="how often outcomes are stored")
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        main(arguments().parse_args())
+    except UsageError as error:
+        raise SystemExit(str(error)) from None

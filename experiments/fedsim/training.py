@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.sessions import session
 from experiments.fedsim.data import ACTIVE, COORDINATOR, PASSIVE, Case
 from experiments.fedsim.linkage import Linkage
-from vfl_node.comparison import NO_TREE
+from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.session.session import Session
@@ -41,11 +41,11 @@ def job_of(case: Case, align: Settings, settings: Settings) -> Job:
     )
 
 
-def train(case: Case, linkage: Linkage, job: Job, seed: int) -> Mapping[str, Trained]:
+def train(case: Case, linkage: Linkage, job: Job, seed: int, compare: Compare = NO_TREE) -> Mapping[str, Trained]:
     """Party → its result.
 
-    Trainings of a seed have the same rows held out, batches and first weights. Seconds of epochs are the processor's, for both
-    parties together. Raises VflError.
+    Trainings of a seed have the same rows held out and the same batches. Seconds of epochs are the processor's, for both
+    parties together. ``compare`` says whether the active party trains a boosted tree beside. Raises VflError.
     """
     tables = {ACTIVE: case.active, PASSIVE: case.passive}
     network = memory_network(*tables)
@@ -55,7 +55,7 @@ def train(case: Case, linkage: Linkage, job: Job, seed: int) -> Mapping[str, Tra
             network[party],
             Randomness(hashlib.sha256(f"fedsim {seed} {party}".encode()).digest()),
             job=job,
-            compare=NO_TREE,
+            compare=compare,
             clock=time.process_time,
         )
         for party in tables

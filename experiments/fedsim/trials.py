@@ -8,10 +8,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.fedsim.data import ACTIVE, CASES, Case
+from experiments.fedsim.data import ACTIVE, CASES, ENCODINGS, ROWS, Case
 from experiments.fedsim.linkage import align_section, link
-from experiments.fedsim.training import job_of, train
+from experiments.fedsim.training import EVALUATE, TRAIN, job_of, train
 from experiments.inference.experiment import Found, Work
+from vfl_node.comparison import Compare
 from vfl_node.job import Job
 
 FEDSIM, MEAN, TOP1, FEATURE, EXACT = "fedsim", "mean", "top1", "feature", "exact"
@@ -22,10 +23,25 @@ SIGMA, CANDIDATES = 0.4, 20
 PERMUTED = "permuted"
 """The control in which the passive party's columns stand beside other records."""
 
-SIZES: Mapping[str, Any] = {"bottom": [64, 32], "active_bottom": [64, 32], "top": [64], "learning_rate": 0.01}
-"""Of every training: about a third of the paper's widths, and the largest rate of its grid."""
+SIZES: Mapping[str, Any] = {"bottom": [64, 32], "active_bottom": [64, 32], "top": [64]}
+"""Of every training: about a third of the paper's widths."""
 
 ONLY_FEDSIM: Mapping[str, Any] = {"merge_hidden": [64]}
+
+RATES: Mapping[str, float] = {"made_up": 0.01, "hdb": 0.003, "games": 0.003, "small": 0.01}
+"""Table → learning rate of all of its trainings, chosen by validation (:mod:`experiments.fedsim.rates`)."""
+
+BLIND = (MEAN, EXACT)
+"""Methods that do not read similarities: noise on these changes nothing, so they are run without."""
+
+SETTINGS: Mapping[str, Any] = {
+    "rows": ROWS,
+    "encodings": ENCODINGS,
+    "sizes": {**SIZES, **ONLY_FEDSIM},
+    "train": TRAIN,
+    "evaluate": EVALUATE,
+}
+"""On which outcomes depend, and which the names of works do not say: a file of other ones is not gone on with."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,7 @@ def trial(
     sigma: float = SIGMA,
     scatter: float | None = None,
     control: str = "",
+    rate: float | None = None,
 ) -> Work:
     """One training.
 
@@ -66,22 +83,53 @@ def trial(
         method: of the job.
         seed: of rows, split, batches, first weights, pivots and noise.
         candidates: K; 1 for ``exact``.
-        sigma: of the noise on similarities; 0 for ``exact``.
+        sigma: of the noise on similarities; 0 for methods that do not read these (:data:`BLIND`).
         scatter: of keys, of made-up tables.
         control: :data:`PERMUTED`, or one of ``Case.more``.
+        rate: of learning; default: the table's.
     """
-    equal = method == EXACT
-    more = {} if scatter is None else {"scatter": scatter}
-    chosen = {"candidates": 1 if equal else candidates, "sigma": 0.0 if equal else sigma}
-    return Work(trained, {"table": table, "method": method, "seed": seed, **chosen, **more, "control": control})
+    chosen = {
+        "candidates": 1 if method == EXACT else candidates,
+        "sigma": 0.0 if method in BLIND else sigma,
+        "rate": rate or RATES[table],
+        **({} if scatter is None else {"scatter": scatter}),
+    }
+    return Work(trained, {"table": table, "method": method, "seed": seed, **chosen, "control": control})
 
 
 def alone(table: str, seed: int, control: str) -> Work:
-    """The model that the active party has alone with the columns of a control; the linkage beside it is the cheapest."""
-    return trial(table, TOP1, seed, candidates=1, control=control)
+    """What the active party has alone with the columns of a control; ``exact`` beside it is the cheapest."""
+    return trial(table, EXACT, seed, control=control)
 
 
-def trained(
+def trained(shared: Path, *, seed: int, **chosen: Any) -> Any:
+    """The work of a :func:`trial`.
+
+    Returns:
+        ``metrics`` and ``alone``, those of the active party alone, on the rows held out; with ``exact`` ``tree``, those of
+        boosted trees on its columns; ``pairs``, those of pairs, where they are samples; ``epoch_s``, median seconds of the
+        processor an epoch, both parties together; ``best``, the epoch kept, and its loss, ``validation``; ``spearman`` of
+        weight and similarity; and the ``linkage``'s facts.
+    """
+    case, job = set_up(shared, seed=seed, **chosen)
+    linkage = link(case, job.align, seed)
+    tree = Compare(boosted_tree=chosen["method"] == EXACT)
+    done = train(case, linkage, job, seed, tree)[ACTIVE]
+    section: Any = done.section
+    return {
+        "metrics": _rounded(done.metrics),
+        "alone": _rounded(done.local_metrics),
+        "tree": _rounded(done.rival.metrics) if done.rival else None,
+        "pairs": _rounded(section.pair_metrics) if section.pair_metrics else None,
+        "epoch_s": round(median(epoch.seconds for epoch in done.epochs), 4),
+        "best": section.early_stopping.best_epochs[0],
+        "validation": round(min(epoch.validation_loss or 0.0 for epoch in done.epochs), 6),
+        "spearman": None if section.spearman is None else round(section.spearman, 4),
+        "linkage": _rounded(linkage.facts, 7),
+    }
+
+
+def set_up(
     shared: Path,
     *,
     table: str,
@@ -89,41 +137,17 @@ def trained(
     seed: int,
     candidates: int,
     sigma: float,
-    control: str,
+    rate: float,
+    control: str = "",
     scatter: float | None = None,
-) -> Any:
-    """The work of a :func:`trial`.
-
-    Returns:
-        ``metrics`` and ``alone``, those of the active party alone, on the rows held out; ``pairs``, those of pairs, where they
-        are samples; ``epoch_s``, median seconds of the processor an epoch, both parties together; ``best``, the epoch kept;
-        ``spearman`` of weight and similarity; and the ``linkage``'s facts.
-    """
-    case, job = set_up(shared, table, method, seed, candidates, sigma, control, scatter)
-    linkage = link(case, job.align, seed)
-    done = train(case, linkage, job, seed)[ACTIVE]
-    section: Any = done.section
-    return {
-        "metrics": _rounded(done.metrics),
-        "alone": _rounded(done.local_metrics),
-        "pairs": _rounded(section.pair_metrics) if section.pair_metrics else None,
-        "epoch_s": round(median(epoch.seconds for epoch in done.epochs), 4),
-        "best": section.early_stopping.best_epochs[0],
-        "spearman": None if section.spearman is None else round(section.spearman, 4),
-        "linkage": _rounded(linkage.facts, 7),
-    }
-
-
-def set_up(
-    shared: Path, table: str, method: str, seed: int, candidates: int, sigma: float, control: str, scatter: float | None
 ) -> tuple[Case, Job]:
-    """The tables of a training, and its job."""
+    """The tables of a :func:`trial`, and its job."""
     case = CASES[table](shared, seed, **({} if scatter is None else {"scatter": scatter}))
     if control == PERMUTED:
         case = case.permuted(seed)
     elif control:
         case = case.wider(control)
-    settings = {"method": method, **SIZES, **(ONLY_FEDSIM if method == FEDSIM else {})}
+    settings = {"method": method, "learning_rate": rate, **SIZES, **(ONLY_FEDSIM if method == FEDSIM else {})}
     align = align_section(case, candidates=candidates, sigma=sigma, equal_only=method == EXACT)
     return case, job_of(case, align, settings)
 
@@ -144,16 +168,16 @@ class Outcomes:
         self._found, self._seeds = found, seeds
 
     def of(self, table: str, method: str, metric: str, *, key: str = "metrics", **of_trial: Any) -> list[float]:
-        """A metric of a training with the arguments ``of_trial``; ``key`` may be ``alone``, ``pairs`` or ``linkage``."""
+        """A metric of a training with the arguments ``of_trial``; ``key``: as in what :func:`trained` returns."""
         return [self._found[trial(table, method, seed, **of_trial).name][key][metric] for seed in self._seeds]
 
     def said(self, table: str, method: str, key: str, **of_trial: Any) -> list[float]:
         """Something else that is kept of a training."""
         return [self._found[trial(table, method, seed, **of_trial).name][key] for seed in self._seeds]
 
-    def alone(self, table: str, metric: str, control: str) -> list[float]:
-        """Of the active party alone, with the columns of a control."""
-        return [self._found[alone(table, seed, control).name]["alone"][metric] for seed in self._seeds]
+    def alone(self, table: str, metric: str, control: str = "", *, key: str = "alone") -> list[float]:
+        """Of the active party alone, with the columns of a control; ``key`` as in :meth:`of`."""
+        return [self._found[alone(table, seed, control).name][key][metric] for seed in self._seeds]
 
 
 def less(one: list[float], other: list[float]) -> list[float]:
