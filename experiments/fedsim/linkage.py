@@ -63,7 +63,8 @@ def link(case: Case, align: Align, seed: int) -> Linkage:
     for block in blocks:
         mine = marks[0][start : start + len(block.rows)]
         reuse.add(mine, block.rows)
-        parts.append(draws.blurred(mine, marks[1], block.rows, block.distances, scale or DistanceScale(0.0, 1.0), sigma))
+        scaled_by = scale or DistanceScale(0.0, 1.0)
+        parts.append(draws.blurred(mine, marks[1], block.rows, block.distances, scaled_by, sigma, start))
         start += len(block.rows)
     rows, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
     peers = {PASSIVE: PeerFacts(len(theirs))}
