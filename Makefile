@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c const
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers bench-unaligned clean
+.PHONY: help demo test test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -90,6 +90,9 @@ bench-unaligned: $(VENV)/dev.stamp ## measure the FedAds network between two nod
 	$(BIN)/python -m benchmarks.unaligned
 	$(BIN)/python -m benchmarks.estimate
 
+bench-linkage: $(VENV)/bench-linkage.stamp ## measure the search for the nearest of 100,000 filters beside faiss and anonlink, about 5 minutes
+	$(BIN)/python -m benchmarks.linkage --out runs/bench/linkage.json
+
 clean: ## remove the environment, the demo's output and caches
 	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -117,4 +120,9 @@ $(VENV)/bench.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
 
 $(VENV)/bench-paillier.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
 	@$(PIP) --no-deps 'phe>=1.5,<2' || echo "phe does not install here; the table goes without it"
+	@touch $@
+
+$(VENV)/bench-linkage.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
+	@$(PIP) --only-binary :all: --no-deps 'faiss-cpu>=1.12,<2' || echo "faiss-cpu does not install here; the table goes without it"
+	@$(PIP) --only-binary :all: --no-deps 'anonlink>=0.15,<1' 'bitarray>=3,<4' || echo "anonlink does not install here; the table goes without it"
 	@touch $@

@@ -60,11 +60,14 @@ def job(
     trainer: str | None, alignment: str, passive: int = 1, *, flow: str = "", **sections: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A job of ``trainer`` (None: it only aligns) over ``alignment``, as a document; ``flow``: one with a coordinator."""
-    needed = {"obfuscation": "private"} if "obfuscation" in ALIGNMENTS[alignment].options else {}
+    spec = ALIGNMENTS[alignment]
+    needed: dict[str, Any] = {"obfuscation": "private"} if "obfuscation" in spec.options else {}
+    if "keys" in spec.options:
+        needed = {"keys": {"age": {"kind": "number", "low": 0, "high": 120, "reach": 5}}, "noise": {"sigma": 0.4}}
     parties = {"active": "bank", "passive": [f"telco-{number}" for number in range(1, passive + 1)]}
     document: dict[str, Any] = {
         "name": "combination",
-        "parties": parties | ({"coordinator": "notary"} if flow else {}),
+        "parties": parties | ({"coordinator": "notary"} if flow or spec.coordinated else {}),
         "align": {"protocol": alignment, **needed, **sections.get("align", {})},
         **({"train": {"algorithm": trainer} | ({"flow": flow} if flow else {})} if trainer else {}),
     }

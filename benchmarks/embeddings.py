@@ -26,8 +26,8 @@ from vfl_node.models import InputSchema
 from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.training.network.learner import Learner
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import Learner
 
 NUMERIC = 13
 """Numeric columns beside the category, as a click log has."""

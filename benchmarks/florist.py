@@ -41,9 +41,9 @@ from vfl_node.models.updates import Updates
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, Silent
 from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.channel import Channel

@@ -43,6 +43,10 @@ BEGIN, END = "<!-- by benchmarks/messages.py: begin -->\n", "<!-- by benchmarks/
 ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "hub": "coordinator"}
 SEVERAL = "several passive parties"
 LOGISTIC = "align: {protocol: psi}\nevaluate: {test_fraction: 0}\ntrain: {algorithm: logistic, iterations: 1, key_bits: 2048"
+LINKAGE = (
+    "align: {protocol: linkage, keys: {u: {kind: number, low: -9, high: 9, reach: 3}}, encoding: {epsilon: 0.2, delta: 0.1}, "
+    "candidates: 3, noise: {sigma: 0.4}}"
+)
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
 KINDS = {
@@ -52,11 +56,15 @@ KINDS = {
     f"psu, {SEVERAL}": "align: {protocol: psu}",
     f"psi, {SEVERAL}": "align: {protocol: psi}",
     f"psi-star, {SEVERAL}": "align: {protocol: psi-star}",
+    "linkage": LINKAGE,
     "split": SPLIT + "evaluate: {share_with_passive: true}",
     "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
     "split, last rows": f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{split: {{last: 0.2}}}}",
     "split, projections": "align: {protocol: psi}\n" + SPLIT.replace("}", ", unaligned: {method: fedhssl}}"),
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
+    "linkage, linked": LINKAGE
+    + "\ntrain: {algorithm: linked, bottom: [4], active_bottom: [4], top: [4], merge_hidden: [4], epochs: 1}\n"
+    + "evaluate: {share_with_passive: true, validation_fraction: 0.2}",
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",
     "logistic, coordinator": LOGISTIC + ", flow: coordinator, loss: taylor}",
@@ -205,12 +213,15 @@ def record() -> dict[str, Seen]:
 
 
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
-    hub = ", coordinator: hub" if "coordinator" in text else ""
+    hub = ", coordinator: hub" if "coordinator" in text or "linkage" in text else ""
     passive = ", ".join(name for name in tables if ROLES[name] == "passive")
     job = parse(f"name: recorded\nparties: {{active: clinic, passive: [{passive}]{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
-    ordered = {"clinic": private({"data": {"order": "c0"}}, source="settings")} if job.evaluate.split else {}
-    simulate(job, {}, out, wrap=recorder.wrap, settings=trial_settings(job, tables, given=ordered))
+    own: dict[str, dict[str, Any]] = {"clinic": {"order": "c0"}} if job.evaluate.split else {}
+    if job.align.keys:
+        own = {"clinic": {"keys": {"u": "c0"}}, "lab": {"keys": {"u": "c3"}}}
+    given = {name: private({"data": data}, source="settings") for name, data in own.items()}
+    simulate(job, {}, out, wrap=recorder.wrap, settings=trial_settings(job, tables, given=given))
     return set().union(*map(_seen, recorder.entries))
 
 

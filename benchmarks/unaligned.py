@@ -56,9 +56,9 @@ from vfl_node.node.client import Client
 from vfl_node.node.states import UNFINISHED
 from vfl_node.settings import Data, Role
 from vfl_node.training.checkpoints import FileCheckpoints
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.memory import memory_channels, run_together

@@ -5,7 +5,7 @@
 set -eu
 
 complete=yes
-for party in clinic lab insurer coordinator; do
+for party in clinic lab insurer agency schools coordinator; do
   keys="/setup/$party/keys"
   [ -f "$keys/node.crt" ] && cmp -s "$keys/ca.crt" /setup/clinic/keys/ca.crt || complete=no
 done
@@ -13,9 +13,12 @@ if [ "$complete" = no ]; then
   vfl-node init clinic --role active /tmp/clinic
   vfl-node init lab --role passive /tmp/lab
   vfl-node init insurer --role passive /tmp/insurer
+  vfl-node init agency --role active /tmp/agency
+  vfl-node init schools --role passive /tmp/schools
   vfl-node init coordinator --role coordinator /tmp/coordinator
-  vfl-node certify /tmp/clinic /tmp/lab /tmp/insurer /tmp/coordinator --authority /tmp/authority # its key ends with this container
-  for party in clinic lab insurer coordinator; do
+  # the key of the authority ends with this container
+  vfl-node certify /tmp/clinic /tmp/lab /tmp/insurer /tmp/agency /tmp/schools /tmp/coordinator --authority /tmp/authority
+  for party in clinic lab insurer agency schools coordinator; do
     cp -p "/tmp/$party/node.key" "/tmp/$party/node.crt" "/tmp/$party/ca.crt" "/setup/$party/keys/"
   done
 fi
@@ -29,4 +32,10 @@ if [ "$complete" = no ]; then
   for party in clinic lab insurer; do
     cp "/tmp/data/$party.csv" "/setup/$party/data/"
   done
+fi
+
+if [ ! -f /setup/agency/data/sales.csv ] || [ ! -f /setup/schools/data/schools.csv ]; then
+  python3 /linkage/make_data.py /tmp/linked
+  cp /tmp/linked/sales.csv /setup/agency/data/
+  cp /tmp/linked/schools.csv /setup/schools/data/
 fi

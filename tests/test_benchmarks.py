@@ -290,3 +290,22 @@ def test_clicks_between_two_nodes_beside_one_network(tmp_path: Path) -> None:
     assert "joint / split" in text
     text = ran("-m", "benchmarks.unaligned", "--memory", "--rows", "3000", "--aligned", "1500", "--method", "fedcvt")
     assert [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| fedcvt")][-2:] == ["align", "train"]
+
+
+@pytest.mark.slow  # tests/crypto/nearest compares with brute force
+def test_linkage_searches_beside_others_where_they_are_installed(tmp_path: Path) -> None:
+    out = tmp_path / "linkage.json"
+    case = ("--rows", "300", "--candidates", "5", "--others", "50", "--anonlink", "100", "--workers", "2")
+    text = ran("-m", "benchmarks.linkage", *case, "--out", out)
+    made = json.loads(out.read_text())
+    assert text.startswith("K = 5, filters of 2,000 bytes, 2 threads\n")
+    of = {row["system"].partition(" ")[0]: row for row in made["rows"]}
+    assert [row["system"] for row in made["rows"][:3]] == ["vfl-node, encoding"] * 2 + ["vfl-node, search"]
+    sizes = {"vfl-node,": (300, 300), "faiss-cpu": (50, 300), "anonlink": (100, 100)}
+    assert {name: (row["queries"], row["base"]) for name, row in of.items()} == {name: sizes[name] for name in of}
+    for name, module in (("faiss-cpu", "faiss"), ("anonlink", "anonlink")):
+        assert (name in of) != (f"{module} is not installed" in text)
+    assert all(2**22 < row["peak_bytes"] < 2**30 for row in made["rows"])
+    assert all(each > 0 for each in made["distances_ns"].values())
+    assert len(made["distances_ns"]) >= 3
+    assert "| vfl-node, search | 300 | 300 |" in text

@@ -275,7 +275,7 @@ def test_a_coordinators_configuration_is_written_and_has_nothing_to_estimate(job
     assert "data:" not in text
     assert "label" not in text
     refused(command("--role", "active", "--config", config), 2, "says role: coordinator")
-    refused(command("estimate", job, "--config", config), 2, "a coordinator takes no part in aligning", "hint:")
+    refused(command("estimate", job, "--config", config), 2, "this one is a coordinator", "hint:")
 
 
 def test_init_and_certify(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from vfl_node import configuration, yaml_text
 from vfl_node.configuration import load, parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
+from vfl_node.settings import Settings
 from vfl_node.training.split.config import Train
 from vfl_node.yaml_text import MOST_BYTES, MOST_DEPTH, MOST_VALUES
 
@@ -114,6 +115,41 @@ def test_a_mistake_is_placed_where_it_stands_or_what_should_have_it(text: str, p
     with pytest.raises(UsageError) as caught:
         parse(text, Job, source="job")
     assert caught.value.message.startswith(place)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "hint"),
+    [
+        (
+            "{u: {kind: numbr, low: 0}}",
+            "'align.keys.u.kind' cannot be 'numbr'; it is one of number, date, place, text",
+            "did you mean 'number'?",
+        ),
+        ("{u: {low: 0, high: 1}}", "'align.keys.u.kind' is missing", None),
+        (
+            "{u: {kind: text, lenght: 3, reach: 1}}",
+            "unknown key 'align.keys.u.lenght'; 3:62: unknown key 'align.keys.u.reach'",
+            "'align.keys.u.lenght': did you mean 'length'? 'align.keys.u.reach': known keys: edits, hashes, kind, length, q",
+        ),
+        ("{}", "'align.keys' has 0 entries, and must have at least 1", None),
+    ],
+)
+def test_mistakes_in_keys_are_told_in_plain_words(keys: str, text: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(f"name: t\nparties: {{active: a, passive: b}}\nalign: {{protocol: linkage, keys: {keys}}}", Job, source="job")
+    assert caught.value.message.partition(": ")[2] == text
+    assert (caught.value.hint or None) == hint
+
+
+@pytest.mark.parametrize("columns", ["[u]", "[]", "[a, b, c]"])
+def test_a_key_has_one_column_or_two_of_a_place(columns: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(
+            f"name: a\nrole: active\nlisten: 127.0.0.1:0\ndata: {{path: x.csv, keys: {{u: {columns}}}}}",
+            Settings,
+            source="node",
+        )
+    assert caught.value.message == "node:4:31: 'data.keys.u': name one column, or the two of a place: [LATITUDE, LONGITUDE]"
 
 
 def test_names_may_be_written_in_capitals() -> None:

@@ -56,7 +56,7 @@ def test_defaults_and_single_passive_as_a_name() -> None:
         ),
         ("align: {id_form: inteer}", "'align.id_form' cannot be 'inteer'; it is one of text, nocase, integer", "'integer'?"),
         ("align: {id_form: [text, inteer]}", "'align.id_form.1' cannot be 'inteer'", "did you mean 'integer'?"),
-        ("align: {id_form: [text]}", "'align.id_form': Tuple should have at least 2 items", ""),
+        ("align: {id_form: [text]}", "'align.id_form' has 1 entry, and must have at least 2", ""),
         ("align: {id_form: {}}", "'align.id_form' cannot be '{}'; it is one of text", ""),
         ("align: {padding: 17}", "'align.padding'", ""),
         ("align: {dummies: -1}", "'align.dummies'", ""),

@@ -277,6 +277,6 @@ def test_jobs_of_examples_and_experiments_parse(path: Path) -> None:
     assert load_job(path).name == path.parent.name.replace("_", "-")
 
 
-@pytest.mark.parametrize("name", ["clinic", "lab", "insurer", "coordinator"])
+@pytest.mark.parametrize("name", ["clinic", "lab", "insurer", "agency", "schools", "coordinator"])
 def test_compose_settings_parse(name: str) -> None:
     assert load_settings(ROOT / "deploy" / f"{name}.yaml").name == name

@@ -592,6 +592,9 @@ def test_keys_of_the_whole() -> None:
         "rows": 569,
         "union": 569,
         "intersection": 453,
+        **dict.fromkeys(
+            ("candidates", "without_candidate", "bits", "sigma", "tau", "tau_min", "expected_disclosed", "tau_means", "reuse")
+        ),
         "warnings": [],
         "seconds": 0.5,
         "bytes_sent": 3000,

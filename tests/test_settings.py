@@ -45,7 +45,7 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (BASE + "accept_jobs_from: [lab]\n", "not among peers"),
         (BASE + "listen: nonsense\n", "'listen'"),
         (BASE + "peers: {lab: {adress: '127.0.0.1:1'}}\n", "unknown key 'peers.lab.adress'"),
-        (BASE + "data: {path: d.csv, id: [a]}\n", "'data.id': Tuple should have at least 2 items"),
+        (BASE + "data: {path: d.csv, id: [a]}\n", "'data.id' has 1 entry, and must have at least 2"),
         (BASE + "data: {path: d.csv, id: [a, b, a]}\n", "'data.id': a column may identify a record once only"),
         (BASE + "data: {path: d.csv, id: 3}\n", "'data.id': 3 is not text"),
         (BASE + "group_threads: 0\n", "'group_threads'"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.errors import UsageError
@@ -183,7 +184,8 @@ def _place(item: Any, document: object) -> tuple[str, ...]:
     """The keys on the way to an error, without the names of forms that pydantic puts between them."""
     place: list[str] = []
     for part in item["loc"]:
-        there = part in document if isinstance(document, Mapping) else isinstance(document, list) and isinstance(part, int)
+        of_list = isinstance(document, list) and isinstance(part, int) and part < len(document)
+        there = part in document if isinstance(document, Mapping) else of_list
         if there:
             document = document[part]  # type: ignore[index]
         if there or (item["type"] == "missing" and part == item["loc"][-1]):
@@ -203,6 +205,7 @@ def _where(marks: Mapping[Place, Any], path: Place, item: Any) -> tuple[int, ...
 def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document: object) -> tuple[str, str]:
     """One pydantic error at ``path`` as (what is wrong, hint)."""
     name = ".".join(path)
+    tag = ".".join([*path, item.get("ctx", {}).get("discriminator", "").strip("'")])
     if item["type"] == "extra_forbidden":
         models = list(_models_at(model, path[:-1], document))
         known = sorted({key for each in models for key in each.model_fields})
@@ -216,10 +219,15 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
     if item["type"] == "missing":
         return f"{name!r} is missing", ""
     if item["type"] == "literal_error":
-        given = str(item["input"])
-        options = [option.strip(" '") for option in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        near = difflib.get_close_matches(given, options, n=1, cutoff=0.4)
-        return f"{name!r} cannot be {given!r}; it is one of {', '.join(options)}", f"did you mean {near[0]!r}?" if near else ""
+        return _one_of(name, str(item["input"]), item["ctx"]["expected"].replace(" or ", ", "))
+    if item["type"] == "union_tag_invalid":
+        return _one_of(tag, str(item["ctx"]["tag"]), item["ctx"]["expected_tags"])
+    if item["type"] == "union_tag_not_found":
+        return f"{tag!r} is missing", ""
+    if item["type"] in ("too_short", "too_long"):
+        most, count = item["ctx"].get("max_length"), item["ctx"]["actual_length"]
+        bound = f"at least {item['ctx']['min_length']}" if most is None else f"at most {most}"
+        return f"{name!r} has {count} {'entry' if count == 1 else 'entries'}, and must have {bound}", ""
     text = item["msg"].removeprefix("Value error, ")
     if item["type"] in _EXPECTED:
         text = f"{repr(item['input'])[:80]} is not {_EXPECTED[item['type']].format(**item.get('ctx', {}))}"
@@ -227,6 +235,13 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
         text = f"{repr(item['input'])[:80]} is not {_WORDS[item['ctx']['pattern']]}"
         return f"{name!r}: {text}", _near(str(item["input"]), item["ctx"]["pattern"])
     return (f"{name!r}: {text}" if name else text), ""
+
+
+def _one_of(name: str, given: str, expected: str) -> tuple[str, str]:
+    """As :func:`_explain`, of a value that is none of those ``expected``, quoted and with commas between."""
+    options = [option.strip(" '") for option in expected.split(",")]
+    near = difflib.get_close_matches(given, options, n=1, cutoff=0.4)
+    return f"{name!r} cannot be {given!r}; it is one of {', '.join(options)}", f"did you mean {near[0]!r}?" if near else ""
 
 
 def _near(value: str, pattern: str) -> str:
@@ -264,5 +279,9 @@ def _models_of(annotation: Any, path: tuple[str, ...], document: Any) -> Iterato
         if path:
             yield from _models_of(get_args(annotation)[1], path[1:], document[path[0]])
     else:
-        for argument in get_args(annotation):
-            yield from _models_of(argument, path, document)
+        kinds = [
+            of.discriminator for of in getattr(annotation, "__metadata__", ()) if isinstance(of, FieldInfo) and of.discriminator
+        ]
+        for form in get_args(get_args(annotation)[0]) if kinds else get_args(annotation):
+            if not kinds or document[kinds[0]] in get_args(form.model_fields[kinds[0]].annotation):
+                yield from _models_of(form, path, document)

@@ -62,6 +62,30 @@ class Limits(Frozen):
         description="how many trainings with synthetic rows a peer may ever have over the same records of this node; "
         "synthetic rows are drawn again in each training, real ones are not, so comparing a few trainings separates them",
     )
+    linkages_per_set: int = Field(
+        default=5,
+        ge=1,
+        description="in how many different ways the same records may ever be linked with a peer's: another set of the peer is "
+        "one, and so are other terms (keys, encoding, candidates, noise). On these noise is drawn anew, and the mean of a few "
+        "similarities tells distances, so there may be as many different terms over all sets. At a coordinator over encodings",
+    )
+    max_reuse: int = Field(
+        default=200,
+        ge=1,
+        description="for a passive node: of how many different records of the active party one record of this node may be a "
+        "candidate in one linkage. Each gives the active party a similarity of it, and from many it locates the keys",
+    )
+    min_sigma: float = Field(
+        default=0,
+        ge=0,
+        description="for a passive node: least noise on similarities in a linkage, in standard deviations of distances. It "
+        "hides distances, not where a record lies: of which records it is a candidate tells that without any similarity",
+    )
+    reveal_candidates: bool = Field(
+        default=True,
+        description="for an active node: whether a linkage may tell the passive party which of its records are nearest to each "
+        "of this node's; that set alone locates this node's records. false refuses linkage before anything is encoded",
+    )
     rows_per_model: int = Field(
         default=10_000,
         ge=1,

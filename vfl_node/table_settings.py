@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vfl_node.data.declared import Declared, DeclaredImage
 from vfl_node.data_source import DataSource
 from vfl_node.job import Name
 from vfl_node.label_source import LabelAsWritten, LabelSource
+
+
+def _one_or_two(columns: object) -> object:
+    if isinstance(columns, list) and len(columns) != 2:
+        raise ValueError("name one column, or the two of a place: [LATITUDE, LONGITUDE]")
+    return columns
+
+
+KeyColumns = Annotated[str | tuple[str, str], BeforeValidator(_one_or_two)]
+"""What is behind a key of a job."""
 
 
 class Data(DataSource):
@@ -36,6 +46,11 @@ class Data(DataSource):
         min_length=1,
         description="active node: column that says which records belong together, such as those of one user. It is no feature",
     )
+    keys: dict[str, KeyColumns] = Field(
+        default={},
+        description="columns behind the keys of a job (align.keys) that are not called as the key is: {lat: LATITUDE}; a place "
+        "has two, {home: [LATITUDE, LONGITUDE]}. They are no features, in any job",
+    )
     check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
     peers: tuple[Name, ...] | None = Field(
         default=None, description="the parties with which a job may use this table; None: any of this node's peers"
@@ -59,7 +74,17 @@ class Data(DataSource):
                     f"{key} names column {column!r}, which is already that of {taken[column]}: name another column"
                 )
             taken |= {column: key} if column else {}
+        for column in self.key_columns:
+            if taken.get(column) in ("data.order", "data.group") or column == (self.label and self.label.column):
+                raise ValueError(
+                    f"data.keys names column {column!r}, which is already that of {taken[column]}: name another column"
+                )
         return self
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """All columns that ``keys`` names."""
+        return tuple(column for of in self.keys.values() for column in ((of,) if isinstance(of, str) else of))
 
     @property
     def labels(self) -> LabelSource:

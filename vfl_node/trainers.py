@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
@@ -100,6 +101,7 @@ class TrainerConfig(Frozen):
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.
         recorded: whether a passive party records what it sends and gets in training, where the session has a transcript.
+        by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
         unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
@@ -118,6 +120,7 @@ class TrainerConfig(Frozen):
     max_passive_parties: ClassVar[int] = 1
     defended: ClassVar[frozenset[str]] = frozenset()
     recorded: ClassVar[bool] = False
+    by_similarity: ClassVar[bool] = False
     on_device: ClassVar[bool] = True
     coordinated_by: ClassVar[str] = ""
     unit: ClassVar[str] = "epoch"
@@ -200,7 +203,9 @@ class TrainerConfig(Frozen):
         """The fewest steps that training takes if at least ``rows`` rows are shared."""
         return 0
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
         """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand.
 
         Return None, too, for an alignment over which this trainer does not run.
@@ -210,6 +215,7 @@ class TrainerConfig(Frozen):
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
             passive_parties: how many there are.
+            beside: what stands beside each row.
         """
         return None
 
@@ -263,7 +269,14 @@ class TrainerConfig(Frozen):
         """
         return ()
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.
 
         Args:
@@ -271,11 +284,12 @@ class TrainerConfig(Frozen):
             table: its table.
             models: as for :meth:`check_here`.
             passive_parties: how many there are.
+            beside: as for :meth:`cost`.
         """
         return 0
 
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
-        """Memory of what the party in ``role`` computes for one batch."""
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
+        """Memory of what the party in ``role`` computes for one batch; args as for :meth:`parameters`."""
         return 0
 
     @property
@@ -291,7 +305,7 @@ class TrainerConfig(Frozen):
         """Epochs, or iterations, of which figures are kept in memory until the report is written."""
         return 0
 
-    def message_bytes(self, evaluate: Evaluate) -> int:
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """Size of the largest message, head (:data:`HEAD_BYTES`) included. A larger one is refused by the peer's node.
 
         0 stands for messages of less than 2 MiB. The number of shared rows is not known yet; a message must be bounded by the
@@ -328,6 +342,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "split": "vfl_node.training.split.config:Train",
         "logistic": "vfl_node.training.logistic.config:Logistic",
         "linear": "vfl_node.training.linear.config:LinearRegression",
+        "linked": "vfl_node.training.linked.config:Linked",
     },
     check=_check,
 )

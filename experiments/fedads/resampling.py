@@ -19,9 +19,9 @@ from vfl_node.job import Job, Serve
 from vfl_node.metrics import auc
 from vfl_node.session.session import Session
 from vfl_node.training.intervals import DRAWS, NORMAL
+from vfl_node.training.network.alone import logits_alone
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.serving import StoredModel
-from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.serving.served_model import ServedModel
 from vfl_node.training.split.serving.sides import Embedder, Scorer

@@ -12,17 +12,16 @@ file says what is run.
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from experiments.fedads import members, outside, table_3, table_4, trials
 from experiments.fedads.outside import RowsPlan
 from experiments.fedads.trials import Plan
 from experiments.inference.experiment import Expectation, Found, Work
-from experiments.inference.run import outcomes
+from experiments.stored import completed
+from vfl_node.errors import UsageError
 
 NAME = "label-defences"
 
@@ -124,24 +123,19 @@ def main(chosen: argparse.Namespace) -> None:
 
 def _run(of: Tables, chosen: argparse.Namespace) -> None:
     file = chosen.out / f"{of.name}.json"
-    kept = json.loads(file.read_text(encoding="utf-8"))["trainings"] if chosen.go_on and file.exists() else {}
-    every = of.works
-    wanted = [work for work in every if work.name not in kept]
-    for start in range(0, len(wanted), chosen.stored_after):
-        done = outcomes(wanted[start : start + chosen.stored_after], chosen.data, chosen.processes)
-        kept |= {name: one["outcome"] for name, one in done.items()}
-        _write(file, chosen, kept)
-    kept = {work.name: kept[work.name] for work in every}
-    _write(file, chosen, kept)
+    kept = completed(
+        file,
+        of.works,
+        chosen.data,
+        every=of.works,
+        head={"seeds": chosen.seeds, "small": chosen.small},
+        processes=chosen.processes,
+        stored_after=chosen.stored_after,
+        go_on=chosen.go_on,
+    )
     file.with_suffix(".md").write_text(page(of, kept, chosen.seeds), encoding="utf-8")
     for name, svg in of.drawings(kept).items():
         (chosen.out / name).write_text(svg, encoding="utf-8")
-
-
-def _write(file: Path, chosen: argparse.Namespace, kept: Mapping[str, Any]) -> None:
-    lines = [f"  {json.dumps(name)}: {json.dumps(kept[name], sort_keys=True)}" for name in sorted(kept)]
-    head = f'{{\n "seeds": {chosen.seeds},\n "small": {json.dumps(chosen.small)},\n "trainings": {{\n'
-    file.write_text(head + ",\n".join(lines) + "\n }\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
@@ -154,4 +148,7 @@ if __name__ == "__main__":
     parser.add_argument("--small", action="store_true", help="a made-up table, one strength of each defence")
     parser.add_argument("--go-on", action="store_true", help="keep outcomes that are stored already")
     parser.add_argument("--stored-after", type=int, default=120, metavar="TRAININGS", help="how often outcomes are stored")
-    main(parser.parse_args())
+    try:
+        main(parser.parse_args())
+    except UsageError as error:
+        raise SystemExit(str(error)) from None

@@ -10,8 +10,7 @@ from experiments.fedads import paper
 from experiments.fedads.outside import LOCAL_ALIGNED, LOCAL_ALL, ORACLE, RESAMPLED, RowsPlan, trial
 from experiments.fedads.resampling import Floats, half_width
 from experiments.florist.figures import Curve, Panel, drawing
-from experiments.inference.experiment import Expectation, Found, cell, interval, mean, table
-from vfl_node.training.intervals import student_t
+from experiments.inference.experiment import Expectation, Found, cell, interval, lower, mean, table
 
 PICTURE = "unaligned.svg"
 
@@ -133,14 +132,6 @@ def check(plan: RowsPlan, found: Found) -> list[Expectation]:
         gap = mean(of.over("none", of.local_aligned))
         expected.append(Expectation(f"{where}: none − label party alone with aligned rows", gap, 0.0))
     return expected
-
-
-def lower(values: list[float]) -> float:
-    """End of the 95 % interval of the mean; the mean itself of one value."""
-    if len(values) < 2:
-        return mean(values)
-    spread = sum((value - mean(values)) ** 2 for value in values) / (len(values) - 1)
-    return mean(values) - student_t(0.95, len(values) - 1) * (spread / len(values)) ** 0.5
 
 
 def drawings(plan: RowsPlan, found: Found) -> dict[str, str]:

@@ -39,13 +39,13 @@ from vfl_node.privacy.attacks import ATTACKS, follow, spectral
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import works_at_once
 from vfl_node.progress import Silent
+from vfl_node.training.network.local import local_logits, train_local
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.local import local_logits, train_local
 from vfl_node.training.split.missing.calibration import Calibration, Composition, calibration
 from vfl_node.training.split.passive import PassiveHalf
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.tasks import local_rate
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec

@@ -189,6 +189,13 @@ def interval(values: Sequence[float], digits: int = 3) -> str:
     return f"{np.mean(values):+.{digits}f} [{np.mean(values) - half:+.{digits}f}, {np.mean(values) + half:+.{digits}f}]"
 
 
+def lower(values: Sequence[float]) -> float:
+    """End of the 95 % interval of the mean; the mean itself of one value."""
+    if len(values) < 2:
+        return mean(values)
+    return mean(values) - float(student_t(0.95, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a Markdown table."""
     return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]

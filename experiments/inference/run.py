@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -43,8 +43,10 @@ ABOUT = (Path(__file__).with_name("about.md")).read_text(encoding="utf-8")
 """What the page begins with."""
 
 
-def outcomes(works: Sequence[Work], shared: Path, processes: int) -> dict[str, Any]:
-    """Name → outcome and seconds of each work; works of the same name are run once."""
+def outcomes(
+    works: Sequence[Work], shared: Path, processes: int, told: Callable[[str, Any], None] = lambda name, outcome: None
+) -> dict[str, Any]:
+    """Name → outcome and seconds of each work; works of the same name are run once. Each outcome is ``told`` at once."""
     wanted = {work.name: work for work in works}
     found = {}
     started = time.monotonic()
@@ -52,6 +54,7 @@ def outcomes(works: Sequence[Work], shared: Path, processes: int) -> dict[str, A
         running = {pool.submit(_timed, work, shared): name for name, work in wanted.items()}
         for count, done in enumerate(as_completed(running), 1):
             found[running[done]] = done.result()
+            told(running[done], found[running[done]]["outcome"])
             if count % 10 == 0 or count == len(running):
                 print(f"{count} of {len(running)}, {time.monotonic() - started:.0f} s", flush=True)
     return found

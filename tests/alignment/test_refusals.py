@@ -297,7 +297,7 @@ def test_the_least_set_size_does_not_count_dummies(run_alignment):
 
     theirs = run_alignment("psu", IDS_A, IDS_A, dummies=20, limits=Limits(min_set_size=8), greet={"passive": announce})
     assert theirs.active.code == "E_TOO_FEW"
-    assert "7 identifiers" in theirs.active.message
+    assert "7 records" in theirs.active.message
 
 
 @pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])

@@ -17,7 +17,10 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Align, Job
 from vfl_node.settings import Limits
 
-EVERY = pytest.mark.parametrize("protocol", list(ALIGNMENTS))
+BY_ID = [name for name, spec in ALIGNMENTS.usable() if not spec.by_similarity]
+"""Those that compare identifiers; tests/alignment/linkage has the other."""
+
+EVERY = pytest.mark.parametrize("protocol", BY_ID)
 IDS_A, IDS_P = [b"%d" % i for i in range(17)], [b"%d" % i for i in range(9, 33)]
 
 
@@ -56,7 +59,7 @@ def test_the_three_shared_orders_by_their_properties():
 
 
 def test_options_are_those_of_one_protocol():
-    for protocol in ALIGNMENTS:
+    for protocol in BY_ID:
         assert Align(protocol=protocol, obfuscation="private" if protocol == "apsi" else None).spec is ALIGNMENTS[protocol]
     for wrong in ({"protocol": "psi", "dummies": 1}, {"protocol": "psu", "obfuscation": "private"}, {"protocol": "apsi"}):
         with pytest.raises(ValueError, match="align\\."):
@@ -71,7 +74,7 @@ def test_promises_name_the_protocols_that_keep_them():
 def test_a_name_that_is_none_is_refused_with_those_that_are():
     with pytest.raises(UsageError) as caught:
         parse("name: t\nparties: {active: a, passive: b}\nalign: {protocol: pzi}", Job, source="job")
-    assert "it is one of psu, psi, apsi, psi-star" in caught.value.message
+    assert "it is one of psu, psi, apsi, psi-star, linkage" in caught.value.message
     assert "did you mean 'psi'?" in caught.value.hint
     with pytest.raises(UsageError, match=r"'protocols\.1' cannot be '3'"):
         parse("protocols: [psu, 3]", Limits, source="limits")
@@ -117,7 +120,7 @@ def test_an_installed_package_adds_a_protocol(tmp_path):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: pairs\nVersion: 1\n")
     (about / "entry_points.txt").write_text("[vfl_node.alignments]\npairs = pairs:PAIRS\n")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    every, allowed = "psu,psi,apsi,psi-star,pairs", "psu,psi,apsi,pairs"
+    every, allowed = "psu,psi,apsi,psi-star,linkage,pairs", "psu,psi,apsi,pairs"
     assert output(PROGRAM, PYTHONPATH=path).strip() == f"{every},{allowed},pairs of records"
 
 

@@ -25,7 +25,11 @@ def alignment(**changes):
 
 
 def candidates(**changes):
-    return alignment(**({"rows": CANDIDATES, "similarities": SIMILARITIES} | changes))
+    return alignment(**({"rows": CANDIDATES} | changes))
+
+
+def similarities(**changes):
+    return alignment(**({"rows": np.arange(3), "similarities": SIMILARITIES} | changes))
 
 
 def test_one_row_for_each_position():
@@ -40,17 +44,23 @@ def test_a_position_with_any_candidate_is_owned():
     assert candidates().missing == 1
 
 
+def test_how_many_candidates_a_position_has():
+    assert alignment().candidates is None
+    assert candidates().candidates == similarities().candidates == 2
+    assert similarities().missing == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
         ({"rows": ROWS.astype(np.int32)}, "int64"),
         ({"rows": np.array([0, -2])}, "at least -1"),
         ({"rows": np.zeros((2, 2, 2), dtype=np.int64)}, "int64"),
-        ({"rows": CANDIDATES}, "candidates"),
-        ({"similarities": np.ones(4, dtype=np.float32)}, "candidates"),
-        ({"rows": CANDIDATES, "similarities": SIMILARITIES.astype(np.float64)}, "float32"),
-        ({"rows": CANDIDATES, "similarities": SIMILARITIES[:, :1]}, "shape"),
-        ({"rows": CANDIDATES, "similarities": np.where(CANDIDATES < 0, np.float32("nan"), SIMILARITIES)}, "finite"),
+        ({"rows": CANDIDATES, "similarities": SIMILARITIES}, "must not know"),
+        ({"similarities": np.ones(4, dtype=np.float32)}, "shape"),
+        ({"similarities": SIMILARITIES}, "shape"),
+        ({"rows": np.arange(3), "similarities": SIMILARITIES.astype(np.float64)}, "float32"),
+        ({"rows": np.arange(3), "similarities": np.where(CANDIDATES < 0, np.float32("nan"), SIMILARITIES)}, "finite"),
     ],
 )
 def test_what_is_no_alignment_is_refused(changes, what):
@@ -96,7 +106,7 @@ def test_a_stored_alignment_with_one_peer_is_what_earlier_versions_read():
     assert json.loads(stored.parts(alignment(peers=SEVERAL, common=1))[1])["common"] == 1
 
 
-@pytest.mark.parametrize("of", [alignment(), candidates(), alignment(union=9, peers=SEVERAL, common=1)])
+@pytest.mark.parametrize("of", [alignment(), candidates(), similarities(), alignment(union=9, peers=SEVERAL, common=1)])
 def test_stored_and_read_again(of):
     arrays, head = stored.parts(of)
     again = stored.joined(arrays, head, ["another name"])

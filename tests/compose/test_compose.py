@@ -33,8 +33,10 @@ ROOT = Path(__file__).parents[2]
 NODES = {"clinic": "lab", "lab": "clinic", "coordinator": "clinic"}
 """Each node that is always there, and a peer."""
 
-ALL_NODES = NODES | {"insurer": "clinic"}
-"""The same with the one that a profile starts."""
+ALL_NODES = NODES | {"insurer": "clinic", "agency": "schools", "schools": "agency"}
+"""The same with those that profiles start."""
+
+PROFILES = ("--profile", "three", "--profile", "linkage")
 
 WITH_DATA = ("clinic", "lab")
 
@@ -53,13 +55,13 @@ class Compose:
 
     def inspect(self, service: str) -> dict[str, Any]:
         """What the engine knows about a service's container."""
-        container = self("--profile", "three", "ps", "-a", "-q", service).stdout.split()[0]
+        container = self(*PROFILES, "ps", "-a", "-q", service).stdout.split()[0]
         (inspected,) = json.loads(run(["docker", "inspect", container], self.environment).stdout)
         return inspected  # type: ignore[no-any-return]
 
     def inside(self, service: str, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a service's container."""
-        return self("--profile", "three", "exec", "-T", service, *command, check=False)
+        return self(*PROFILES, "exec", "-T", service, *command, check=False)
 
     def board(self, service: str, path: str) -> Any:
         """JSON from a node's HTTP port, from this machine."""
@@ -133,7 +135,7 @@ def federation(build_environment: dict[str, str], tmp_path_factory: pytest.TempP
     """``docker compose up`` on free ports, its example ended."""
     override = tmp_path_factory.mktemp("compose") / "override.yml"
     on_host = {"build": {"network": "host"}}  # so that a build sees what is served on loopback
-    services = dict.fromkeys(("setup", *ALL_NODES, "example", "asymmetric", "three"), on_host)
+    services = dict.fromkeys(("setup", *ALL_NODES, "example", "asymmetric", "three", "linkage"), on_host)
     override.write_text(json.dumps({"services": services}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         clinic = str(free.getsockname()[1])  # which the link that is printed names
@@ -145,8 +147,8 @@ def federation(build_environment: dict[str, str], tmp_path_factory: pytest.TempP
         compose.wait("example", "exited")
         yield compose
     finally:
-        print(compose("--profile", "three", "logs", "--no-color", check=False).stdout[-20_000:])
-        compose("--profile", "three", "down", "-v", "--remove-orphans", check=False)
+        print(compose(*PROFILES, "logs", "--no-color", check=False).stdout[-20_000:])
+        compose(*PROFILES, "down", "-v", "--remove-orphans", check=False)
 
 
 def test_example_ran_to_its_end(federation: Compose) -> None:
@@ -186,13 +188,15 @@ def test_nodes_stay_up_and_healthy(federation: Compose, node: str) -> None:
 def test_the_coordinator_idles_unless_a_job_names_it(federation: Compose) -> None:
     assert federation.board("coordinator", "/api/jobs")["jobs"] == []
     peers = federation.board("coordinator", "/health")["peers"]
-    assert {name: peer["online"] for name, peer in peers.items()} == dict.fromkeys(WITH_DATA, True)
+    absent = dict.fromkeys(("agency", "schools"), False)
+    assert {name: peer["online"] for name, peer in peers.items()} == dict.fromkeys(WITH_DATA, True) | absent
 
 
 def test_a_party_whose_profile_is_not_active_disturbs_nobody(federation: Compose) -> None:
-    assert federation("--profile", "three", "ps", "-a", "-q", "insurer").stdout == ""
+    others = ALL_NODES.keys() - NODES.keys()
+    assert federation(*PROFILES, "ps", "-a", "-q", *others).stdout == ""
     logs = federation("logs", "--no-color", *NODES).stdout
-    assert "insurer" not in logs
+    assert not any(name in logs for name in others)
     assert "peer connected" in logs  # it would be here
 
 
@@ -227,12 +231,39 @@ def test_a_job_with_the_coordinator_runs(federation: Compose) -> None:
         assert (report["alignment"] is None) == (node == "coordinator")
 
 
-@pytest.mark.parametrize(("node", "other"), [("lab", "insurer"), ("insurer", "lab"), ("insurer", "coordinator")])
-def test_passive_parties_cannot_reach_each_other(federation: Compose, node: str, other: str) -> None:
+def test_a_linkage_runs(federation: Compose) -> None:
+    """Three containers on a network of their own: two with data, and the coordinator that finds which records are alike."""
+    federation(*PROFILES, "run", "--rm", "linkage")
+    reports = {}
+    for node in ("agency", "schools", "coordinator"):
+        job = federation.board(node, "/api/jobs")["jobs"][0]
+        assert (job["name"], job["state"]) == ("linkage", "done")
+        reports[node] = federation.board(node, f"/jobs/{job['id']}/report.json")
+        assert reports[node]["party"] == node
+    agency, schools, coordinator = reports.values()
+    assert (agency["alignment"]["rows"], agency["alignment"]["candidates"], agency["alignment"]["sigma"]) == (3000, 10, 0.4)
+    assert agency["metrics"]["r2"] > agency["local_metrics"]["r2"] + 0.2
+    assert 10 <= schools["alignment"]["reuse"] <= 200
+    assert (coordinator["alignment"], coordinator["training"], coordinator["metrics"]) == (None, None, None)
+    assert [entry["what"] for entry in coordinator["learnt"]["coordinator"]] == ["encodings", "distances"]
+
+
+APART = [
+    ("lab", "insurer", "clinic"),
+    ("insurer", "lab", "clinic"),
+    ("insurer", "coordinator", "clinic"),
+    ("clinic", "agency", "coordinator"),
+    ("agency", "clinic", "coordinator"),
+    ("schools", "lab", "agency"),
+]
+
+
+@pytest.mark.parametrize(("node", "other", "peer"), APART)
+def test_parties_without_a_job_in_common_cannot_reach_each_other(federation: Compose, node: str, other: str, peer: str) -> None:
     networks = federation.inspect(other)["NetworkSettings"]["Networks"].values()
     for address in (other, *(network["IPAddress"] for network in networks)):
         assert not any(reaches(federation, node, address, port) for port in (7443, 8080)), address
-    assert reaches(federation, node, "clinic", 7443)  # which shows that the question is asked
+    assert reaches(federation, node, peer, 7443)  # which shows that the question is asked
 
 
 @pytest.mark.parametrize("node", ALL_NODES)
@@ -256,7 +287,13 @@ def test_boards_are_for_this_machine_only(federation: Compose, node: str) -> Non
 
 
 def test_one_end_of_each_pair_has_an_inbound_port(federation: Compose) -> None:
-    for node, host in (("lab", "clinic"), ("clinic", "coordinator"), ("lab", "coordinator")):
+    for node, host in (
+        ("lab", "clinic"),
+        ("clinic", "coordinator"),
+        ("lab", "coordinator"),
+        ("schools", "agency"),
+        ("agency", "coordinator"),
+    ):
         assert reaches(federation, node, host, 7443)
     for node in ("clinic", "coordinator"):
         assert not reaches(federation, node, "lab", 7443)
@@ -279,9 +316,10 @@ def test_image_holds_no_more_than_it_needs(federation: Compose) -> None:
 
 
 def test_stop_is_clean_and_a_restart_knows_the_jobs(federation: Compose) -> None:
-    federation("--profile", "three", "stop", *ALL_NODES)
+    federation(*PROFILES, "stop", *ALL_NODES)
     assert {node: federation.inspect(node)["State"]["ExitCode"] for node in ALL_NODES} == dict.fromkeys(ALL_NODES, 0)
-    federation("--profile", "three", "start", *ALL_NODES)
+    federation(*PROFILES, "start", *ALL_NODES)
     for node in ALL_NODES:
         federation.wait(node, "healthy")
-        assert len(federation.board(node, "/api/jobs")["jobs"]) == (4 if node in WITH_DATA else 1)
+        ended = dict.fromkeys(WITH_DATA, 4) | {"coordinator": 2}
+        assert len(federation.board(node, "/api/jobs")["jobs"]) == ended.get(node, 1)

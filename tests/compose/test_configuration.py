@@ -14,15 +14,26 @@ import pytest
 import yaml
 from cryptography import x509
 
+from vfl_node.execution.allowed import check_allowed
+from vfl_node.job import load_job
 from vfl_node.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
-ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "coordinator": "coordinator"}
+ROLES = {
+    "clinic": "active",
+    "lab": "passive",
+    "insurer": "passive",
+    "agency": "active",
+    "schools": "passive",
+    "coordinator": "coordinator",
+}
 NETWORKS = {
     "clinic": {"federation", "insurer-clinic"},
     "lab": {"federation"},
     "insurer": {"insurer-clinic"},
-    "coordinator": {"federation"},
+    "agency": {"linkage"},
+    "schools": {"linkage"},
+    "coordinator": {"federation", "linkage"},
 }
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 
@@ -78,7 +89,14 @@ def test_passive_parties_know_each_other_but_have_no_connection() -> None:
 def test_the_examples_with_a_third_party_are_run_on_request_only() -> None:
     services = COMPOSE["services"]
     profiles = {name: service["profiles"] for name, service in services.items() if "profiles" in service}
-    assert profiles == {"asymmetric": ["asymmetric"], "three": ["three"], "insurer": ["three"]}
+    assert profiles == {
+        "asymmetric": ["asymmetric"],
+        "three": ["three"],
+        "insurer": ["three"],
+        "linkage": ["linkage"],
+        "agency": ["linkage"],
+        "schools": ["linkage"],
+    }
     assert services["three"]["command"][:2] == ["submit", "/example/three.yaml"]
     assert services["three"]["depends_on"] == {name: {"condition": "service_healthy"} for name in ("clinic", "lab", "insurer")}
     asymmetric = services["asymmetric"]
@@ -88,6 +106,21 @@ def test_the_examples_with_a_third_party_are_run_on_request_only() -> None:
         assert services[name]["command"][-2:] == ["--board", published]
     assert asymmetric["depends_on"] == {name: {"condition": "service_healthy"} for name in ("clinic", "lab", "coordinator")}
     assert services["example"]["depends_on"].keys() == {"clinic", "lab"}
+
+
+def test_the_example_of_a_linkage_is_run_at_the_agency() -> None:
+    services = COMPOSE["services"]
+    linkage = services["linkage"]
+    assert linkage["command"][:2] == ["submit", "/linkage/job.yaml"]
+    assert linkage["command"][-1] == f"http://{services['agency']['ports'][0].removesuffix(':8080')}"
+    assert linkage["network_mode"] == "service:agency"
+    assert linkage["depends_on"] == {name: {"condition": "service_healthy"} for name in ("agency", "schools", "coordinator")}
+    job = load_job(ROOT / "examples" / "linkage" / "job.yaml")
+    for name in job.parties.all:
+        settings = load_settings(ROOT / "deploy" / f"{name}.yaml")
+        check_allowed(settings, job, loading=False)
+        if settings.data is not None:
+            assert settings.data.keys.keys() == job.align.keys.keys()
 
 
 class Setup:
@@ -105,9 +138,10 @@ class Setup:
         for tool, command in {"vfl-node": f"{python} -m vfl_node", "python3": python}.items():
             (tools / tool).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
             (tools / tool).chmod(0o755)
-        here = {"setup": self.volumes, "tmp": folder / "tmp", "example": ROOT / "examples" / "clinic_lab"}
+        examples = {"example": ROOT / "examples" / "clinic_lab", "linkage": ROOT / "examples" / "linkage"}
+        here = {"setup": self.volumes, "tmp": folder / "tmp", **examples}
         text = (ROOT / "deploy" / "setup.sh").read_text()
-        text = re.sub(r"/(setup|tmp|example)/", lambda found: f"{here[found[1]]}/", text)
+        text = re.sub(r"(?<=[ \"])/(setup|tmp|example|linkage)/", lambda found: f"{here[found[1]]}/", text)
         self._script = folder / "setup.sh"
         self._script.write_text(text)
         self._folder = folder
@@ -129,6 +163,8 @@ def good(files: dict[str, bytes]) -> None:
         "clinic/data/clinic.csv",
         "lab/data/lab.csv",
         "insurer/data/insurer.csv",
+        "agency/data/sales.csv",
+        "schools/data/schools.csv",
     }
     (authority,) = {files[f"{name}/keys/ca.crt"] for name in ROLES}
     for name in ROLES:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import kstest, norm
 
-from vfl_node.crypto.randomness import Randomness, _normal
+from vfl_node.crypto.randomness import Randomness, normal_of
 
 SEED = bytes(range(32))
 
@@ -63,7 +63,7 @@ def test_it_does_not_tell_or_travel() -> None:
 def fingerprint() -> str:
     """Of a million normals, of the largest and smallest there can be, and of uniform numbers."""
     stream, ends = Randomness(SEED), np.array([0, 1, 2**11, 3 << 11, 2**64 - 1, 2**64 - 2], dtype=np.uint64)
-    drawn = stream.normal((1000, 1001)), _normal(ends), stream.uniform((1001,))
+    drawn = stream.normal((1000, 1001)), normal_of(ends), stream.uniform((1001,))
     return hashlib.sha256(b"".join(part.tobytes() for part in drawn)).hexdigest()[:16]
 
 
@@ -97,8 +97,8 @@ def test_normals_follow_the_quantile_function_as_far_as_they_go() -> None:
     rng = np.random.default_rng(0)
     for octave in range(53):  # of the probability, 2⁻⁵⁴ … ½
         odd = rng.integers(2**octave, 2 ** (octave + 1), 500, dtype=np.uint64) | np.uint64(1)
-        assert _normal(odd << np.uint64(11)) == pytest.approx(-ndtri(odd * 2.0**-54), abs=1e-9)
-    upper, lower = _normal(np.array([0, 1], dtype=np.uint64))
+        assert normal_of(odd << np.uint64(11)) == pytest.approx(-ndtri(odd * 2.0**-54), abs=1e-9)
+    upper, lower = normal_of(np.array([0, 1], dtype=np.uint64))
     assert upper == -lower == pytest.approx(8.2924, abs=1e-4)
 
 
@@ -134,6 +134,6 @@ def test_normals_of_any_shape_are_the_streams_next(shape: tuple[int, ...]) -> No
     assert drawn.shape == shape
     assert drawn.dtype == np.float32
     stream = Randomness(SEED)
-    assert np.array_equal(drawn.ravel(), _normal(stream.uint64(drawn.size)).astype(np.float32))
+    assert np.array_equal(drawn.ravel(), normal_of(stream.uint64(drawn.size)).astype(np.float32))
     one_by_one = Randomness(SEED)
     assert [one_by_one.normal(()).item() for _ in range(min(5, drawn.size))] == drawn.ravel()[:5].tolist()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import vfl_node.crypto.filters.values
 import vfl_node.data
 
 ROOT = Path(__file__).parents[2]
@@ -36,4 +37,6 @@ def test_the_page_explains_exactly_the_codes_of_a_table_that_cannot_be_used() ->
     names += ("row_columns", "lists")
     sources = [*(folder / "readers").glob("*.py"), *(folder / f"{name}.py" for name in names)]
     raised = {code for source in sources for code in re.findall(r'code="(E_\w+)"', source.read_text(encoding="utf-8"))}
+    of_keys = [folder / "keys.py", Path(vfl_node.crypto.filters.values.__file__)]
+    raised |= {code for source in of_keys for code in re.findall(r'"(E_KEY_\w+)"', source.read_text(encoding="utf-8"))}
     assert set(re.findall(r"`(E_\w+)`", PAGE.read_text(encoding="utf-8"))) == raised

@@ -11,11 +11,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.node.nodes import command
+from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import PolicyError
 from vfl_node.execution.private import PrivateSettings, read_private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import load_job
@@ -129,6 +132,58 @@ def test_an_insurer_hides_a_column_by_its_own_settings(clinic_lab: Path, tmp_pat
     assert found["shown"]["static"] > 0.9
     assert found["hidden"]["static"] < found["shown"]["static"] - 0.2
     assert found["hidden"]["held_out"] < found["shown"]["held_out"] - 0.2
+
+
+LINKED = {"agency": "sales.csv", "schools": "schools.csv"}
+
+
+@pytest.fixture(scope="module")
+def linkage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made("linkage", tmp_path_factory.mktemp("linkage"))
+
+
+def linked(data: Path, out: Path, *, epochs: int = 6, **limits: int) -> dict[str, Any]:
+    """Reports of a smaller form of the example's job, by the settings that it has."""
+    job = load_job(EXAMPLES / "linkage" / "job.yaml")
+    job = job.model_copy(update={"train": job.train.model_copy(update={"epochs": epochs})})
+    given = {name: read_private(EXAMPLES / "linkage" / f"{name}_settings.yaml") for name in LINKED}
+    if limits:
+        own = given["schools"].document
+        given["schools"] = PrivateSettings({**own, "limits": {**own["limits"], **limits}})
+    files = {name: data / file for name, file in LINKED.items()}
+    settings = trial_settings(job, files, given=given, compare=Compare(boosted_tree=False))
+    folders = simulate(job, {}, out, settings=settings, seed=1)
+    return {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
+
+
+def test_sales_and_schools_have_places_and_no_identifier_in_common(linkage: Path, tmp_path: Path) -> None:
+    columns, sales = read(linkage / "sales.csv")
+    others, schools = read(linkage / "schools.csv")
+    assert (columns, others) == (["id", "lat", "lon", "area", "age", "price"], ["id", "lat", "lon", "results", "pupils"])
+    assert (len(sales), len(schools)) == (3000, 400)
+    assert {row["id"] for row in sales}.isdisjoint(row["id"] for row in schools)
+    mixed = read(linkage / "schools_mixed.csv")[1]
+    assert [row["lat"] for row in mixed] == [row["lat"] for row in schools]
+    assert sorted(row["results"] for row in mixed) == sorted(row["results"] for row in schools)
+    assert sum(one["results"] == other["results"] for one, other in zip(mixed, schools, strict=True)) < 20
+    placed = read(linkage / "sales_with_place.csv")[1]
+    assert all((row["north"], row["east"]) == (row["lat"], row["lon"]) for row in placed)
+    again = made("linkage", tmp_path)
+    for name in ("sales", "sales_with_place", "schools", "schools_mixed"):
+        assert (again / f"{name}.csv").read_bytes() == (linkage / f"{name}.csv").read_bytes()
+
+
+def test_sales_gain_from_schools_near_them(linkage: Path, tmp_path: Path) -> None:
+    agency, schools, coordinator = linked(linkage, tmp_path).values()
+    assert agency["metrics"]["r2"] > agency["local_metrics"]["r2"] + 0.2
+    assert agency["alignment"]["candidates"] == 10
+    assert 75 < schools["alignment"]["reuse"] <= 200
+    assert coordinator["training"] is None
+
+
+def test_the_school_office_may_refuse_that_a_school_is_used_as_often(linkage: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"limits\.max_reuse"):
+        linked(linkage, tmp_path, max_reuse=100)
 
 
 def test_three_parties_in_a_minute(tmp_path: Path) -> None:

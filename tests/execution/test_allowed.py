@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 
 from vfl_node.configuration import parse
-from vfl_node.errors import UsageError
+from vfl_node.errors import PolicyError, UsageError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import Job
 from vfl_node.settings import Settings, peers_in
 
 JOB = parse("name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi}", Job, source="job")
+LINKS = """\
+name: t
+parties: {active: clinic, passive: lab, coordinator: notary}
+align: {protocol: linkage, keys: {u: {kind: number, low: 0, high: 1, reach: 0.1}}, noise: {sigma: 0.4}}
+"""
 CLINIC = {"address": "127.0.0.1:1"}
 RELAYED = {"relayed": True}
 
@@ -71,3 +76,18 @@ def test_a_node_with_relayed_peers_alone_besides_one_that_it_dials_needs_no_port
 def test_a_trial_knows_each_party_in_the_way_in_which_they_meet() -> None:
     relayed = {name: [peer for peer, of in peers_in(JOB.parties, name).items() if of.relayed] for name in JOB.parties.all}
     assert relayed == {"clinic": [], "lab": ["insurer"], "insurer": ["lab"]}
+
+
+@pytest.mark.parametrize("reveals", [True, False])
+def test_an_active_owner_can_refuse_to_have_its_records_located(reveals: bool) -> None:
+    """Before anything is encoded, so nothing has left; tests/privacy/linkage/test_cells.py shows what it is against."""
+    job = parse(LINKS, Job, source="job")
+    limits = {"protocols": ["linkage"], "reveal_candidates": reveals}
+    peers = {"lab": CLINIC, "notary": CLINIC}
+    if reveals:
+        check_allowed(settings("clinic", peers, limits=limits), job)
+    else:
+        with pytest.raises(PolicyError) as caught:
+            check_allowed(settings("clinic", peers, limits=limits), job)
+        assert "limits.reveal_candidates" in caught.value.for_peer
+    check_allowed(settings("lab", {"clinic": CLINIC, "notary": CLINIC}, limits=limits), job)  # it has no records to hide

@@ -17,8 +17,8 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import SPARSE_FROM, lookup_tables
 from vfl_node.models.updates import Updates, clip_gradients
+from vfl_node.training.network.learner import Learner
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import Learner
 
 CODES = 12
 BATCHES = ([1, 2, 2, 5], [5, 7, 1, 1], [3, 3, 3, 2])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from vfl_node.cli.check import _job_lines
 from vfl_node.configuration import parse
 from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.execution.inputs import read_input
@@ -66,6 +67,28 @@ def test_a_job_that_only_aligns_reads_no_column_and_a_passive_party_no_label(tmp
     passive = check_table(settings_of(tmp_path, rows(), "passive"), job=job(SPLIT)).job
     assert passive is not None
     assert (passive.features, passive.label) == (("x", "kind", "label"), None)
+
+
+@pytest.mark.parametrize(
+    ("noise", "role", "expected"),
+    [
+        ("sigma: 0.4", "active", "sigma 0.4"),
+        ("tau: 0.002", "active", "tau 0.002, from which sigma follows"),
+        ("sigma: 0.4", "passive", "sigma 0.4; the least that this node allows: 0.2 (limits.min_sigma)"),
+    ],
+)
+def test_the_noise_of_a_linkage_is_shown(tmp_path: Path, noise: str, role: str, expected: str) -> None:
+    align = (
+        f"{{protocol: linkage, keys: {{x: {{kind: number, low: 0, high: 9, reach: 1}}}}, candidates: 3, noise: {{{noise}}}}}"
+    )
+    parties = "name: trial\nparties: {active: clinic, passive: lab, coordinator: notary}\n"
+    spec = parse(f"{parties}align: {align}", Job, source="job")
+    settings = settings_of(tmp_path, rows(), role, limits={"min_sigma": 0.2})
+    use = check_table(settings, job=spec).job
+    assert use is not None
+    assert use.noise == expected
+    assert f"  noise on similarities: {expected}" in _job_lines(use)
+    assert not any("noise" in line for line in _job_lines(check_table(settings, job=job()).job))
 
 
 def test_a_regression_reads_numbers(tmp_path: Path) -> None:

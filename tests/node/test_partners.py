@@ -78,6 +78,9 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
     with pytest.raises(PolicyError):  # the loss counts as a changed set
         lab.count_changes(b"first", 0)
     lab.count_changes(b"first", 1)
+    with pytest.raises(PolicyError):  # and as a linkage over every set
+        lab.count_linkages(b"set", b"first", 1)
+    lab.count_linkages(b"set", b"first", 2)
     with pytest.raises(UsageError, match="has not seen more"):
         accept_loss(tmp_path / "lab", "clinic")
 
@@ -238,6 +241,18 @@ def test_trainings_over_a_set_are_counted_and_the_same_job_is_free(tmp_path: Pat
     assert Partner(tmp_path, "shop").count_trainings(b"set", "on", 1) == 1
     assert again.count_trainings(b"set", "on", 3) == 3
     assert again.count_trainings(b"another", "on", 3) == 2
+
+
+def test_linkages_over_a_set_are_counted_and_the_same_one_is_free(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "clinic")
+    for linkage in (b"one", b"two", b"one"):
+        lab.count_linkages(b"set", linkage, 2)
+    with pytest.raises(PolicyError) as refused:
+        lab.count_linkages(b"set", b"three", 2)
+    assert refused.value.code == "E_BUDGET"
+    assert "limits.linkages_per_set" in refused.value.message
+    lab.count_linkages(b"another set", b"three", 2)
+    Partner(tmp_path, "clinic").count_linkages(b"set", b"two", 2)  # after a restart
 
 
 def test_a_memory_without_checksums_is_said_to_be_of_an_earlier_version(tmp_path: Path) -> None:

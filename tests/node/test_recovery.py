@@ -26,7 +26,7 @@ from vfl_node.execution.trial import Trial
 from vfl_node.node import partners
 from vfl_node.node.partners import Partner
 from vfl_node.settings import Data, Settings
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
 from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES = {"clinic": "active", "lab": "passive"}

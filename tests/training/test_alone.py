@@ -21,9 +21,9 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_o
 from vfl_node.job import Align, Evaluate, Job
 from vfl_node.metrics import auc
 from vfl_node.training import boosted_tree
+from vfl_node.training.network import alone
+from vfl_node.training.network.alone import Places, by_aligned_rows, logits_alone
 from vfl_node.training.own_rows import OwnRows
-from vfl_node.training.split import alone
-from vfl_node.training.split.alone import Places, by_aligned_rows, logits_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.tasks import task_of
 from vfl_node.training.trainer import TrainingData

@@ -13,7 +13,7 @@ from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
 
 COLUMNS = FeatureAuditSettings(columns=("z0", "colour"), known_share=0.2)
 

@@ -7,7 +7,7 @@ import torch
 
 from vfl_node.errors import StateError
 from vfl_node.training.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
-from vfl_node.training.split.journal import due
+from vfl_node.training.network.journal import due
 
 
 @pytest.fixture(params=["memory", "file"])

@@ -20,7 +20,7 @@ from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.privacy.outgoing import Exit
 from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf

@@ -11,9 +11,9 @@ import pytest
 from tests.training.predicting import TO_PASSIVE, Request, taken, unseen
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.positioned_input import PositionedInput
 
 Make = Callable[..., Any]
 Work = list[int | str]

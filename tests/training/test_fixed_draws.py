@@ -14,7 +14,7 @@ from vfl_node.privacy.attacks import follow
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.session.session import Session
-from vfl_node.training.split import loop
+from vfl_node.training.split import trainer
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.trainer import TrainingData
@@ -73,7 +73,7 @@ def test_fixed_draws_leave_the_longitudinal_attack_at_chance(parties: Any, both:
 
 
 def test_redrawn_rows_are_found(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "PassiveHalf", Redrawing)
+    monkeypatch.setattr(trainer, "PassiveHalf", Redrawing)
     both(parties)
     found = guessed(both, parties)
     assert found is not None

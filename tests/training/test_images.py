@@ -42,10 +42,10 @@ from vfl_node.privacy.features.targets import targets_of
 from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.serving import Embedder
 
 Make = Callable[..., Any]

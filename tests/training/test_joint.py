@@ -15,7 +15,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.models import ARCHITECTURES, OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
-from vfl_node.training.split.positioned_input import PositionedInput
+from vfl_node.training.network.positioned_input import PositionedInput
 
 
 class Joint:
@@ -74,7 +74,7 @@ def test_split_training_is_joint_training(
     synthetic: Callable[..., Any], run: Any, model: str, optimizer: str, active_features: bool
 ) -> None:
     parties = synthetic(200, (1.0, 1.0), active_features=active_features)
-    rate = 1e-2 if optimizer == "adam" else 0.1
+    rate = 0.1 if optimizer == "sgd" else 1e-2
     both = run()
     both.train = both.train.model_copy(update={"model": model, "optimizer": optimizer, "learning_rate": rate})
     result, _ = both(parties)

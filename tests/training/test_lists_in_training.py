@@ -33,11 +33,11 @@ from vfl_node.privacy.features.targets import targets_of
 from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.serving import Embedder
 from vfl_node.training.split.serving.served_model import column_kinds
 

@@ -26,8 +26,8 @@ from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
 from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
-from vfl_node.training.split.learner import Learner
+from vfl_node.training.network import journal
+from vfl_node.training.network.learner import Learner
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder
 from vfl_node.training.split.trainer import SplitTrainer

@@ -19,9 +19,9 @@ from vfl_node.job import Evaluate
 from vfl_node.models.storage import under
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
+from vfl_node.training.network.tasks import probabilities
 from vfl_node.training.split.serving.served_model import VERSION
-from vfl_node.training.split.tasks import probabilities
 
 Make = Callable[..., Any]
 

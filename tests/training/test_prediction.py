@@ -40,6 +40,7 @@ from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
+from vfl_node.training.network.tasks import probabilities
 from vfl_node.training.serving import check_allowed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
@@ -53,7 +54,6 @@ from vfl_node.training.split.serving import (
 )
 from vfl_node.training.split.serving.batches import Batches
 from vfl_node.training.split.serving.exchange import AT_ONCE
-from vfl_node.training.split.tasks import probabilities
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_channels, run_together

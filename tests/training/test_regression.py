@@ -25,12 +25,12 @@ from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.protection import Protection
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Known, Step, build
 from vfl_node.training.split.missing.number_calibration import number_calibration
 from vfl_node.training.split.missing.strategies import LABELS
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.tasks import ScaledTargets
 from vfl_node.training.targets import TargetScale
 from vfl_node.transport import codec

@@ -20,10 +20,10 @@ from vfl_node.models import architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
+from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.network.tasks import probabilities
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.positioned_input import PositionedInput
-from vfl_node.training.split.tasks import probabilities
 
 Make = Callable[..., Any]
 

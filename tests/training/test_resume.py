@@ -13,7 +13,7 @@ from vfl_node.comparison import Compare
 from vfl_node.errors import StateError
 from vfl_node.job import Evaluate
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
 from vfl_node.training.split.missing.section import Missing
 
 NAMES = [f"r{repeat:03d}-e{epoch:06d}" for repeat in range(2) for epoch in range(1, 4)]

@@ -21,11 +21,11 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.protection import Protection
 from vfl_node.session.toss import toss
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.costs import cost
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.section import missing_of
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import run_together
 

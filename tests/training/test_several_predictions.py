@@ -22,11 +22,11 @@ from vfl_node.errors import PeerLost, PolicyError, ProtocolError
 from vfl_node.job import Align, Evaluate, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.protection import Protection
+from vfl_node.training.network.tasks import probabilities
 from vfl_node.training.serving import KeptHalf, Predicted, Served, StoredModel, check_allowed
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, joined, learnt, predict_once, serve
-from vfl_node.training.split.tasks import probabilities
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_network, run_together

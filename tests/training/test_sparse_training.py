@@ -22,7 +22,7 @@ from vfl_node.privacy.defences.defence import Leaving, Sender, build
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.targets import Target, Targets
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
 
 
 @pytest.mark.parametrize("model", ["mlp", "wide_deep"])

@@ -23,13 +23,13 @@ from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.progress import Advanced, EpochTrained, LocalEpochTrained, PhaseBegan, Silent
 from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
+from vfl_node.training.network.overfitting import of_classes, of_numbers
+from vfl_node.training.network.rate import rate_factor
+from vfl_node.training.network.stopping import Stopping
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.overfitting import of_classes, of_numbers
-from vfl_node.training.split.rate import rate_factor
 from vfl_node.training.split.serving import Embedder
-from vfl_node.training.split.stopping import Stopping
 from vfl_node.training.trainer import Epoch
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

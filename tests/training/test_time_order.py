@@ -18,8 +18,8 @@ from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, ProtocolError, StateError
 from vfl_node.job import Evaluate
+from vfl_node.training.network import journal
 from vfl_node.training.own_rows import OwnRows
-from vfl_node.training.split import journal
 from vfl_node.training.time_order import counts, last_rows
 from vfl_node.transport.generated.vfl.v1 import session_pb2, training_pb2
 

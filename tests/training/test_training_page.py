@@ -7,13 +7,14 @@ from pathlib import Path
 
 from vfl_node.configuration import parse
 from vfl_node.job import Job
+from vfl_node.training.linked.config import Linked
 from vfl_node.training.split.config import Train
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_are_jobs() -> None:
-    job, last, stopped = (
+    job, last, stopped, linked = (
         parse(of, Job, source="training.md") for of in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
     )
     assert isinstance(job.train, Train)
@@ -22,6 +23,7 @@ def test_the_examples_are_jobs() -> None:
     assert last.evaluate.test_fraction == last.evaluate.split.last == 0.2
     assert isinstance(stopped.train, Train)
     assert (stopped.evaluate.validation_fraction, stopped.train.patience) == (0.1, 5)
+    assert isinstance(linked.train, Linked)
 
 
 def test_the_table_has_every_key_and_no_other() -> None:

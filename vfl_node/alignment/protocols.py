@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.crypto.groups import Group
 from vfl_node.session.session import Session
@@ -11,8 +13,8 @@ async def align(session: Session, records: OwnRecords, *, group: Group | None = 
     """Run this party's side of the protocol that the job names.
 
     Args:
-        session: this party's; everything happens in phase ``align`` of the conversations with its data peers, and lists
-            lie in its folder until the job no longer needs them.
+        session: this party's; everything happens in phase ``align`` of the conversations with its data peers, and with
+            a coordinator that takes part; lists lie in its folder until the job no longer needs them.
         records: of this party; the same again on a resumed attempt.
         group: instead of the one that the job names.
 
@@ -26,6 +28,10 @@ async def align(session: Session, records: OwnRecords, *, group: Group | None = 
 
     Leaks: as the protocol's own file says; the result's ``learnt`` puts it in words.
     """
-    side = session.job.align.spec.side(session.role, len(session.job.parties.passive))
-    async with session.phase("align"):
+    spec = session.job.align.spec
+    side = spec.side(session.role, len(session.job.parties.passive))
+    async with AsyncExitStack() as phases:
+        await phases.enter_async_context(session.phase("align"))
+        if spec.coordinated and session.coordinator:
+            await phases.enter_async_context(session.coordinator.phase("align"))
         return await side(session, records, group)

@@ -16,6 +16,7 @@ ALIGNMENTS: Registry[AlignmentSpec] = Registry(
         "psi": "vfl_node.alignment.psi.spec:PSI",
         "apsi": "vfl_node.alignment.apsi.spec:APSI",
         "psi-star": "vfl_node.alignment.psi_star.spec:PSI_STAR",
+        "linkage": "vfl_node.alignment.linkage.spec:LINKAGE",
     },
     check=instance_of(AlignmentSpec),
 )

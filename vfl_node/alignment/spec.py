@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
@@ -23,13 +23,28 @@ if TYPE_CHECKING:
     from vfl_node.alignment.alignment import Alignment, OwnRecords
     from vfl_node.crypto.groups import Group
     from vfl_node.job import Align
+    from vfl_node.ledger import Disclosure
     from vfl_node.session.session import Session
     from vfl_node.settings import Obfuscation, Role
+    from vfl_node.transport.channel import Channel
 
 Side: TypeAlias = "Callable[[Session, OwnRecords, Group | None], Awaitable[Alignment]]"
 """One party's side of a protocol: from its session, its records, and a group in place of the job's.
 :func:`vfl_node.alignment.lists.side.over_lists` makes one of a coroutine over lists, such as
 :func:`vfl_node.alignment.psu.protocol.active`."""
+
+
+class AlignmentCoordination(Protocol):
+    """A coordinator's part in one alignment: a conversation with each data party, side by side on threads of their own."""
+
+    async def serve(self, channel: Channel) -> None:
+        """Do what one data party needs, in phase ``align``."""
+
+    def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
+        """Party → what it learnt, as far as the coordinator knows, once every data party has its alignment."""
+
+    def close(self) -> None:
+        """Close all files, once no conversation of the attempt goes on."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +55,8 @@ class AlignmentSpec(ABC):
         name: in a job's ``align.protocol``; the key in the registry.
         title: in words, such as "private set union".
         shared_rows: what its shared order is, such as "the union".
-        sides: role → ``module:attribute`` of the coroutine that plays it; a role without one takes no part.
+        sides: role → ``module:attribute`` of the coroutine that plays it; of a coordinator, of what makes its
+            :class:`AlignmentCoordination` from its session. A role without one takes no part.
         synthetic_rows_at: roles that may meet shared rows whose records they do not own.
         intersection_hidden_from: roles that do not learn how many records are shared, whatever the job's options are.
         padded_roles: roles whose sets ``align.padding`` rounds up.
@@ -51,6 +67,8 @@ class AlignmentSpec(ABC):
         sides_of_several: as ``sides``, where there are several passive parties.
         allowed_by_default: whether a node runs it whose owner does not name it in ``limits.protocols``.
         bytes_a_row: what the active party sends to each passive one for a row of the shared order, beside lists of elements.
+        by_similarity: whether each row is a record of the active party with several records of the passive one that are like it
+            (candidates), instead of one record that parties have in common.
     """
 
     name: str
@@ -67,8 +85,14 @@ class AlignmentSpec(ABC):
     sides_of_several: Mapping[Role, str] = field(default_factory=dict)
     allowed_by_default: bool = True
     bytes_a_row: int = 0
+    by_similarity: bool = False
 
     # What it is.
+
+    @property
+    def coordinated(self) -> bool:
+        """Whether a coordinator takes part."""
+        return "coordinator" in self.sides
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -82,7 +106,7 @@ class AlignmentSpec(ABC):
         Then there are no synthetic rows, in training or in predictions of new records, and both parties know which
         of their records the other one has.
         """
-        return not self.synthetic_rows_at
+        return not self.synthetic_rows_at and not self.by_similarity
 
     def shows_shared_records_to(self, role: Role) -> bool:
         """Whether ``role`` learns exactly which of its records are shared.
@@ -98,7 +122,7 @@ class AlignmentSpec(ABC):
 
         Only then ``evaluate.matched`` has something to count, and may.
         """
-        return not self.every_row_is_shared and not self.intersection_hidden_from
+        return not self.every_row_is_shared and not self.intersection_hidden_from and not self.by_similarity
 
     @property
     def is_within_one_set(self) -> bool:
@@ -128,6 +152,13 @@ class AlignmentSpec(ABC):
         """
         places = self.sides if passive_parties == 1 else self.sides_of_several
         return load(places[role], what=f"the {role} side of align.protocol {self.name}")
+
+    def coordination(self, session: Session) -> AlignmentCoordination:
+        """The coordinator's part, where :attr:`coordinated` says that there is one. Raises UsageError (``E_EXTENSION``)."""
+        part: Callable[[Session], AlignmentCoordination] = load(
+            self.sides["coordinator"], what=f"the coordinator's side of align.protocol {self.name}"
+        )
+        return part(session)
 
     # What it costs.
 
@@ -216,6 +247,10 @@ class AlignmentSpec(ABC):
     @abstractmethod
     def rows_text(self, of: ReportedAlignment) -> str:
         """A paragraph about the shared order below the drawing of the sets; empty: none."""
+
+    def figures_text(self, figures: Mapping[str, Any]) -> list[str]:
+        """Lines about what this protocol alone reports, of the report's section ``alignment``; none by default."""
+        return []
 
     @abstractmethod
     def leak_text(self, of: ReportedAlignment) -> str:

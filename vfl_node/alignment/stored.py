@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import Alignment, PeerFacts
+from vfl_node.alignment.alignment import Alignment, LinkageFacts, PeerFacts
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 
@@ -29,6 +29,10 @@ def parts(alignment: Alignment) -> tuple[dict[str, NDArray[Any]], str]:
     head["learnt"] = [asdict(item) for item in alignment.learnt]
     if len(alignment.peers) == 1:
         del head["common"]  # it is the intersection with the only peer; an earlier version did not know it
+    if alignment.linkage is None:
+        del head["linkage"]  # an earlier version did not know it
+    else:
+        head["linkage"] = asdict(alignment.linkage)
     head["peers"] = {name: asdict(facts) for name, facts in alignment.peers.items()}
     return arrays, json.dumps({"version": VERSION, **head})
 
@@ -55,6 +59,8 @@ def joined(arrays: Mapping[str, NDArray[Any]], head: str, peers: Sequence[str]) 
     known["peers"] = {
         name: PeerFacts(**facts | {"learnt": _disclosures(facts["learnt"])}) for name, facts in known["peers"].items()
     }
+    if linkage := known.get("linkage"):
+        known["linkage"] = LinkageFacts(**linkage | {"coordinator_learnt": _disclosures(linkage["coordinator_learnt"])})
     return Alignment(**known | {name: arrays.get(name) for name in _ARRAYS})
 
 

@@ -164,8 +164,9 @@ def _note(column: ColumnProfile, rows: int) -> str:
         return f"cannot be read: {column.error.code}"
     if column.use == "ignored":
         return "data.columns says ignore"
-    if column.use in ("id", "label", "order", "group"):
-        return "" if column.missing is not None else "not read: this job needs no order"
+    if column.use in ("id", "label", "order", "group", "key"):
+        unread = "not read: no key of a job" if column.use == "key" else "not read: this job needs no order"
+        return "" if column.missing is not None else unread
     said = ["declared" if column.declared else "by its values"]
     if column.numbers:
         said.append(f"only {column.numbers:,} of {rows - (column.missing or 0):,} are numbers")
@@ -229,6 +230,10 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
         yield f"  labels: {use.label or 'of another party'}, {what}"
     if use.image:
         yield f"  {use.image}"
+    for key in use.keys:
+        yield f"  compares records by {key}"
+    if use.noise:
+        yield f"  noise on similarities: {use.noise}"
     for column in use.columns:
         yield f"  {column.name}: {column}"
 

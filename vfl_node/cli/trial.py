@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.cli.shared import ConfigOption, app, check_writable, label_option, out
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
@@ -144,7 +145,10 @@ def estimate(
     """Estimate what alignment by each protocol will cost, and how many rows training would have."""
     spec, settings = load_job(job), load_settings(config) if config else None
     if settings and settings.role == "coordinator":
-        raise UsageError("a coordinator takes no part in aligning", hint="leave --config out, or give another node's")
+        raise UsageError(
+            "an estimate is for a party with data, and this one is a coordinator",
+            hint="leave --config out, or give another node's",
+        )
     from vfl_node.crypto.groups import group
     from vfl_node.estimate import machine as machines
     from vfl_node.estimate import words
@@ -234,9 +238,12 @@ def _models(options: list[str]) -> dict[str, str]:
 def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
     report = json.loads(path.read_text())
     alignment = report["alignment"]
-    names = ("ours", "theirs", "rows", "union", "intersection")
+    spec = ALIGNMENTS[alignment["protocol"]]
+    names = ("ours", "theirs", "rows", *(() if spec.by_similarity else ("union", "intersection")))
     sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
     out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
+    for line in spec.figures_text(alignment):
+        out.print(line, markup=False)
     models = {
         "federated": "metrics",
         "active party alone": "local_metrics",

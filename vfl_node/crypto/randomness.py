@@ -106,15 +106,15 @@ class Randomness:
         drawn = np.empty(count, dtype=np.float32)
         for start in range(0, count, BLOCK):
             part = drawn[start : start + BLOCK]
-            part[:] = _normal(self.uint64(len(part)))
+            part[:] = normal_of(self.uint64(len(part)))
         return drawn.reshape(shape)
 
 
-def _normal(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """−Φ⁻¹(u) of an odd multiple u of 2⁻⁵⁴ below ½, made of a word's upper 53 bits, with the lowest bit's sign.
+def normal_of(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """A standard normal number for each uniform word, float64[n].
 
-    As a float64, u is exact. Its exponent and its first bits give the segment, the other bits the
-    position in it.
+    It is −Φ⁻¹(u) of an odd multiple u of 2⁻⁵⁴ below ½, made of the word's upper 53 bits, with the lowest bit's sign. As a
+    float64, u is exact. Its exponent and its first bits give the segment, the other bits the position in it.
     """
     u = ((words >> np.uint64(11)) | np.uint64(1)).astype(np.float64)  # in units of 2⁻⁵⁴
     rest = 52 - SEGMENT_BITS

@@ -12,11 +12,12 @@ from vfl_node.data.declared import kind_of, kinds_of
 from vfl_node.data.text_columns import Beginning, TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
+from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.settings import Data
 
 T = TypeVar("T")
 
-Apart = Literal["id", "label", "order", "group"]
+Apart = Literal["id", "label", "order", "group", "key"]
 """What a column is that is no feature."""
 
 _NAMES_SHOWN = 20
@@ -45,14 +46,38 @@ def check_ordered(data: Data, party: str, *, needs_order: bool) -> None:
         )
 
 
+def key_columns_of(data: Data, keys: Keys, party: str) -> dict[str, tuple[str, ...]]:
+    """The columns behind each key of a job: those that ``data.keys`` names, or the one that is called as the key is.
+
+    Raises:
+        DataError: it takes two columns for a place, or one for another key, and there are more or fewer (``E_CONFIG``).
+    """
+    columns = {name: each(data.keys.get(name, name)) for name in keys}
+    for name, key in keys.items():
+        if len(columns[name]) != (2 if key.kind == "place" else 1):
+            raise DataError(
+                f"{party}: the job's key {name} is a {key.kind}, and data.keys has {_columns(columns[name])} for it",
+                code="E_CONFIG",
+                hint=f"say data.keys: {{{name}: {'[LATITUDE, LONGITUDE]' if key.kind == 'place' else 'COLUMN'}}}",
+            )
+    return columns
+
+
 def columns_set_apart(
-    text: TextColumns | Beginning, data: Data, id_columns: tuple[str, ...], *, needs_label: bool
+    text: TextColumns | Beginning, data: Data, id_columns: tuple[str, ...], *, needs_label: bool, keys: Keys = NO_KEYS
 ) -> dict[str, Apart]:
     """The columns that are no features, and what they are instead. A column of order that is also declared is a feature.
+
+    Columns behind keys are none in any job: those of the settings, and those of this job's ``keys``.
 
     Raises:
         DataError: a column that the settings name does not exist, or is named for two purposes (``E_COLUMN``).
     """
+    behind = dict.fromkeys(data.key_columns, "data.keys") | {
+        column: "data.keys" if name in data.keys else f"the job's key {name}; data.keys may name another"
+        for name, columns in key_columns_of(data, keys, text.source).items()
+        for column in columns
+    }
     label = data.labels.column
     set_apart: dict[str, Apart] = dict.fromkeys(id_columns, "id")
     if label in id_columns and needs_label:
@@ -63,12 +88,21 @@ def columns_set_apart(
         set_apart[data.order] = "order"
     if data.group:
         set_apart[data.group] = "group"
+    for name in behind:
+        if set_apart.get(name) == "label" and needs_label:
+            raise DataError(
+                f"{text.source}: column {name!r} cannot be both label and key",
+                code="E_COLUMN",
+                hint="set data.label or data.keys",
+            )
+        set_apart.setdefault(name, "key")
     setting_of = (
         dict.fromkeys(id_columns, "data.id")
         | ({label: "data.label"} if needs_label else {})
         | dict.fromkeys(data.columns, "data.columns")
         | dict.fromkeys(data.image.named if data.image else (), "data.image")
         | {name: setting for name, setting in ((data.order, "data.order"), (data.group, "data.group")) if name}
+        | behind
     )
     for name, setting in setting_of.items():
         if name not in text.names:

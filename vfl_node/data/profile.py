@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, get_args
 
@@ -18,26 +18,28 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data.cells import MISSING, numbers_of
-from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of
+from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of
 from vfl_node.data.declared import kind_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.images import Image
+from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
 from vfl_node.data.levels import near_unique
 from vfl_node.data.reading import column_of, ids_of, image_in, table_with
 from vfl_node.data.row_columns import read_groups, read_order
-from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, Table, check_enough, values_of
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, KeyColumn, ListColumn, Table, check_enough, values_of
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
+from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.label_source import LabelSource
 from vfl_node.settings import Data
 from vfl_node.trainers import Task
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
-Use = Literal["id", "label", "order", "group", "numeric", "categorical", "date", "list", "ignored"]
+Use = Literal["id", "label", "order", "group", "key", "numeric", "categorical", "date", "list", "ignored"]
 
 _LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
 _SPACE = re.compile(r"\s")
@@ -177,6 +179,7 @@ def profile(
     at_least: int = 0,
     whole: bool = True,
     needs_order: bool = False,
+    keys: Keys = NO_KEYS,
 ) -> TableProfile:
     """Look at a table as :func:`~vfl_node.data.reading.table_of` reads it.
 
@@ -184,16 +187,15 @@ def profile(
         text: as there, like ``data``, ``id_form``, ``needs_label``, ``party`` and ``at_least``.
         task: of the job; None: regression if the labels are numbers, and not all of them classes.
         classes: of the job; None: as many as the labels suggest.
-        needs_order: as there.
-        whole: whether ``text`` has all rows of the input. If it has not, a set that is too small and labels that are
-            all the same are no errors.
+        needs_order: as there, like ``keys``.
+        whole: whether ``text`` has all rows. If it has not, a set that is too small and labels all alike are no errors.
 
     Raises:
         DataError: the columns are not those that the settings name, so that nothing else can be said, not even the names of the
             columns, because the first line may be a record (``E_COLUMN``, ``E_CONFIG``).
     """
     id_columns = id_columns_of(data, id_form, party)
-    set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label)
+    set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label, keys=keys)
     forms: tuple[IdForm, ...] = id_form if isinstance(id_form, tuple) else (id_form,)
     label = _labels(text, data.labels, task, classes) if data.labels.column in text.names else None
     errors: list[VflError] = []
@@ -213,6 +215,10 @@ def profile(
         check_ordered(data, party, needs_order=needs_order)
         if needs_order and data.order:
             read_order(text, data.order, kind_of(data.columns.get(data.order)))
+    read: dict[str, KeyColumn] = {}
+    with _collecting(errors):
+        read = read_keys(text, data, keys, party)
+    unread = {*data.key_columns, data.order} - {column for of in key_columns_of(data, keys, party).values() for column in of}
     image = image_in(text, data, set_apart)
     pixels = frozenset(image.columns if image else ())
     features: dict[str, Column] = {}
@@ -220,7 +226,8 @@ def profile(
     for name in text.names:
         kind = data.columns.get(name)
         if name in set_apart:
-            columns.append(_set_apart(text, name, set_apart[name], read=name != data.order or needs_order))
+            read_here = name not in unread or (needs_order and name == data.order)
+            columns.append(_set_apart(text, name, set_apart[name], read=read_here))
         elif kind == "ignore":
             columns.append(ColumnProfile(name, "ignored", declared=True))
         else:
@@ -232,7 +239,7 @@ def profile(
                 columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
                 columns.append(_feature(name, features[name], text.decimal, declared=kind is not None))
-    table = None if errors else table_with(labels, ids, features, image=image)
+    table = None if errors else replace(table_with(labels, ids, features, image=image), keys=read)
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
 
 

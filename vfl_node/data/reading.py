@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from vfl_node.data import dates
-from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of
+from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of
 from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, list_of, scaling_of
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.images import CORRECT_PIXEL, Image, image_of, missing_pixel
+from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import ReadLabels, read_labels
 from vfl_node.data.lists import lists_in
 from vfl_node.data.readers.contract import Reader
@@ -29,6 +30,7 @@ from vfl_node.data.targets import read_targets
 from vfl_node.data.text_columns import Beginning, FeatureKind, TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
+from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.settings import Data
 from vfl_node.trainers import Task
 
@@ -46,6 +48,7 @@ def read_table(
     at_least: int = 0,
     reader: Reader | None = None,
     needs_order: bool = False,
+    keys: Keys = NO_KEYS,
 ) -> Table:
     """Read this party's table (see docs/data.md).
 
@@ -61,21 +64,25 @@ def read_table(
         at_least: fewer records are refused before their labels and columns are read.
         reader: of the table, closed here; None: of the input that ``data`` names.
         needs_order: whether the job holds out the last records, and this party's column ``data.order`` says which they are.
+        keys: of the job, by which it compares records.
 
     Cost: 5 s and 0.8 GiB at the peak for a million rows of 50 columns (CSV of 420 MB). 1 s of this is for ordering
     the ids, which is done only once (one core of a small server).
 
     Raises:
         DataError: ``E_FILE``, ``E_FORMAT``, ``E_CSV``, ``E_SQL``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
-            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_DATE``, ``E_ROW_ORDER`` or ``E_CONFIG``; docs/data.md explains
-            each.
+            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_DATE``, ``E_ROW_ORDER``, ``E_KEY…`` or ``E_CONFIG``; docs/data.md
+            explains each.
         UsageError: a package that the table needs is not installed (``E_EXTENSION``).
         PolicyError: as :func:`check_enough`.
     """
     id_columns_of(data, id_form, party)  # a mistake in the settings is found before a long file is read
     check_ordered(data, party, needs_order=needs_order)
+    key_columns_of(data, keys, party)
     with closing(reader or open_input(data, party=party)) as opened:
-        text = columns_for(opened, data, id_form=id_form, needs_label=needs_label, party=party, needs_order=needs_order)
+        text = columns_for(
+            opened, data, id_form=id_form, needs_label=needs_label, party=party, needs_order=needs_order, keys=keys
+        )
     return table_of(
         text,
         data,
@@ -86,6 +93,7 @@ def read_table(
         classes=classes,
         at_least=at_least,
         needs_order=needs_order,
+        keys=keys,
     )
 
 
@@ -98,6 +106,7 @@ def columns_for(
     party: str,
     keep_label: bool = False,
     needs_order: bool = False,
+    keys: Keys = NO_KEYS,
 ) -> TextColumns:
     """What :func:`table_of` needs of an input: ids and labels as text, and of other columns the values alone.
 
@@ -105,7 +114,7 @@ def columns_for(
         reader: of the input; closed by whoever opened it.
         data: as for :func:`read_table`, like ``id_form``, ``needs_label`` and ``party``.
         keep_label: whether labels are kept even if they are not needed.
-        needs_order: as for :func:`read_table`.
+        needs_order: as for :func:`read_table`, like ``keys``.
 
     Raises:
         DataError: ``E_COLUMN`` and ``E_CONFIG`` before all rows are read, and what the reader raises.
@@ -113,7 +122,10 @@ def columns_for(
     id_columns, label = id_columns_of(data, id_form, party), data.labels.column
     as_text = {*id_columns, label} if needs_label or keep_label else {*id_columns}
     declared: dict[str, Kind] = kinds_of(data.columns)
+    behind = {column for columns in key_columns_of(data, keys, party).values() for column in columns}
     unused = {name for name, kind in declared.items() if kind == "ignore"} | ({label} if data.label else set())
+    unused |= set(data.key_columns)
+    as_text |= behind
     if data.order and needs_order:
         as_text.add(data.order)
     elif data.order and data.order not in declared:
@@ -123,7 +135,7 @@ def columns_for(
         unused.discard(data.group)
     used = [name for name in reader.names if name in as_text or name not in unused]
     beginning = Beginning(reader, used)
-    image = image_in(beginning, data, columns_set_apart(beginning, data, id_columns, needs_label=needs_label))
+    image = image_in(beginning, data, columns_set_apart(beginning, data, id_columns, needs_label=needs_label, keys=keys))
     declared |= dict.fromkeys(image.columns if image else (), "numeric")
     as_text |= {name for name, kind in declared.items() if kind == "list" and name in reader.names}
     kinds = {name: declared.get(name) for name in used if name not in as_text}
@@ -142,11 +154,12 @@ def table_of(
     classes: int = 2,
     at_least: int = 0,
     needs_order: bool = False,
+    keys: Keys = NO_KEYS,
 ) -> Table:
     """The table of an input that has been read. Args, cost and Raises as :func:`read_table`."""
     id_columns = id_columns_of(data, id_form, party)
     forms: tuple[IdForm, ...] = each(id_form)
-    set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label)
+    set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label, keys=keys)
     ids = ids_of(text, id_columns, forms)
     check_enough(len(ids), at_least, party)
     as_text: tuple[IdForm, ...] = tuple("text" for _ in forms)
@@ -160,7 +173,8 @@ def table_of(
     columns = {name: column_of(text, name, kind, pixel=name in pixels) for name, kind in kinds.items() if kind != "ignore"}
     order = read_order(text, data.order, kind_of(data.columns.get(data.order))) if needs_order and data.order else None
     groups = read_groups(text, data.group) if data.group else None
-    return replace(table_with(labels, ids, columns, plain, image), order=order, groups=groups)
+    read = read_keys(text, data, keys, party)
+    return replace(table_with(labels, ids, columns, plain, image), order=order, groups=groups, keys=read)
 
 
 def table_with(

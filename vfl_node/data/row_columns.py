@@ -34,7 +34,7 @@ def read_order(text: TextColumns, name: str, kind: Kind | None) -> NDArray[np.fl
     numbers = None if kind == "date" else text.numbers(name)
     what, places = "number", numbers
     if numbers is None or (kind != "numeric" and 2 * np.count_nonzero(np.isfinite(numbers)) < _present(numbers)):
-        what, places = "date", _seconds(text, name)
+        what, places = "date", seconds_in(text, name)
     assert places is not None
     wrong = np.flatnonzero(~np.isfinite(places))
     if len(wrong):
@@ -62,7 +62,8 @@ def _present(numbers: NDArray[np.float64]) -> int:
     return len(numbers) - int(np.count_nonzero(np.isnan(numbers)))
 
 
-def _seconds(text: TextColumns, name: str) -> NDArray[np.float64]:
+def seconds_in(text: TextColumns, name: str) -> NDArray[np.float64]:
+    """The dates in a column that is kept as text: seconds since 1970-01-01, float64[n]; NaN: missing, infinity: none."""
     cells = FeatureCells("categorical", decimal=text.decimal, repeatable=False)
     for chunk in text.chunks(name):
         cells.extend(chunk)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import Table, rows_of
+from vfl_node.data.tables import Table, key_rows_of, rows_of
 from vfl_node.errors import DataError
 
 _BATCH = 1 << 14  # ids that exist as Python objects at a time
@@ -38,7 +38,7 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
     """
     if most is None or len(table) <= most:
         return table
-    marks = _marks(table.plain or table.ids, key)
+    marks = keyed_marks(table.plain or table.ids, key)
     rows = np.sort(np.lexsort((marks[:, 1], marks[:, 0]))[:most])
     labels = None if table.labels is None else table.labels[rows]
     if labels is not None and labels.min() == labels.max():
@@ -57,10 +57,11 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         image=table.image,
         order=None if table.order is None else table.order[rows],
         groups=None if table.groups is None else table.groups[rows],
+        keys={name: key_rows_of(column, rows) for name, column in table.keys.items()},
     )
 
 
-def _marks(ids: Identifiers, key: bytes) -> NDArray[np.uint64]:
+def keyed_marks(ids: Identifiers, key: bytes) -> NDArray[np.uint64]:
     """A pseudo-random value of each id, 128 bits in two words, [n, 2]."""
     marks = bytearray()
     for start in range(0, len(ids), _BATCH):

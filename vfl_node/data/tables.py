@@ -87,6 +87,10 @@ class ListColumn:
 
 Column = NumericColumn | DateColumn | CategoricalColumn | ListColumn
 
+KeyColumn = NDArray[np.float64] | tuple[str, ...]
+"""The values of a key, none of them missing: of a number float64[n], of a date seconds since 1970-01-01, float64[n]; of a place
+latitude and longitude in degrees, float64[n, 2]; of a text the cells."""
+
 LabelColumn = NDArray[Any]
 """Labels float32[n], or the targets of a regression float64[n]."""
 
@@ -106,6 +110,7 @@ class Table:
         positive_assumed: whether there are two such names, and the settings do not say which is positive.
         image: which of the columns are an image; they are numeric, and none of their values is missing.
         order: float64[n], finite: the larger, the later is the record (``data.order``). None where a job needs no order.
+        keys: name of a key of the job → its values, in the order of the job; they are no columns.
         groups: int64[n], records of equal codes belong together (``data.group``); −1: the record has no group. None without.
     """
 
@@ -118,13 +123,14 @@ class Table:
     image: Image | None = None
     order: NDArray[np.float64] | None = None
     groups: NDArray[np.int64] | None = None
+    keys: Mapping[str, KeyColumn] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
         lengths = {len(values_of(column)) for column in self.columns.values()}
-        lengths |= {len(of) for of in (self.labels, self.order, self.groups) if of is not None}
+        lengths |= {len(of) for of in (self.labels, self.order, self.groups, *self.keys.values()) if of is not None}
         if lengths - {len(self.ids)}:
-            raise ValueError("ids, columns, labels, order and groups must have one entry a record")
+            raise ValueError("ids, columns, labels, order, groups and keys must have one entry a record")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -145,7 +151,7 @@ class Table:
         state = hashlib.sha256()
 
         def add(part: bytes) -> None:
-            state.update(len(part).to_bytes(8, "big") + part)
+            state.update(_prefixed(part))
 
         add(self.ids.digest())
         add(self.ids.canonical_order.astype("<i8").tobytes())
@@ -174,7 +180,16 @@ class Table:
             add(b"order" + self.order.astype("<f8").tobytes())
         if self.groups is not None:
             add(b"groups" + self.groups.astype("<i8").tobytes())
+        for name, key in self.keys.items():
+            add(b"key" + name.encode())
+            is_text = isinstance(key, tuple)
+            add(b"".join(_prefixed(cell.encode()) for cell in key) if is_text else np.asarray(key).astype("<f8").tobytes())
         return state.digest()
+
+
+def _prefixed(data: bytes) -> bytes:
+    """``data`` behind its length."""
+    return len(data).to_bytes(8, "big") + data
 
 
 def check_enough(records: int, least: int, party: str) -> None:
@@ -200,6 +215,11 @@ def values_of(column: Column) -> NDArray[np.float64] | NDArray[np.int64]:
     if isinstance(column, ListColumn):
         return column.lengths
     return column.seconds if isinstance(column, DateColumn) else column.codes
+
+
+def key_rows_of(column: KeyColumn, rows: NDArray[np.int64]) -> KeyColumn:
+    """The values of a key for the records ``rows`` only."""
+    return column[rows] if isinstance(column, np.ndarray) else tuple(column[row] for row in rows.tolist())
 
 
 def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:

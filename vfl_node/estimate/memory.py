@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError
+from vfl_node.estimate.linkage import PLACE_BYTES
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.privacy.memory import label_meter_bytes, protection_bytes
@@ -101,12 +102,13 @@ def need(
     columns = table.numeric + len(table.cardinalities) + sum(length for _, length in table.lists)
     conversations = {role_in(job.parties, name): len(job.parties.met_by(name)) for name in job.parties.all}
     trains = job.train if role != "coordinator" else None
+    linked = 2 * PLACE_BYTES * job.align.candidates if job.align.spec.by_similarity else 0
     weights = parameters(model or job, role, table, models)
     return Need(
         model=PARAMETER_BYTES * weights,
-        batch=trains.batch_bytes(role, table, len(job.parties.passive)) if trains and role != "coordinator" else 0,
+        batch=trains.batch_bytes(role, table, len(job.parties.passive), job.beside) if trains and role != "coordinator" else 0,
         protection=_protection_bytes(job, protection, role, table, weights) if trains else 0,
-        rows=table.rows * (ROW_BYTES + CELL_BYTES * columns),
+        rows=table.rows * (ROW_BYTES + CELL_BYTES * columns + linked),
         figures=EPOCH_BYTES * trains.reported_epochs(job.evaluate) if trains else 0,
         messages=conversations[role] * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
     )
@@ -126,14 +128,14 @@ def _protection_bytes(job: Job, protection: Protection, role: Role, table: Table
 def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str] = NONE_DECLARED) -> int:
     """Weights of this party's networks; of the layers alone where no table is known. ``models``: as for :func:`need`."""
     passive = len(job.parties.passive)
-    return job.train.parameters(role, table, models, passive) if job.train and role != "coordinator" else 0
+    return job.train.parameters(role, table, models, passive, job.beside) if job.train and role != "coordinator" else 0
 
 
 def frame_bytes(job: Job, model: Job | None = None) -> int:
     """The largest message of the job's conversations: no larger one is received. ``model``: as for :func:`need`."""
     largest = 2 * PIECE_BYTES
     if job.train:
-        largest = max(largest, job.train.message_bytes(job.evaluate))
+        largest = max(largest, job.train.message_bytes(job.evaluate, job.beside))
     elif model and model.serve and model.train:
         largest = max(largest, model.train.served_message_bytes(model.serve.batch_size))
     return min(MAX_FRAME_BYTES, largest)

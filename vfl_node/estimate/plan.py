@@ -171,11 +171,14 @@ def announced_by(parties: Parties, align: Align, records: Records) -> list[int]:
     return [announced(records[name], align, data_role(parties, name)) for name in parties.data]
 
 
-def training_cost(job: Job, rows: int, protocol: str) -> TrainingCost | None:
-    """What the job's training takes over so many shared ``rows`` of an alignment; None where nothing is known of it."""
+def training_cost(job: Job, rows: int, protocol: str, among: int | None = None) -> TrainingCost | None:
+    """What the job's training takes over so many shared ``rows`` of an alignment; None where nothing is known of it.
+
+    ``among``: how many records the candidates of rows are chosen from, where there are some; None: not known.
+    """
     if job.train is None:
         return None
-    return job.train.cost(job.evaluate, rows, protocol, passive_parties=len(job.parties.passive))
+    return job.train.cost(job.evaluate, rows, protocol, len(job.parties.passive), replace(job.beside, among=among))
 
 
 def outside_cost(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:

@@ -21,6 +21,7 @@ from vfl_node.alignment.several.stages import by_party, summed
 from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.computing import Pace
 from vfl_node.crypto.groups import group
+from vfl_node.estimate.linkage import ENCODE_S, linkage_cost
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outside_cost, taking_part, terms_of, training_cost
 from vfl_node.job import Align
@@ -34,6 +35,8 @@ TRANSPORT_S = 2e-9
 
 PROCESS_BYTES = 180 << 20
 """Memory of a node that has nothing to do (docs/estimate.md)."""
+
+_LINKAGE_TURNS = 8  # messages that wait for each other
 
 _HASHED = 2  # times: a list and its phase on the wire, a file and its chunks on disk
 
@@ -126,8 +129,9 @@ def as_json(plan: Plan, machine: Machine, costs_of: dict[str, Range]) -> dict[st
 
 def shows(plan: Plan, spec: AlignmentSpec) -> bool:
     """Whether the protocol has figures: it runs with as many passive parties, and a reader may want to compare it."""
-    asked_for = spec.allowed_by_default or plan.several or spec.name == plan.job.align.protocol
-    return asked_for and len(plan.job.parties.passive) <= spec.max_passive_parties
+    own = plan.job.align.spec
+    asked_for = spec.allowed_by_default or plan.several or spec.name == own.name
+    return asked_for and spec.by_similarity == own.by_similarity and len(plan.job.parties.passive) <= spec.max_passive_parties
 
 
 def stages(spec: AlignmentSpec, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
@@ -139,19 +143,23 @@ def stages(spec: AlignmentSpec, sizes: Sequence[int], m: int) -> list[tuple[Part
 def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Range:
     records, shared = taking_part(terms, plan.records, plan.shared)
     sizes = announced_by(plan.job.parties, terms, records)
+    cost = _linkage if terms.spec.by_similarity else _cost
     cases = [
-        asdict(_cost(plan, machine, terms.spec, sizes, common, m))
+        asdict(cost(plan, machine, terms, sizes, common, m))
         | _training(plan, terms.protocol, m)
         | _outside(plan, terms.spec, records, m, pace)
         for common in shared
         for m in terms.spec.lengths(terms, sizes, common, plan.obfuscation)
     ]
-    return {name: (min(case[name] for case in cases), max(case[name] for case in cases)) for name in cases[0]}
+    unknown = {"extra_rows"} if terms.spec.by_similarity else set()  # there is no intersection to compare with
+    names = cases[0].keys() - unknown
+    return {name: (min(case[name] for case in cases), max(case[name] for case in cases)) for name in cases[0] if name in names}
 
 
 def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
     """What training over ``m`` shared rows takes; nothing where the job does not train, or its trainer does not count it."""
-    cost = training_cost(plan.job, m, protocol)
+    several = len(plan.job.parties.passive) > 1
+    cost = training_cost(plan.job, m, protocol, None if several else plan.records.get(plan.job.parties.pair["passive"]))
     if cost is None:
         return {}
     wire_s = cost.bytes * 8 / (plan.rate_mbit_s * 1e6) + cost.steps * plan.rtt_ms / 1e3
@@ -171,7 +179,33 @@ def _outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pa
     return {"outside_rows": cost.rows, **{f"outside_{role}_s": seconds for role, seconds in taken_s.items()}}
 
 
-def _cost(plan: Plan, machine: Machine, spec: AlignmentSpec, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
+def _linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
+    """As :func:`_cost`; the wire is the coordinator's."""
+    cost = linkage_cost(terms, sizes)
+    sent_a, sent_p = cost.sent
+    is_active = plan.party == plan.job.parties.active
+    own = sent_a if is_active else sent_p
+    computing_s = cost.encode_s + cost.search_s / machine.cores + cost.draw_s
+    wire_s = cost.coordinator_bytes * 8 / (plan.rate_mbit_s * 1e6) + _LINKAGE_TURNS * plan.rtt_ms / 1e3
+    disk_s = cost.coordinator_disk_bytes / machine.disk_bytes_per_s
+    return AlignmentCost(
+        wall_s=max(computing_s, wire_s, disk_s),
+        computing_s=computing_s,
+        wire_s=wire_s,
+        disk_s=disk_s,
+        cpu_s=(own * 8) * ENCODE_S,
+        sent_bytes=own,
+        received_bytes=cost.received,
+        active_disk_bytes=sent_a + cost.received,
+        passive_disk_bytes=sent_p + cost.received,
+        memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * sizes[0 if is_active else 1] + 2 * cost.received,
+        rows=m,
+        extra_rows=0,
+    )
+
+
+def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
+    spec = terms.spec
     parties, width = plan.job.parties, group(plan.job.align.group).width
     in_stages = stages(spec, sizes, m)
     total = dict(zip(parties.data, summed(in_stages), strict=True))

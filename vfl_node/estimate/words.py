@@ -7,6 +7,7 @@ from collections.abc import Callable
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
+from vfl_node.estimate.linkage import linkage_cost, linkage_notes
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import (
     Plan,
@@ -61,8 +62,44 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
 
 def notes(plan: Plan, machine: Machine) -> list[str]:
     """What the reader of the table should know, in plain words."""
-    terms, (least, most) = plan.job.align, plan.shared
+    terms = plan.job.align
     have = ", ".join(f"{name} has {_count(plan.records[name])} records" for name in plan.job.parties.data)
+    if terms.spec.by_similarity:
+        taken, _ = taking_part(terms, plan.records, plan.shared)
+        cost = linkage_cost(terms, announced_by(plan.job.parties, terms, taken))
+        said = [have, *linkage_notes(cost, machine.cores, str(plan.job.parties.coordinator))]
+    else:
+        said = _notes_on_ids(plan, machine, have)
+    if terms.at_most is not None and terms.at_most < max(plan.records.values()):
+        said.append(
+            f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
+            "as many shared ones are counted as chance leaves of them"
+        )
+    if outside := outside_cost(plan.job, terms.spec, plan.records, 0):
+        said.append(f"rows outside of the alignment are learnt from {outside.when}; to compute is on one core, in all")
+    if plan.need:
+        node = f"{plan.party}'s" if plan.whose == plan.party else f"the {plan.whose}'s"
+        said.append(f"{node} node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
+    if plan.refusal:
+        said.append(f"it would not run this job: {plan.refusal}")
+    if terms.padding or terms.dummies:
+        said.append("ids that the job makes up (padding, dummies) are counted in")
+    for name, spec in ALIGNMENTS.usable():
+        if shows(plan, spec):
+            said += spec.estimate_notes(terms, plan.obfuscation)
+            if not spec.allowed_by_default:
+                said.append(f"{name.upper()} runs only at nodes whose owners have named it in limits.protocols")
+        elif spec.by_similarity == terms.spec.by_similarity and (
+            len(plan.job.parties.passive) > (fewer := spec.max_passive_parties)
+        ):
+            parties = "one passive party" if fewer == 1 else f"{fewer} passive parties"
+            said.append(f"not available: {name.upper()} runs with {parties} at most, because {spec.why_not_more}")
+    return said + [f"left out: {error.message}" for error in ALIGNMENTS.unusable()]
+
+
+def _notes_on_ids(plan: Plan, machine: Machine, have: str) -> list[str]:
+    """The first of :func:`notes`, of a protocol that compares identifiers."""
+    terms, (least, most) = plan.job.align, plan.shared
     who, which = ("all parties", "which ones all of them do") if plan.several else ("both parties", "which ones both do")
     owned = "not all parties own" if plan.several else "only one party owns"
     known = f"{_count(least)} are shared{' by all' * plan.several}"
@@ -78,29 +115,7 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
         said.append(
             f"passive parties have no connection to each other: all that is sent passes {plan.job.parties.active}'s wire"
         )
-    if terms.at_most is not None and terms.at_most < max(plan.records.values()):
-        said.append(
-            f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
-            "as many shared ones are counted as chance leaves of them"
-        )
-    if cost := outside_cost(plan.job, terms.spec, plan.records, 0):
-        said.append(f"rows outside of the alignment are learnt from {cost.when}; to compute is on one core, in all")
-    if plan.need:
-        node = f"{plan.party}'s" if plan.whose == plan.party else f"the {plan.whose}'s"
-        said.append(f"{node} node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
-    if plan.refusal:
-        said.append(f"it would not run this job: {plan.refusal}")
-    if terms.padding or terms.dummies:
-        said.append("ids that the job makes up (padding, dummies) are counted in")
-    for name, spec in ALIGNMENTS.usable():
-        if shows(plan, spec):
-            said += spec.estimate_notes(terms, plan.obfuscation)
-            if not spec.allowed_by_default:
-                said.append(f"{name.upper()} runs only at nodes whose owners have named it in limits.protocols")
-        elif len(plan.job.parties.passive) > (fewer := spec.max_passive_parties):
-            parties = "one passive party" if fewer == 1 else f"{fewer} passive parties"
-            said.append(f"not available: {name.upper()} runs with {parties} at most, because {spec.why_not_more}")
-    return said + [f"left out: {error.message}" for error in ALIGNMENTS.unusable()]
+    return said
 
 
 def before_start(job: Job, records: Records, shared: Span | None = None) -> list[str]:
@@ -124,7 +139,7 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
 def after_alignment(job: Job, alignment: Alignment) -> str:
     """The same once the job's parties have aligned, in one line; empty as :func:`before_start`."""
     spec = ALIGNMENTS[alignment.protocol]
-    takes = _takes(job, spec.name, len(alignment), len(alignment))
+    takes = _takes(job, spec.name, len(alignment), len(alignment), alignment.among)
     if not takes:
         return ""
     active = alignment.peers.get(job.parties.active)
@@ -153,9 +168,9 @@ def _shared_rows(parties: Parties, terms: Align, records: Records, shared: Span 
     return terms.spec.lengths_of_one(own, most)
 
 
-def _takes(job: Job, protocol: str, least: int, most: int | None) -> str:
+def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | None = None) -> str:
     """Rows, batches and bytes of training over so many shared rows; empty where the trainer does not count them."""
-    low, high = (training_cost(job, rows, protocol) for rows in (least, most or least))
+    low, high = (training_cost(job, rows, protocol, among) for rows in (least, most or least))
     if job.train is None or low is None or high is None:
         return ""
 

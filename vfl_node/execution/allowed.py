@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vfl_node.alignment.linkage.policy import check_sigma
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.estimate.memory import check_limits
 from vfl_node.job import Job
@@ -30,6 +31,16 @@ def check_allowed(settings: Settings, job: Job, *, loading: bool = True) -> None
             hint="see limits.protocols",
             for_peer=f"its settings do not allow alignment by {job.align.protocol} (limits.protocols)",
         )
+    if job.align.spec.by_similarity and role == "active" and not settings.limits.reveal_candidates:
+        raise PolicyError(
+            f"job {job.name!r} would tell {' and '.join(job.parties.passive)} which of its records are nearest to each of this "
+            "node's, which this node's settings do not allow",
+            hint="see limits.reveal_candidates: such sets of candidates locate this node's records",
+            for_peer="its settings do not allow to tell which records are nearest to its own (limits.reveal_candidates)",
+        )
+    noise = job.align.noise
+    if role == "passive" and noise and noise.sigma is not None:
+        check_sigma(noise.sigma, settings.limits)
     if job.evaluate.matched and role != "coordinator" and not settings.limits.allow_matched:
         raise PolicyError(
             f"job {job.name!r} measures on the rows that both own, which this node's settings do not allow",

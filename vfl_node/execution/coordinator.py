@@ -1,4 +1,7 @@
-"""A coordinator's run: a conversation with each data party, side by side, and the one report that they have in common."""
+"""A coordinator's run: a conversation with each data party, side by side, and the one report that they have in common.
+
+What it does in them is what the job's alignment and its training ask of it, in this order, each where it takes part.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 from vfl_node import failpoints
 from vfl_node.execution.keep import keep
-from vfl_node.execution.run import KEPT, Run
+from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.machine import now
 from vfl_node.session.agree import agree
 from vfl_node.training.trainer import trainer_of
@@ -29,19 +32,32 @@ class CoordinatorRun:
     """The conversations of one attempt. Each may run on a thread of its own."""
 
     def __init__(self, run: Run) -> None:
-        train = run.session.job.train
-        assert train is not None
+        spec, train = run.session.job.align.spec, run.session.job.train
         self._run, self._started = run, now()
-        self._coordination = trainer_of(train).coordination(run.session)
+        self._alignment = spec.coordination(run.session) if spec.coordinated else None
+        self._training = trainer_of(train).coordination(run.session) if train and train.coordinated else None
         self._traffic: dict[str, Traffic] = {}
         self._over: set[str] = set()
+        self._attended = len(run.session.peers)
         self._one = threading.Lock()
 
     async def attend(self, channel: Channel) -> None:
         """The conversation with one data party, from the first message to the last."""
-        point = await agree(self._run.session, [KEPT], input_digest=NO_INPUT, inputs=self._run.folder, peers=[channel])
-        if point != KEPT:
-            await self._coordination.serve(channel)
+        try:
+            await self._converse(channel)
+        finally:
+            with self._one:
+                self._attended -= 1
+                if self._alignment and not self._attended:
+                    self._alignment.close()
+
+    async def _converse(self, channel: Channel) -> None:
+        held = [ALIGNED, KEPT] if self._alignment else [KEPT]  # the data parties know what they still need
+        point = await agree(self._run.session, held, input_digest=NO_INPUT, inputs=self._run.folder, peers=[channel])
+        if self._alignment and point is None:
+            await self._alignment.serve(channel)
+        if self._training and point != KEPT:
+            await self._training.serve(channel)
         await self._keep(channel)
         failpoints.reach("finish")
         async with channel.phase("finish"):
@@ -59,4 +75,6 @@ class CoordinatorRun:
             await channel.pause()
         with self._one:
             if not self._run.folder.whole:
-                keep(self._run, self._started, self._traffic, trained=self._coordination.result())
+                trained = self._training.result() if self._training else None
+                learnt = self._alignment.learnt() if self._alignment else None
+                keep(self._run, self._started, self._traffic, trained=trained, coordinated=learnt)

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from vfl_node.alignment.lists import promises
+from vfl_node.crypto.filters.values import check_values
 from vfl_node.data.declared import Declared, list_of
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
@@ -20,12 +21,13 @@ from vfl_node.data.tables import Table, check_enough
 from vfl_node.estimate.words import before_start
 from vfl_node.execution.requests import Records
 from vfl_node.job import Align, Job
+from vfl_node.job.keys import NO_KEYS
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.session.memory import Memory
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.trainers import TableShape
 
-NO_FEATURES = {"label": None, "image": None, "order": None, "group": None}
+NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
 """What is not read of a table whose columns a model's encoder knows, and its image."""
 
 
@@ -53,7 +55,10 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         at_least=settings.limits.min_set_size,
         reader=None if table is None else opened(data, settings.name, table),
         needs_order=needs_order(settings, job),
+        keys=job.align.keys or NO_KEYS,
     )
+    if job.align.keys:
+        check_values(job.align.keys, read.keys)  # texts that are too short; all else is refused with its place already
     if job.train:
         check_categories(read, settings.name)
         check_lists(read, settings.name, read=job.train.reads_lists(settings.models))

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from vfl_node import failpoints
 from vfl_node.execution import serving
 from vfl_node.execution.align import Aligned
+from vfl_node.execution.located import located_by_peer
 from vfl_node.execution.run import Run
 from vfl_node.files import private_folder
+from vfl_node.ledger import Disclosure
 from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.report import envelope
@@ -42,6 +44,7 @@ def keep(
     aligned: Aligned | None = None,
     trained: Trained | None = None,
     predictions: ReportedPredictions | None = None,
+    coordinated: Mapping[str, tuple[Disclosure, ...]] | None = None,
 ) -> None:
     """Write this party's artefacts.
 
@@ -52,6 +55,7 @@ def keep(
         aligned: what the job aligned; None at a coordinator, and for predictions of known records.
         trained: what it trained, if it did.
         predictions: of a job that makes some.
+        coordinated: at a coordinator that took part in the alignment, party → what it learnt there.
     """
     failpoints.reach("keep")
     session, folder = run.session, run.folder
@@ -74,13 +78,14 @@ def keep(
         party=session.name,
         alignment=aligned.alignment if aligned else None,
         align_seconds=aligned.seconds if aligned else None,
-        align_warnings=(aligned.doubt.text,) if aligned and aligned.doubt else (),
+        align_warnings=_of_alignment(run, aligned) if aligned else (),
         records=len(run.inputs.whole) if run.inputs else None,
         classes=run.inputs.table.classes if run.inputs else (),
         protection=session.protection,
         traffic=traffic,
         training=trained,
         predictions=predictions,
+        coordinated=coordinated,
         started=started,
         finished=now(),
         versions=envelope.installed_versions(),
@@ -89,3 +94,9 @@ def keep(
     envelope.write(report, folder.artefacts)
     folder.seal()
     failpoints.reach("kept")
+
+
+def _of_alignment(run: Run, aligned: Aligned) -> tuple[str, ...]:
+    """What the owner should know of the alignment."""
+    doubt = (aligned.doubt.text,) if aligned.doubt else ()
+    return (*doubt, *located_by_peer(run.session.job, aligned.alignment, run.data.table))

@@ -25,6 +25,7 @@ from vfl_node.yaml_text import places, read, where
 PERMISSIVE: Mapping[str, Any] = {
     "min_set_size": 1,
     "allow_matched": True,
+    "max_reuse": 10**9,
     "max_model_parameters": 10**12,
     "max_steps": 10**12,
 }

@@ -10,8 +10,8 @@
     keep        model and report on this party's disk                                              (keep.py)
     finish      all know that all have stored theirs; only now may any forget its secrets
 
-A coordinator has a conversation of its own with each data party, and in it only: preflight, what the training asks of it,
-keep, finish (coordinator.py).
+A coordinator has a conversation of its own with each data party, and in it only: preflight, what alignment and training ask of
+it, keep, finish (coordinator.py).
 
 The same coroutines run over gRPC in a node's job threads and in memory in a simulation.
 """

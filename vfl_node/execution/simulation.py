@@ -106,8 +106,7 @@ def simulate(
             trial = Trial.of(seed, name, keeps=predictions is not None, transcript=transcript is not None)
             folder = JobFolder(Path(scratch) / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
-            peers = job.parties.others(name) if table is not None else ()
-            secrets = {peer: trial.memory_secret(peer) for peer in peers}
+            secrets = {peer: trial.memory_secret(peer) for peer in job.remembered_by(name)}
             memories = {
                 peer: MemoryOfOneRun(Randomness(of) if of else secret.derive("memory of the peer"))
                 for peer, of in secrets.items()

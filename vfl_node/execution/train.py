@@ -45,7 +45,8 @@ async def play(run: Run) -> None:
         points.append(KEPT)
     point = await agree(session, points, input_digest=digest, inputs=folder)
     if session.coordinator:
-        done = [KEPT] if point == KEPT else []
+        aligned_there = [ALIGNED] if point and session.job.align.spec.coordinated else []
+        done = [KEPT] if point == KEPT else aligned_there
         await agree(session, done, input_digest=digest, inputs=folder, peers=[session.coordinator])
     if point != KEPT:
         trainer = _prepared(run)

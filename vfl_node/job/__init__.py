@@ -14,9 +14,10 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
-from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName
+from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.names import JobId, Name
 from vfl_node.job.prediction import Predict, Serve
@@ -154,12 +155,18 @@ class Job(Frozen):
         if self.train and len(self.parties.passive) > self.train.max_passive_parties:
             most, algorithm = self.train.max_passive_parties, self.train.algorithm
             raise ValueError(f"train.algorithm: {algorithm} trains with {most} of parties.passive at most")
-        coordinated = self.train is not None and self.train.coordinated
+        if self.train and self.train.by_similarity != spec.by_similarity:
+            raise ValueError(self._unlike())
+        coordinated = (self.train is not None and self.train.coordinated) or spec.coordinated
+        if spec.coordinated and not self.parties.coordinator:
+            raise ValueError(f"align.protocol: {protocol} needs a third party: name it in parties.coordinator")
         if coordinated and not self.parties.coordinator:
             raise ValueError("this training needs a third party that holds the key: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated:
             ways = ((name, config.coordinated_by) for name, config in TRAINERS.usable())
-            where = " and ".join(f"train.algorithm: {name} with {way}" for name, way in ways if way)
+            training = [f"train.algorithm: {name} with {way}" for name, way in ways if way]
+            aligning = [f"align.protocol: {name}" for name in coordinated_protocols()]
+            where = " and ".join((*training, *aligning))
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
             self.train.check(self)
@@ -204,6 +211,15 @@ class Job(Frozen):
                 "tell which records it has"
             )
 
+    def _unlike(self) -> str:
+        """Why trainer and alignment do not go together, and what does."""
+        assert self.train is not None
+        protocol, algorithm = self.align.protocol, self.train.algorithm
+        suited = [name for name, config in TRAINERS.usable() if config.by_similarity == self.align.spec.by_similarity]
+        rows = "each row several candidates" if self.align.spec.by_similarity else "each row one record"
+        way_out = f"say train.algorithm: {' or '.join(suited)}"
+        return f"align.protocol: {protocol} gives {rows}, and train.algorithm: {algorithm} does not train on that: {way_out}"
+
     @property
     def _trained_here(self) -> str:
         """Why a job has no model that can do something besides; a clause."""
@@ -226,6 +242,16 @@ class Job(Frozen):
         (asker,) = self.parties.named(self.predict.to)
         return asker
 
+    def remembered_by(self, name: str) -> tuple[str, ...]:
+        """The parties of which ``name`` needs what it remembers beyond jobs, in the order of the job's parties.
+
+        A data party needs it of the others. Where a coordinator takes part in the alignment, it and the others do so, too.
+        """
+        coordinator = self.parties.coordinator if self.align.spec.coordinated else None
+        if name not in self.parties.data:
+            return self.parties.data if name == coordinator else ()
+        return (*self.parties.others(name), *([coordinator] if coordinator else []))
+
     @property
     def label_holder(self) -> str | None:
         """The role whose table needs labels; None for a job that only aligns."""
@@ -240,6 +266,11 @@ class Job(Frozen):
     def classes(self) -> int:
         """How many classes the labels have; of no meaning in a regression."""
         return self.train.classes if self.train else 2
+
+    @property
+    def beside(self) -> Beside:
+        """What its alignment puts beside each row."""
+        return Beside(self.align.candidates) if self.align.spec.by_similarity else ONE_BESIDE
 
     @property
     def is_service(self) -> bool:

@@ -10,9 +10,16 @@ from pydantic import Field, field_validator, model_validator
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.configuration import Frozen, name_in
+from vfl_node.job.keys import Encoding, Key, SimilarityNoise
 
 ProtocolName = Annotated[str, name_in(ALIGNMENTS)]
 """The name of an alignment protocol, of this package or of an installed one."""
+
+
+def coordinated_protocols() -> list[str]:
+    """Names of the protocols in which a coordinator takes part."""
+    return [name for name, spec in ALIGNMENTS.usable() if spec.coordinated]
+
 
 IdForm = Literal["text", "nocase", "integer"]
 
@@ -76,6 +83,17 @@ class Align(Frozen):
         description="a party with more records brings only a fixed random part of this size, so that the union stays small",
     )
     expect: Expected = Field(default=Expected(), description="stops a job whose parties' ids hardly meet")
+    keys: dict[Annotated[str, Field(min_length=1, max_length=64)], Key] | None = Field(
+        default=None, min_length=1, max_length=16, description="linkage only, and required: what records are compared by"
+    )
+    encoding: Encoding = Field(default=Encoding(), description="linkage only: how exact the encodings of keys are")
+    candidates: int = Field(
+        default=50, ge=1, le=1024, description="linkage only: how many of the passive party's records each record gets"
+    )
+    equal_only: bool = Field(
+        default=False, description="linkage only: only records whose keys are encoded alike are candidates"
+    )
+    noise: SimilarityNoise | None = Field(default=None, description="linkage only, and required: what blurs the similarities")
 
     @field_validator("obfuscation", mode="before")
     @classmethod
@@ -98,12 +116,19 @@ class Align(Frozen):
 
     @model_validator(mode="after")
     def _fits_the_protocol(self) -> Align:
-        for option, given in (("obfuscation", self.obfuscation is not None), ("dummies", self.dummies > 0)):
+        options = {"obfuscation": self.obfuscation is not None, "dummies": self.dummies > 0, **self._of_linkage}
+        for option, given in options.items():
             if given and option not in self.spec.options:
                 suited = " or ".join(name for name, spec in ALIGNMENTS.usable() if option in spec.options)
                 raise ValueError(f"align.{option} is for {suited}: {self.protocol} has none, so leave it out")
         self.spec.check(self)
         return self
+
+    @property
+    def _of_linkage(self) -> dict[str, bool]:
+        """The options of an alignment by similarity, and whether this section says anything else than their defaults."""
+        names = ("keys", "encoding", "candidates", "equal_only", "noise")
+        return {name: getattr(self, name) != type(self).model_fields[name].default for name in names}
 
     @property
     def spec(self) -> AlignmentSpec:

@@ -72,7 +72,12 @@ ARCHITECTURES: Registry[Architecture | type[Architecture]] = Registry(
 """Name → architecture, or its class; see :func:`architecture_of`."""
 
 OPTIMISERS: Registry[Callable[..., Any]] = Registry(
-    "vfl_node.optimisers", {"adam": "vfl_node.models.optimisers:adam", "sgd": "vfl_node.models.optimisers:sgd"}
+    "vfl_node.optimisers",
+    {
+        "adam": "vfl_node.models.optimisers:adam",
+        "sgd": "vfl_node.models.optimisers:sgd",
+        "lamb": "vfl_node.models.optimisers:lamb",
+    },
 )
 """Name in the job → optimiser, called with (parameters, settings); see :mod:`vfl_node.models.optimisers`."""
 

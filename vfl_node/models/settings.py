@@ -8,7 +8,9 @@ from typing import Protocol
 
 
 class NetworkSettings(Protocol):
-    """The part of a job's ``train`` section that networks and optimisers read (:class:`~vfl_node.training.split.config.Train`).
+    """The part of a job's ``train`` section that networks and optimisers read.
+
+    A :class:`~vfl_node.training.network.config.NetworkConfig` has all of it.
 
     All sizes are widths of layers. The last one of a bottom is the width of its embedding.
     """

@@ -6,14 +6,17 @@ Everything here is for the owner. It has column names, counts and the texts of e
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
+from vfl_node.data.columns_apart import key_columns_of
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.images import Image
+from vfl_node.data.keys import bounds_text
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
@@ -26,6 +29,7 @@ from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
 from vfl_node.execution import cautions
 from vfl_node.job import Evaluate, IdForm, Job
+from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.machine import now
 from vfl_node.settings import DEFAULT_TABLE, Data, Settings
 from vfl_node.trainers import Task
@@ -59,6 +63,8 @@ class JobUse:
         records: how many take part.
         min_set_size: the fewest that this node's owner allows.
         image: what training does with an image, in words; empty if there is none, and none is expected.
+        keys: by which records are compared, in words, each with its columns.
+        noise: on similarities, in words; empty if there are none.
     """
 
     job: str
@@ -74,6 +80,8 @@ class JobUse:
     min_set_size: int
     columns: tuple[EncodedColumn, ...] = ()
     image: str = ""
+    keys: tuple[str, ...] = ()
+    noise: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,7 +137,8 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         needs_label = settings.role == (job.label_holder if job else "active")
         id_form = job.align.id_form if job else "text"
         ordered = needs_order(settings, job)
-        text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label, needs_order=ordered)
+        keys = (job.align.keys if job else None) or NO_KEYS
+        text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label, needs_order=ordered, keys=keys)
         format = text.format
         seen = profile(
             text,
@@ -142,6 +151,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             at_least=settings.limits.min_set_size,
             whole=whole,
             needs_order=ordered,
+            keys=keys,
         )
         errors += seen.errors
         if job:
@@ -184,12 +194,20 @@ def _read(
     id_form: IdForm | tuple[IdForm, ...],
     needs_label: bool,
     needs_order: bool,
+    keys: Keys,
 ) -> tuple[TextColumns, bool]:
     """The table, or its first rows, and whether these are all of it."""
     with closing(open_input(data, party=party)) as reader:
         read = reader if rows is None else HeadReader(reader, rows)
         text = columns_for(
-            read, data, id_form=id_form, needs_label=needs_label, party=party, keep_label=True, needs_order=needs_order
+            read,
+            data,
+            id_form=id_form,
+            needs_label=needs_label,
+            party=party,
+            keep_label=True,
+            needs_order=needs_order,
+            keys=keys,
         )
         return text, read.whole if isinstance(read, HeadReader) else True
 
@@ -208,7 +226,26 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),
         min_set_size=settings.limits.min_set_size,
         image=_image(job, settings, seen.image) if job.train else "",
+        keys=tuple(_keys(job, data, settings.name)),
+        noise=_noise(job, settings),
     )
+
+
+def _keys(job: Job, data: Data, party: str) -> Iterator[str]:
+    """The keys of a job in words, with the columns behind them."""
+    keys = job.align.keys or NO_KEYS
+    columns = key_columns_of(data, keys, party)
+    for name, text in bounds_text(keys).items():
+        yield f"{name} ({text}): {', '.join(columns[name])}"
+
+
+def _noise(job: Job, settings: Settings) -> str:
+    """The noise of a linkage, and what the passive party's owner wants of it."""
+    if (noise := job.align.noise) is None:
+        return ""
+    said = f"sigma {noise.sigma:g}" if noise.sigma is not None else f"tau {noise.tau:g}, from which sigma follows"
+    least = f"; the least that this node allows: {settings.limits.min_sigma:g} (limits.min_sigma)"
+    return said + (least if settings.role == "passive" else "")
 
 
 def _image(job: Job, settings: Settings, image: Image | None) -> str:

@@ -17,6 +17,7 @@ import hashlib
 import re
 import secrets
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -29,6 +30,8 @@ from vfl_node.session.memory import older
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
+_LOSS = b"loss "
+"""Before the number of an accepted loss among linkages: it counts for every set, as noise may be drawn anew after it."""
 
 
 class Partner:
@@ -128,6 +131,7 @@ class Partner:
             for name in ("inputs", "changes"):
                 line = hashlib.sha256(b"loss %d" % peer_has_seen).hexdigest().encode()
                 write_checked(self._folder / name, b"\n".join([*self._lines(name), line]))
+            write_checked(self._folder / "linkages", b"\n".join([*self._lines("linkages"), _LOSS + b"%d" % peer_has_seen]))
             write_checked(self._folder / "met", b"%d %d" % (peer_has_seen, seen))
             remove(self._folder / "accepted")  # this loss, and no other
 
@@ -228,6 +232,46 @@ class Partner:
                 )
             write_checked(self._folder / "trainings", b"\n".join([*counted, line]))
             return len(over) + 1
+
+    def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """Count a linkage over a set of records, before anything of it leaves; the same one again is free.
+
+        Noise on similarities is the same in every job on the same terms, and drawn anew on others. Another set of the peer asks
+        for similarities of other pairs.
+
+        Args:
+            records: stand for the set, so that a peer cannot begin a new count by changing its own.
+            linkage: stands for the other set and the terms.
+            limit: how many of them this node's owner allows over one set.
+
+        Raises:
+            PolicyError: it would be one too many (``E_BUDGET``).
+        """
+        with self._lock:
+            counted = self._lines("linkages")
+            if line := self._one_more(counted, records, linkage, limit):
+                write_checked(self._folder / "linkages", b"\n".join([*counted, line]))
+
+    def check_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """Raise what :meth:`count_linkages` would, and count nothing."""
+        self._one_more(self._lines("linkages"), records, linkage, limit)
+
+    def _one_more(self, counted: Sequence[bytes], records: bytes, linkage: bytes, limit: int) -> bytes | None:
+        """The line of a linkage that is not counted yet."""
+        over = f"{records.hex()} ".encode()
+        line = over + linkage.hex().encode()
+        if line in counted:
+            return None
+        if (count := sum(entry.startswith((over, _LOSS)) for entry in counted)) >= limit:
+            raise PolicyError(
+                f"this node's records were linked with those of {self._peer} in {count} different ways (other terms, or "
+                f"another set), and this node allows {limit} (limits.linkages_per_set)",
+                code="E_BUDGET",
+                hint="link the same sets on the terms of an earlier job, or raise limits.linkages_per_set: noise is drawn "
+                "anew on other terms, and the mean of several similarities of a pair tells its distance",
+                for_peer="its owner's settings do not allow this linkage",
+            )
+        return line
 
     def _count(self, name: str, digest: bytes, limit: int) -> int | None:
         """Add ``digest`` to those counted under ``name``, unless it is there; returns their number if it is at the limit."""

@@ -59,7 +59,12 @@ LABEL = "  label: label            # column of labels; or {column: diagnosis, po
 OF_ROLE: dict[Role, tuple[str, int, int, str]] = {
     "active": ("active holds the labels, passive holds features only", 7443, 8080, "lab"),
     "passive": ("active holds the labels, passive holds features only", 7444, 8081, "clinic"),
-    "coordinator": ("it has no data; it holds the key where a job wants a third party to", 7445, 8082, "clinic"),
+    "coordinator": (
+        "it has no data; it holds a key, or compares encoded records, where a job wants a third party to",
+        7445,
+        8082,
+        "clinic",
+    ),
 }
 """What its settings say of a role: its meaning, its two ports, and a peer."""
 

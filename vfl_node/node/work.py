@@ -306,8 +306,7 @@ class Work:
         attempt = self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
         self.others.begun = True
-        partners = self._job.parties.others(self._settings.name) if table is not None else ()
-        memories = {name: self._store.partner(name) for name in partners}
+        memories = {name: self._store.partner(name) for name in self._job.remembered_by(self._settings.name)}
         try:
             run = set_up(
                 self._settings,

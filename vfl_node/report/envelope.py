@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 from pydantic import Field, StringConstraints, create_model, model_validator
 
 import vfl_node
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, LinkageFacts
 from vfl_node.files import private_folder, write_whole
 from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
@@ -128,6 +128,7 @@ def build(
     traffic: Mapping[str, Traffic],
     training: Trained | None,
     predictions: ReportedPredictions | None = None,
+    coordinated: Mapping[str, tuple[Disclosure, ...]] | None = None,
     started: str,
     finished: str,
     versions: Mapping[str, str],
@@ -149,6 +150,7 @@ def build(
             coordinator a phase with it ends in `` (coordinator)``, and its own phases in a party's name, `` (NAME)``.
         training: None for a job that only aligns, or predicts.
         predictions: of a job that makes some.
+        coordinated: party → what it learnt in the alignment, at a coordinator that took part in it.
         started: ISO 8601 in UTC, ending in ``+00:00``.
         finished: the same.
         versions: of the software, see :func:`installed_versions`.
@@ -181,7 +183,7 @@ def build(
         boosted_tree_note=(training.rival_note or None) if training else None,
         predictions=_predictions(job, party, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
-        learnt=_learnt(job, party, alignment, result.disclosures if result else None),
+        learnt=_learnt(job, party, alignment, coordinated, result.disclosures if result else None),
         versions=dict(versions),
     )
 
@@ -234,11 +236,18 @@ def _sizes(
         rows=len(alignment),
         union=alignment.union,
         intersection=alignment.common,
+        candidates=alignment.candidates,
+        **({} if alignment.linkage is None else _linkage(alignment.linkage)),
         warnings=warnings,
         seconds=seconds,
         bytes_sent=traffic["align"].bytes_sent,
         bytes_received=traffic["align"].bytes_received,
     )
+
+
+def _linkage(facts: LinkageFacts) -> dict[str, Any]:
+    """What the report has of an alignment by similarity."""
+    return {name: value for name, value in asdict(facts).items() if name != "coordinator_learnt"}
 
 
 def _of_each(figures: Mapping[str, T]) -> Any:
@@ -296,14 +305,16 @@ def _predictions(job: Job, party: str, predictions: ReportedPredictions, protect
 
 
 def _learnt(
-    job: Job, party: str, alignment: Alignment | None, more: Mapping[str, tuple[Disclosure, ...]] | None
+    job: Job, party: str, alignment: Alignment | None, *further: Mapping[str, tuple[Disclosure, ...]] | None
 ) -> dict[str, tuple[LedgerEntry, ...]]:
     """This party's entries as its protocols gave them; another's as far as this party can know them."""
     others = [name for name in job.parties.all if name != party]
     disclosures: dict[str, tuple[Disclosure, ...]] = dict.fromkeys((party, *others), ())
     if alignment:
         disclosures |= {party: alignment.learnt, **{name: facts.learnt for name, facts in alignment.peers.items()}}
-    if more:
+    if alignment and alignment.linkage:
+        disclosures |= {str(job.parties.coordinator): alignment.linkage.coordinator_learnt}
+    for more in filter(None, further):
         disclosures = {name: entries + more[name] for name, entries in disclosures.items()}
     return {name: tuple(LedgerEntry(**asdict(entry)) for entry in entries) for name, entries in disclosures.items()}
 

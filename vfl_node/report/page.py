@@ -71,7 +71,7 @@ def render(report: Report) -> str:
         confusions=results.confusions(data),
         agreement=results.agreement(data),
         constant=results.CONSTANTS[train.task] if train else "",
-        aligned=_alignment_words(report.alignment.protocol, aligned) if report.alignment and aligned else None,
+        aligned=_alignment_words(data["alignment"], aligned) if aligned else None,
         shares_metrics=not report.alignment or "passive" not in ALIGNMENTS[report.alignment.protocol].intersection_hidden_from,
         sizes=_sizes(data, aligned, peers) if aligned else [],
         sets=_sets(data, peers) if aligned else None,
@@ -230,17 +230,18 @@ def _reported_alignment(report: Report, train: TrainerConfig | None, peer: str) 
     )
 
 
-def _alignment_words(protocol: str, of: ReportedAlignment) -> dict[str, str]:
-    """What the protocol says of its alignment: its title, and paragraphs about the shared order and about what it reveals."""
-    spec = ALIGNMENTS[protocol]
-    return {"title": spec.title, "rows": spec.rows_text(of), "leaks": spec.leak_text(of)}
+def _alignment_words(figures: Mapping[str, Any], of: ReportedAlignment) -> dict[str, Any]:
+    """What the protocol says of its alignment: its title, and paragraphs about rows, figures and what it reveals."""
+    spec = ALIGNMENTS[figures["protocol"]]
+    texts = {"title": spec.title, "rows": spec.rows_text(of), "leaks": spec.leak_text(of)}
+    return {**texts, "figures": spec.figures_text(figures)}
 
 
 def _sizes(report: dict[str, Any], aligned: ReportedAlignment, peers: Sequence[str]) -> list[tuple[str, str]]:
     """Numbers of records and what they are of, the shared order's first."""
     of = report["alignment"]
     spec = ALIGNMENTS[of["protocol"]]
-    common = [] if spec.every_row_is_shared else [(human_count(of["intersection"]), "in common")]
+    common = [] if spec.every_row_is_shared or spec.by_similarity else [(human_count(of["intersection"]), "in common")]
     theirs = [
         (human_count(count), f"of {peer}{', at most' if padded else ''}")
         for peer, (count, padded) in _theirs(report, peers).items()
@@ -263,6 +264,8 @@ def _sets(report: dict[str, Any], peers: Sequence[str]) -> Markup:
         Row(peer, f"{most}{human_count(theirs)}", (Bar(left, left + theirs, "second"),)),
     ]
     spec = ALIGNMENTS[of["protocol"]]
+    if spec.by_similarity:
+        return charts.bar_chart("sets", SETS_TITLE, rows)
     if spec.is_within_one_set:
         title = f"shared order ({spec.shared_rows.removeprefix('the ')})"
         rows.append(Row(title, human_count(shared), (Bar(left, left + shared, "joint"),)))

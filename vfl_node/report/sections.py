@@ -45,8 +45,32 @@ class AlignmentSizes(Section):
     rows: Count = Field(description="length of the shared order, including rows that belong to no record")
     union: Count | None = Field(description="null if it is hidden by the protocol, padding or dummies")
     intersection: Count | None = Field(description="records that all these parties have; null if it is hidden from this party")
+    candidates: Count | None = Field(default=None, description="linkage: how many records of the passive party each row gets")
+    without_candidate: Count | None = Field(default=None, description="linkage: rows without any candidate")
+    bits: Count | None = Field(default=None, description="linkage: of the filter of a record")
+    sigma: float | None = Field(default=None, ge=0, description="linkage: standard deviation of the noise on similarities")
+    tau: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="linkage: share of filters that the greedy attack guesses from one similarity; null if equal_only",
+    )
+    tau_min: float | None = Field(
+        default=None, ge=0, le=1, description="linkage: what no noise gets tau below, with these filters; likewise"
+    )
+    tau_means: str | None = Field(default=None, description="linkage: what tau says, and what it does not; likewise")
+    expected_disclosed: float | None = Field(
+        default=None, ge=0, description="linkage: tau times the passive party's records; likewise"
+    )
+    reuse: Count | None = Field(
+        default=None,
+        description="linkage: of how many different records of the active party one of this party's is a candidate at most; "
+        "null at the active party",
+    )
     warnings: tuple[str, ...] = Field(
-        default=(), description="whole sentences for this party's owner: that so few records are shared that ids may not meet"
+        default=(),
+        description="whole sentences for this party's owner: that so few records are shared that ids may not meet; after a "
+        "linkage how exactly the other party can locate this party's records",
     )
     seconds: float = Field(ge=0, description="wall time, including waiting for the peer")
     bytes_sent: Count
@@ -178,11 +202,11 @@ class CommonFigures(Section):
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
     feature_audit: dict[str, ColumnAudit] | None = Field(
         default=None,
-        description="column of this party → how well its own attacks rebuilt it from what it sent; null without audit.features",
+        description="column of this party → how well its own attacks rebuilt it from what it sent; null where none ran",
     )
     max_feature_gain: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     label_audit: Attacks = Field(
-        default={}, description="the largest AUC of each attack on this party's labels in the first repeat, folded"
+        default={}, description="the largest AUC of each attack that ran on this party's labels in the first repeat, folded"
     )
     max_label_auc: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     columns: tuple[ColumnFigures, ...] = Field(

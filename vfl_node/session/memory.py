@@ -54,6 +54,16 @@ class Memory(Protocol):
             PolicyError: it would be one more than ``limit`` over this set (``E_BUDGET``).
         """
 
+    def check_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """Raise what :meth:`count_linkages` would, and count nothing."""
+
+    def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """Count a linkage over a set of records; both are digests. The same one again is free.
+
+        Raises:
+            PolicyError: it would be one more than ``limit`` different ones over this set (``E_BUDGET``).
+        """
+
 
 class PeerMemory(Memory, Protocol):
     """What a node remembers of a peer that it talks to: with how many alignments it began, too."""
@@ -133,6 +143,16 @@ class JointMemory:
         """As :meth:`Memory.count_trainings`, in each; returns the largest number."""
         return max(memory.count_trainings(digest, job_id, limit) for memory in self._memories)
 
+    def check_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """As :meth:`Memory.check_linkages`, in each."""
+        for memory in self._memories:
+            memory.check_linkages(records, linkage, limit)
+
+    def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """As :meth:`Memory.count_linkages`, in each."""
+        for memory in self._memories:
+            memory.count_linkages(records, linkage, limit)
+
 
 def joint(memories: Sequence[Memory]) -> Memory:
     """The memories as one; an only one as it is."""
@@ -193,3 +213,9 @@ class MemoryOfOneRun:
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
         """Always 1: the object ends with the run."""
         return 1
+
+    def check_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """As :meth:`count_inputs`."""
+
+    def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """As :meth:`count_inputs`."""

@@ -21,6 +21,7 @@ from vfl_node.errors import ProtocolError
 from vfl_node.transport.generated.vfl.v1 import (
     alignment_pb2,
     decryption_pb2,
+    linkage_pb2,
     matched_pb2,
     prediction_pb2,
     session_pb2,
@@ -77,6 +78,11 @@ BOUNDS: dict[type[Message], FieldBound] = {
     alignment_pb2.OtherMark: FieldBound(128),
     alignment_pb2.OtherSizes: FieldBound(128, {"counts": 7}),
     alignment_pb2.Obfuscation: FieldBound(64),
+    linkage_pb2.PivotSeed: FieldBound(128),
+    linkage_pb2.EncodingTerms: FieldBound(256),
+    linkage_pb2.Reuse: FieldBound(64),
+    linkage_pb2.LinkageAccepted: FieldBound(16),
+    linkage_pb2.Scale: FieldBound(64),
     # Training.
     training_pb2.TossCommit: FieldBound(128),
     training_pb2.TossShare: FieldBound(128),
@@ -85,6 +91,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     training_pb2.Embedding: BULK,
     training_pb2.Gradient: BULK,
     training_pb2.Projection: BULK,
+    training_pb2.LinkedEmbeddings: BULK,
     training_pb2.Scores: BULK,
     training_pb2.EpochEnd: FieldBound(64),
     training_pb2.Shared: FieldBound(16 << 20),

@@ -11,7 +11,7 @@ import torch
 from vfl_node.errors import ProtocolError
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
-_WIRE = {torch.float32: "<f4", torch.float64: "<f8", torch.int64: "<i8", torch.bfloat16: "<i2"}
+_WIRE = {torch.int32: "<i4", torch.float32: "<f4", torch.float64: "<f8", torch.int64: "<i8", torch.bfloat16: "<i2"}
 """dtype → layout on the wire; bfloat16, which numpy does not have, is sent as 16-bit patterns."""
 
 
@@ -19,7 +19,7 @@ def encode(tensor: torch.Tensor, into: training_pb2.Tensor | None = None) -> tra
     """A tensor of any device as a message.
 
     Args:
-        tensor: float32, float64, int64 or bfloat16, any shape.
+        tensor: float32, float64, int32, int64 or bfloat16, any shape.
         into: an empty message to fill, a field of a larger message; a new message would be copied into it.
     """
     if tensor.dtype not in _WIRE:

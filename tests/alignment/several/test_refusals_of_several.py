@@ -193,14 +193,14 @@ def test_each_party_checks_the_size_of_each_other():
     assert isinstance(small["lab"], PolicyError)
     assert (small["lab"].code, small["lab"].message) == (
         "E_TOO_FEW",
-        "insurer announces 6 identifiers, and this node's minimum is 7",
+        "insurer announces 6 records, and this node's minimum is 7",
     )
     large = run_several(
         "psu", IDS, limits_of={"insurer": Limits.model_construct(**dict(Limits(min_set_size=1, max_set_size=8)))}
     )
     assert (large["insurer"].code, large["insurer"].message) == (
         "E_TOO_MANY",
-        "clinic announces 9 identifiers, and this node accepts at most 8",
+        "clinic announces 9 records, and this node accepts at most 8",
     )
 
 

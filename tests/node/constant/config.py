@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from vfl_node.alignment.psi.spec import PSI
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.trainers import HEAD_BYTES, TrainerConfig
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Constant(TrainerConfig):
         """It says so, and counts nothing."""
         return True
 
-    def message_bytes(self, evaluate: Evaluate) -> int:
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """None is sent."""
         return HEAD_BYTES
 

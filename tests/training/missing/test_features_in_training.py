@@ -15,11 +15,11 @@ from vfl_node.job import Evaluate, Serve
 from vfl_node.privacy.attacks import follow
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split import active, half, passive
 from vfl_node.training.split.missing.features import filling
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.serving import Embedder, ServedModel
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.node.canaries import LEAST_BYTES
-from vfl_node.training.split import alone
+from vfl_node.training.network import alone
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.filled_rows import FilledRows
 from vfl_node.training.unaligned.diffusion.generator import Generator

@@ -17,11 +17,12 @@ from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Align, Evaluate, Job
-from vfl_node.training.split import filled_rows, journal
+from vfl_node.training.network import journal
+from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.split import filled_rows
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.local_branch import LocalBranch
 from vfl_node.training.split.outside import as_many_as_announced
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.diffusion import filler
 from vfl_node.training.unaligned.diffusion.generator import Generator

@@ -15,7 +15,8 @@ from vfl_node.data.tables import CategoricalColumn
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.models import layers
-from vfl_node.training.split import filled_rows, journal
+from vfl_node.training.network import journal
+from vfl_node.training.split import filled_rows
 from vfl_node.training.unaligned.contract import EVERY
 
 ONCE = [name for name in QUICK if name != "fedcvt"]

@@ -17,7 +17,7 @@ from vfl_node.job import Evaluate, Job
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.protection import FeatureAuditSettings, Protection
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.unaligned.methods import METHODS, unaligned_of
 from vfl_node.training.unaligned.siamese import apart, disturbed, shuffled

@@ -22,7 +22,7 @@ from vfl_node.job import Evaluate, Job
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.protection import Protection
 from vfl_node.training import checkpoints
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
 from vfl_node.training.unaligned.methods import unaligned_of
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 

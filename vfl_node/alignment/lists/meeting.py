@@ -86,11 +86,11 @@ async def meet(
     limits, memory = session.limits, session.memory
     check_enough(len(records), limits.min_set_size, session.name)
     ours = check_announced(len(records), terms, role, limits.max_set_size)
-    sets, agreed, min_overlap = await _exchange_marks(session, records, group)
+    sets, agreed, min_overlap = await exchange_marks(session, records, group)
     lasting = memory.secret.derive(f"lists {agreed.hex()}")
     theirs, held = await _exchange_sizes(session, ours, columns, receives)
     for name, count in theirs.items():
-        _check_size(name, count, terms, limits)
+        check_size(name, count, terms, limits)
         which = "size" if len(theirs) == 1 else f"size of {name}"
         session.pins.check(f"{terms.protocol} {which}", count.to_bytes(8, "big"))
     spilled, powers = _most(session, {session.name: ours, **theirs})
@@ -102,7 +102,7 @@ async def meet(
     return Announced(theirs, own, sets, agreed, lasting, held, min_overlap)
 
 
-async def _exchange_marks(session: Session, records: OwnRecords, group: str) -> tuple[bytes, bytes, int]:
+async def exchange_marks(session: Session, records: OwnRecords, group: str) -> tuple[bytes, bytes, int]:
     """Say which records take part, hear which of the others' do, and count all.
 
     Returns:
@@ -196,12 +196,13 @@ def _check_own_elements(session: Session, own: Identifiers, lasting: Randomness)
         ) from None
 
 
-def _check_size(peer: str, theirs: int, terms: Align, limits: Limits) -> None:
+def check_size(peer: str, theirs: int, terms: Align, limits: Limits) -> None:
+    """Refuse a peer's set that is too small or too large for this owner. Raises PolicyError (``E_TOO_FEW``, ``E_TOO_MANY``)."""
     records = theirs - 2 * terms.dummies
     if records < limits.min_set_size:
-        raise _too_few(f"{peer} announces {records} identifiers", limits.min_set_size)
+        raise _too_few(f"{peer} announces {records} records", limits.min_set_size)
     if theirs > limits.max_set_size:
-        raise too_many(f"{peer} announces {theirs} identifiers", limits.max_set_size)
+        raise too_many(f"{peer} announces {theirs} records", limits.max_set_size)
 
 
 def _need_memory(elements: int) -> None:

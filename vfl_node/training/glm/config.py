@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.errors import DataError
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
@@ -146,7 +147,9 @@ class GeneralisedLinear(TrainerConfig):
         """Iterations, however many rows there are."""
         return self.iterations
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
         """Ciphertexts and scores of the rows; the masked gradients, which depend on columns, are not counted."""
         if "passive" in ALIGNMENTS[protocol].synthetic_rows_at:
             return None
@@ -168,7 +171,7 @@ class GeneralisedLinear(TrainerConfig):
 
         return encoded_columns(table, LinearEncoder.fit(table, self.scaling).columns)
 
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
         """Ciphertexts of an iteration."""
         rows = table.rows if self.batch_size is None else min(self.batch_size, table.rows)
         return 4 * rows * (1 + self.outputs) * self.key_bits // 4  # a ciphertext has twice the bits of the key
@@ -177,7 +180,7 @@ class GeneralisedLinear(TrainerConfig):
         """Iterations."""
         return self.iterations
 
-    def message_bytes(self, evaluate: Evaluate) -> int:
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """The scores of an iteration; ciphertexts travel in chunks."""
         rows = sys.maxsize if self.batch_size is None else self.batch_size
         return 8 * self.outputs * rows + HEAD_BYTES

@@ -25,15 +25,16 @@ from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, Figures, Repeats, Values, assess, measure, real_share
 from vfl_node.training.intervals import Output
+from vfl_node.training.network.alone import by_aligned_rows, logits_alone
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner
+from vfl_node.training.network.local import check_finite
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import cut
-from vfl_node.training.split.alone import by_aligned_rows, logits_alone
 from vfl_node.training.split.base_rates import base_rates, model_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs, drops
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.split.half import NO_ROWS, Defended, ForwardPass, Positions, audit_of_peers, encode, label_audit, learner
-from vfl_node.training.split.local import check_finite
+from vfl_node.training.split.half import audit_of_peers, encode, label_audit
 from vfl_node.training.split.local_branch import ActiveParts
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition

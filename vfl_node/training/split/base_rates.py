@@ -15,10 +15,10 @@ from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.session.session import Session
+from vfl_node.training.network.half import Positions
+from vfl_node.training.network.local import local_logits, train_local
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import Positions
-from vfl_node.training.split.local import local_logits, train_local
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.tasks import SplitTask
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from vfl_node.training.network.tasks import weighted_losses
 from vfl_node.training.split.missing.calibration import Identity
 
 
@@ -33,11 +33,7 @@ class WeightedIdentity(Identity):
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Of each row, float32[B]; shapes as for :meth:`loss`."""
-        weights = self._weights.to(logits.device)
-        if logits.dim() == 2:
-            return cross_entropy(logits, targets, weight=weights, reduction="none")
-        ratio = weights[1] / weights[0]
-        return weights[0] * binary_cross_entropy_with_logits(logits, targets, pos_weight=ratio, reduction="none")
+        return weighted_losses(self._weights.to(logits.device), logits, targets)
 
     def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
         """As :meth:`Calibration.loss`: the mean over the batch's rows, not over their weights."""

@@ -5,30 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from vfl_node.configuration import ReadBy, name_in
-from vfl_node.data.scaling import Scaling
+from vfl_node.beside import ONE_BESIDE, Beside
+from vfl_node.configuration import ReadBy
 from vfl_node.errors import DataError
-from vfl_node.job.evaluate import EARLY_STOPPING
-from vfl_node.models import OPTIMISERS, architecture_of, cut_width
-from vfl_node.models.names import ModelName
-from vfl_node.trainers import DataRole, TableShape, Task, TrainerConfig, TrainingCost
-from vfl_node.training.class_weight import ClassWeight, check_class_weight
+from vfl_node.models import architecture_of, cut_width
+from vfl_node.trainers import DataRole, TableShape, Task, TrainingCost
+from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of, why_intersection_is_hidden
 from vfl_node.training.split.missing.strategies import LABELS
-from vfl_node.training.split.rate import SCHEDULES
 from vfl_node.training.unaligned.methods import Unaligned, unaligned_of
 from vfl_node.training.unaligned.none.spec import NoUnaligned
 
 if TYPE_CHECKING:
     from vfl_node.computing import OutsideCost
-    from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
-
-Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64)]
 
 SERVED_FEATURES = "smoothed"
 """``train.missing.features`` of a job with ``serve`` that says nothing of it: ``sampling`` elsewhere.
@@ -43,7 +37,7 @@ REGRESSION_LABELS = "sampling"
 hardly any real one, the passive party could tell them (docs/training.md)."""
 
 
-class Train(TrainerConfig):
+class Train(NetworkConfig):
     """A split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
 
     implementation: ClassVar[str] = "vfl_node.training.split.trainer:SplitTrainer"
@@ -57,96 +51,18 @@ class Train(TrainerConfig):
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "learning_rate": ("lr", "eta", "step_size"),
-        "epochs": ("n_epochs", "num_epochs", "max_iter", "iterations"),
-        "bottom": ("layers", "hidden", "hidden_layers", "hidden_sizes", "hidden_layer_sizes"),
-        "embedding_size": ("embedding_dim", "embed_dim"),
-        "learning_rate_schedule": ("lr_schedule", "lr_scheduler", "lr_scheduler_type", "scheduler", "schedule"),
-        "warmup_steps": ("warmup", "num_warmup_steps", "n_warmup_steps"),
-        "weight_decay": ("l2", "alpha", "reg_lambda"),
-        "task": ("objective", "problem", "problem_type"),
+        **NetworkConfig.called_elsewhere,
         "missing": ("imputation", "synthetic"),
-        "class_weight": ("class_weights", "pos_weight", "scale_pos_weight"),
-        "scaling": ("scaler", "normalise", "normalize", "standardise", "standardize", "preprocessing"),
-        "least_rows": ("min_frequency", "min_count", "rare"),
     }
-    together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
     algorithm: Literal["split"] = "split"
-    model: ModelName = Field(
-        default="mlp", description="mlp, wide_deep, cnn, youtube_dnn, or a model that every data party's node has declared"
-    )
-    classes: int = Field(default=2, ge=2, le=64, description="classification: labels are 0 to classes - 1")
-    bottom: Sizes = Field(default=(128, 128), min_length=1)
-    active_bottom: Sizes = Field(default=(32,), min_length=1)
-    top: Sizes = (128, 128)
-    scaling: Scaling = Field(
-        default="auto",
-        description="how each party scales its numbers, on its own training rows; auto: standard, or quantile or log for "
-        "a column with heavy tails. An owner's wish for a column (data.columns) comes first",
-    )
-    least_rows: int = Field(
-        default=10,
-        ge=0,
-        description="levels of a category that fewer of a party's training rows have are merged into one, because so few rows "
-        "are learnt by heart; 0: every level stays",
-    )
-    embedding_size: int = Field(default=4, ge=1, le=1024)
-    epochs: int = Field(default=10, ge=1, le=100_000)
-    batch_size: int = Field(default=256, ge=1, le=1_000_000)
-    optimizer: Annotated[str, name_in(OPTIMISERS)] = "adam"
-    learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
-    learning_rate_schedule: Annotated[str, name_in(SCHEDULES)] = Field(
-        default="constant", description="how learning_rate falls over the steps of all epochs: not at all, or to 0"
-    )
-    warmup_steps: int = Field(
-        default=0, ge=0, le=1_000_000_000, description="first steps, over which the learning rate rises evenly to learning_rate"
-    )
-    patience: int = Field(
-        default=5,
-        ge=1,
-        le=100_000,
-        description="with evaluate.validation_fraction: epochs without a smaller validation loss before training stops",
-    )
-    batch_norm: bool = Field(default=False, description="scale each hidden layer by mean and variance of the batch")
-    layer_norm: bool = Field(default=False, description="scale each hidden layer by mean and variance of the row")
-    dropout: float = Field(default=0.0, ge=0, le=0.99, description="share of each hidden layer that a training step sets to 0")
-    weight_decay: float = Field(
-        default=0.0, ge=0, le=1e3, allow_inf_nan=False, description="times a weight: what is added to its gradient"
-    )
-    clip: float | None = Field(
-        default=None,
-        gt=0,
-        allow_inf_nan=False,
-        description="largest norm of the gradient of all weights of one party's half; null: any. What is sent is not clipped",
-    )
-    class_weight: ClassWeight = None
-    seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Annotated[Missing, ReadBy(missing_of)] = Missing()
     unaligned: Annotated[Unaligned, ReadBy(unaligned_of)] = NoUnaligned()
-
-    @property
-    def outputs(self) -> int:
-        """Logits a row: one for two classes and for a number, else one a class."""
-        return 1 if self.classes == 2 else self.classes
-
-    @model_validator(mode="after")
-    def _normalisable(self) -> Train:
-        if self.batch_norm and self.layer_norm:
-            raise ValueError("batch_norm and layer_norm exclude each other: choose one")
-        if self.batch_norm and self.batch_size == 1:
-            raise ValueError("batch_norm needs a batch_size of 2 or more: a batch of one row has no variance")
-        if self.layer_norm and 1 in (*self.bottom, *self.active_bottom, *self.top):
-            raise ValueError("layer_norm needs layers of 2 units or more: one unit alone is always its own mean")
-        return self
 
     @model_validator(mode="after")
     def _calibratable(self) -> Train:
         if self.classes > 2 and self.missing.calibration != "none":
             raise ValueError("missing.calibration is for two classes: set it to none")
-        if self.class_weight is not None and self.task == "regression":
-            raise ValueError("class_weight is for classes: a regression predicts a number. Leave it out")
-        check_class_weight(self.class_weight, self.classes)
         if self.class_weight is not None and self.missing.calibration != "none":
             raise ValueError(
                 "class_weight shifts the model's probabilities, and missing.calibration computes with them as shares of rows: "
@@ -182,9 +98,9 @@ class Train(TrainerConfig):
         return True
 
     @property
-    def can_validate(self) -> bool:
-        """By embeddings of the rows set apart, sent after each epoch."""
-        return True
+    def exchanged_before(self) -> int:
+        """As the base: those of ``unaligned``."""
+        return self.unaligned.epochs_before if self.unaligned.exchanges != "nothing" else 0
 
     @property
     def can_hold_out_last(self) -> bool:
@@ -211,11 +127,7 @@ class Train(TrainerConfig):
 
     def check(self, job: Job) -> None:
         """As the base: strategies for missing rows, calibration and matched metrics must suit the alignment."""
-        if self.patience != type(self).model_fields["patience"].default and not job.evaluate.validation_fraction:
-            raise ValueError(
-                "train.patience counts epochs by the loss on validation rows, and there are none: say "
-                "evaluate.validation_fraction (0.1, for example), or leave it out"
-            )
+        super().check(job)
         missing, protocol, spec = self.missing, job.align.protocol, job.align.spec
         labels_fill, features_fill = missing.label_strategy.fills, missing.feature_strategy.fills
         active_lacks = "active" in spec.synthetic_rows_at
@@ -269,7 +181,9 @@ class Train(TrainerConfig):
         trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
         return evaluate.repeats * (self.unaligned.epochs_before + self.epochs) * max(1, trained // self.batch_size)
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost:
         """Counted exactly, up to a few messages around it."""
         return costs.cost(self, evaluate, rows, protocol, passive_parties)
 
@@ -300,16 +214,6 @@ class Train(TrainerConfig):
         if role == "active":
             self.unaligned.check_table(table)
 
-    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
-        """As the base."""
-        import numpy as np  # which a job alone does not need
-
-        from vfl_node.data.encoded import encoded_columns
-        from vfl_node.data.features import Encoder
-
-        encoder = Encoder.fit(table, np.arange(len(table)), self.scaling, self.least_rows)
-        return encoded_columns(table, encoder.columns)
-
     def reads_images(self, models: Mapping[str, str]) -> bool:
         """As the base: what its model does."""
         return architecture_of(self.model, models).reads_images()
@@ -318,7 +222,14 @@ class Train(TrainerConfig):
         """As the base: what its model does."""
         return architecture_of(self.model, models).reads_lists()
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
         """Of this party's half, the active party's own model included."""
         return costs.parameters(self, role, table, architecture_of(self.model, models), passive_parties)
 
@@ -331,15 +242,11 @@ class Train(TrainerConfig):
         """As the base."""
         return self.batch_size, cut_width(self)
 
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
         """Values of every layer for each row of a batch, and their gradients."""
         return costs.batch_bytes(self, role, table, passive_parties)
 
-    def reported_epochs(self, evaluate: Evaluate) -> int:
-        """Those of all repeats."""
-        return self.epochs * evaluate.repeats
-
-    def message_bytes(self, evaluate: Evaluate) -> int:
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """An embedding of a batch, or the figures that the passive party is told."""
         return costs.message_bytes(self, evaluate)
 

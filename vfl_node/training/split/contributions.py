@@ -31,7 +31,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.evaluate import LOWER_IS_BETTER
 from vfl_node.training.evaluation import Repeats, Values
-from vfl_node.training.split.half import Positions
+from vfl_node.training.network.half import Positions
 
 PERMUTATIONS = 5
 

@@ -17,8 +17,8 @@ from vfl_node.models.storage import in_parts, parted
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
+from vfl_node.training.network.half import Positions, check_step, received, way_out
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import Positions, check_step, received, way_out
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -29,7 +29,7 @@ class Conversations:
     Args:
         session: the active party's.
         sender: its half, of which the gradients are.
-        draws: as for :func:`~vfl_node.training.split.half.way_out`.
+        draws: as for :func:`~vfl_node.training.network.half.way_out`.
         repeat: number of the repeat.
         audit: its attacks on what is sent.
 

@@ -12,6 +12,7 @@ from vfl_node.computing import OutsideCost
 from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
 from vfl_node.models.settings import LayerOptions
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
+from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures_bytes
 from vfl_node.training.unaligned.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -21,17 +22,8 @@ if TYPE_CHECKING:
 FRAME_BYTES = 74
 """Of a message beside the values of its tensor: about so many at 256 rows of width 128."""
 
-VALUE_BYTES = 16
-"""A value of a layer for a row of a batch, its gradient, and what is under way between two layers."""
-
 AUDIT_BYTES = 84
 """What the audit of one peer's gradients stores of a row: 73 were measured. That of an only peer is in what a record takes."""
-
-FIGURES_BYTES = 96
-"""What the passive party may be told of an epoch; as much again of its validation."""
-
-DECISION_BYTES = 40
-"""Whether an epoch of a job with validation was the best so far and the last: about so many."""
 
 PACE = "vfl_node.training.split.pace:MeasuredPace"
 
@@ -168,11 +160,7 @@ def batch_bytes(train: Train, role: DataRole, table: TableShape, passive_parties
 
 def message_bytes(train: Train, evaluate: Evaluate) -> int:
     """The largest message: an embedding of a batch, or the figures that the passive party is told."""
-    largest = tensor_bytes(train, train.batch_size)
-    if evaluate.share_with_passive:
-        figures = FIGURES_BYTES * (2 if evaluate.validation_fraction else 1)
-        largest = max(largest, figures * train.epochs * evaluate.repeats + HEAD_BYTES)
-    return largest
+    return max(tensor_bytes(train, train.batch_size), figures_bytes(train, evaluate))
 
 
 def tensor_bytes(train: Train, rows: int) -> int:

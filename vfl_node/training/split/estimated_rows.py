@@ -13,9 +13,9 @@ from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.registry import load
+from vfl_node.training.network.half import Positions
+from vfl_node.training.network.learner import Learner
 from vfl_node.training.schedule import cut
-from vfl_node.training.split.half import Positions
-from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.local_branch import ActiveParts, LocalBranch
 from vfl_node.training.unaligned.fedcvt.estimator import Estimator
 

@@ -16,11 +16,11 @@ from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.models.updates import Updates
+from vfl_node.training.network.half import Positions
+from vfl_node.training.network.local import check_finite
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import cut
-from vfl_node.training.split.half import Positions
-from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.local_branch import ActiveParts, LocalBranch
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.tasks import start_at_rate
 from vfl_node.training.unaligned.contract import EVERY, AlignedRows, JointModel, OwnPart, filler_of
 from vfl_node.training.unaligned.memorised import nearest_real

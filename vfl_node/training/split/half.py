@@ -23,152 +23,27 @@ depends on the embeddings of the others, too (docs/privacy.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import LabelColumn
-from vfl_node.errors import ProtocolError
 from vfl_node.models import architecture_of
-from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
-from vfl_node.privacy.defences.defence import Sender, build
 from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
 from vfl_node.privacy.features.rows import Inputs
 from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.labels.meter import LabelAudit, LabelMeter
-from vfl_node.privacy.outgoing import Exit, Observer
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
-from vfl_node.training.evaluation import Evaluation, Figures
+from vfl_node.training.network.half import NO_ROWS, Positions
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing.features.filling import fill_in
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.unaligned.pretraining import NoPretraining
-from vfl_node.training.unaligned.unused import UnusedRows
-from vfl_node.transport import codec
-from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1 import training_pb2
-
-Positions = NDArray[np.int64]
-
-NO_ROWS: Positions = np.empty(0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class ForwardPass:
-    """Rows that go through the network once and are not trained on: held out, or set apart for validation.
-
-    Attributes:
-        number: of the first of their batches among all that are exchanged.
-        batches: their shared positions.
-        epoch: by whose weights, from 1; 0 where a repeat only ever sends such rows at its end.
-    """
-
-    number: int
-    batches: Sequence[Positions]
-    epoch: int = 0
-
-
-@dataclass(frozen=True)
-class Defended:
-    """What a party's defences did in some steps.
-
-    Attributes:
-        seconds: that they took before embeddings were computed.
-        figures: what each of them says, in their order: name → mean over the steps.
-    """
-
-    seconds: float = 0.0
-    figures: Sequence[Mapping[str, float]] = field(default_factory=list)
-
-
-class Half(Protocol):
-    """One party's half of the network during one repeat.
-
-    Attributes:
-        learner: the half that is trained jointly.
-        encoder: JSON of how the party's columns are encoded.
-    """
-
-    learner: Learner
-    encoder: str
-
-    @property
-    def audit(self) -> Audit | AuditOfPeers:
-        """Its attacks on what it sends."""
-
-    @property
-    def features(self) -> FeatureAudit:
-        """Its attacks on its own columns, with what it sends."""
-
-    @property
-    def labels(self) -> LabelAudit:
-        """Its attacks on its own labels, with what it sends."""
-
-    @property
-    def outside(self) -> UnusedRows:
-        """Its rows outside of the alignment, if it learns from them."""
-
-    @property
-    def pretraining(self) -> NoPretraining:
-        """What comes before the training with labels."""
-
-    async def step(self, number: int, positions: Positions) -> None:
-        """Train on the batch at ``positions``."""
-
-    def figures(self) -> Figures:
-        """What the steps since the last call show, where the party knows it."""
-
-    def defended(self) -> Defended:
-        """What this party's defences did since the last call."""
-
-    async def validate(self, rows: ForwardPass) -> Figures:
-        """Measure on ``rows`` set apart; what that shows, where the party knows it."""
-
-    async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> Evaluation | None:
-        """Go through the held-out ``rows``; results, where the party knows them.
-
-        Args:
-            rows: held out.
-            validated: those validated on by the same weights; None where there are none.
-        """
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold of this half."""
-
-    def weights(self) -> dict[str, Tensor]:
-        """What the party keeps of it when it is trained, on the CPU."""
-
-    def go_back(self, weights: Mapping[str, Tensor]) -> None:
-        """Take back earlier weights that :meth:`weights` gave, to evaluate and keep."""
-
-    def scoring(self) -> dict[str, Any]:
-        """What turns its output into a prediction, beside weights and encoder; JSON values."""
-
-
-def check_step(channel: Channel, step: int, expected: int) -> None:
-    """Refuse a message of another step than ``expected``. Raises ProtocolError (``E_ORDER``)."""
-    if step != expected:
-        raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
-
-
-def received(channel: Channel, tensor: training_pb2.Tensor, shape: Sequence[int]) -> Tensor:
-    """The float32 tensor of ``shape`` in a message; raises as :func:`~vfl_node.transport.codec.decode` and names the peer."""
-    try:
-        return codec.decode(tensor, dtype=torch.float32, shape=shape)
-    except ProtocolError as error:
-        raise ProtocolError(f"{channel.peer} sent {error.message}", code=error.code) from None
 
 
 def encode(
@@ -184,13 +59,6 @@ def encode(
     features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)
     images = architecture_of(train.model, session.models).reads_images()
     return encoder.to_json(), PositionedInput.of(features, source, session.device, images=images)
-
-
-def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:
-    """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
-    initialise(model, randomness.derive(f"weights/{repeat}"))
-    train = Train.of(session.job)
-    return Learner(model.to(session.device), train, randomness, architecture_of(train.model, session.models).version)
 
 
 def audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int) -> Audit:
@@ -255,13 +123,3 @@ def audit_of_peers(
 ) -> AuditOfPeers:
     """The active party's attacks on what it sends to each passive party, and on what all of them see together."""
     return AuditOfPeers(list(session.data_peers), partial(audit, session, data, training, randomness, repeat))
-
-
-def way_out(session: Session, sender: Sender, draws: Randomness, repeat: int, *observers: Observer) -> Exit:
-    """The place where the tensors of ``sender`` leave in this repeat; ``draws`` is what predictions draw from, too."""
-    return Exit(build(session.protection.defences, sender, defence_draws(draws, repeat)), observers)
-
-
-def defence_draws(draws: Randomness, repeat: int) -> Randomness:
-    """What the defences of a repeat draw from. Predictions, whose weights are the first repeat's, draw from the same."""
-    return draws.derive(f"defences/{repeat}")

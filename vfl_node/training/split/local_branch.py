@@ -23,12 +23,12 @@ from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import NORMS, initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.session.session import Session
+from vfl_node.training.network.half import Positions
+from vfl_node.training.network.learner import Learner
+from vfl_node.training.network.local import check_finite
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import Positions
-from vfl_node.training.split.learner import Learner
-from vfl_node.training.split.local import check_finite
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.tasks import SplitTask
 from vfl_node.training.unaligned.unused import UnusedRows
 

@@ -41,10 +41,10 @@ from vfl_node.alignment.sizes import announced
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
+from vfl_node.training.network.half import NO_ROWS, Positions
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.filled_rows import FilledRows
-from vfl_node.training.split.half import NO_ROWS, Positions
 from vfl_node.training.split.local_branch import ActiveParts
 from vfl_node.training.split.tasks import SplitTask
 from vfl_node.training.trainer import TrainingData

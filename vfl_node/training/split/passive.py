@@ -21,22 +21,11 @@ from vfl_node.privacy.features.targets import Targets, targets_of
 from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, check_step, learner, received, way_out
+from vfl_node.training.network.local import check_finite
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import (
-    NO_ROWS,
-    Defended,
-    ForwardPass,
-    Positions,
-    audit,
-    check_step,
-    encode,
-    feature_audit,
-    learner,
-    received,
-    way_out,
-)
-from vfl_node.training.split.local import check_finite
+from vfl_node.training.split.half import audit, encode, feature_audit
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels, unshared_rows

@@ -12,12 +12,12 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.session.session import Session
+from vfl_node.training.network.half import NO_ROWS, Positions, check_step, received
+from vfl_node.training.network.learner import Learner
+from vfl_node.training.network.local import check_finite
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.split.half import NO_ROWS, Positions, check_step, received
-from vfl_node.training.split.learner import Learner
-from vfl_node.training.split.local import check_finite
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.unaligned.pretraining import NoPretraining, PretrainedHalf, pretraining_of
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

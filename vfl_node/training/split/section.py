@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.privacy.defences.registry import read_params
+from vfl_node.training.network.section import EarlyStopping
 from vfl_node.training.section import Attacks, Count, MetricValues, Section, TrainerSection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
@@ -58,28 +59,6 @@ class HeldOut(Section):
 
     attacks: Attacks
     judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
-
-
-class EarlyStopping(Section):
-    """Where training ended, and which epochs' weights were measured and kept."""
-
-    best_epochs: tuple[int, ...] = Field(description="of each repeat, the epoch of the smallest validation loss, from 1")
-    last_epochs: tuple[int, ...] = Field(description="of each repeat, the epoch after which training ended")
-
-    @classmethod
-    def of(cls, stopped: Sequence[tuple[int, int]]) -> EarlyStopping:
-        """Of (best epoch, last epoch) of each repeat."""
-        best, last = zip(*stopped, strict=True)
-        return cls(best_epochs=best, last_epochs=last)
-
-    def term(self, train: Train) -> Term:
-        """In words."""
-        each = (
-            f"epoch {best} of {last} has the smallest validation loss"
-            for best, last in zip(self.best_epochs, self.last_epochs, strict=True)
-        )
-        rule = f"its weights are measured and kept; training ends after {train.patience} epochs without a smaller one"
-        return Term("Early stopping", (*((words,) for words in each), (f"{rule}, or after {train.epochs}",)))
 
 
 class MatchedMetrics(MetricValues):

@@ -1,57 +1,31 @@
-"""What the active party's labels are, and what depends on it: targets, losses, what outputs say, what is measured of them."""
+"""What split training knows of labels beside what every network does: made-up ones, and calibration."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss, one_hot
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import ModelOutput
 from vfl_node.models.classifier import Classifier
-from vfl_node.regression_metrics import PredictedNumbers
-from vfl_node.training.class_weight import weight_of_classes
-from vfl_node.training.evaluation import class_shares, measure
-from vfl_node.training.intervals import Output
+from vfl_node.training.network.tasks import ClassTask, NumberTask, facts_of_classes
 from vfl_node.training.split.class_weight import WeightedIdentity
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import Calibration, Composition, Rate, calibration
 from vfl_node.training.split.missing.labels.contract import Known
 from vfl_node.training.split.missing.number_calibration import number_calibration
 from vfl_node.training.targets import TargetScale
-from vfl_node.weighted_metrics import EPSILON
 
 LOCAL_RATE_MARGIN = 1e-3
 """The local model's probability is kept this far from 0 and 1 where calibration uses it."""
 
-Numbers = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
-class ClassLabels:
-    """Labels 0 to K − 1; logits give probabilities.
-
-    Attributes:
-        classes: K.
-        shares: float64[K], how frequent each class is among the labels trained on; None without any.
-        rate: q, the rate of positives among them, at a party without columns.
-        weights: float64[K], how much each class counts in the loss (``train.class_weight``); None: all alike.
-    """
-
-    classes: int
-    shares: Numbers | None = field(repr=False)
-    rate: float = field(repr=False)
-    weights: Numbers | None = field(default=None, repr=False)
-
-    def targets(self, labels: NDArray[Any]) -> Tensor:
-        """float32[m], or float32[m, K] with a 1 in each row."""
-        values = torch.from_numpy(labels.astype(np.float32))
-        return values if self.classes == 2 else one_hot(values.long(), self.classes).float()
+class ClassLabels(ClassTask):
+    """Labels 0 to K − 1, some of them made up."""
 
     def known(self, labels: NDArray[Any], shared: int, randomness: Randomness) -> Known:
         """What a strategy for made-up labels may know: all real ``labels`` of so many ``shared`` rows."""
@@ -62,33 +36,9 @@ class ClassLabels:
         """The rate at which a calibrated network starts; None where there is no such."""
         return self.rate if 0 < self.rate < 1 else None
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Of each row, float32[B]."""
-        if self.weights is not None:
-            return WeightedIdentity(self.weights).losses(logits, targets)
-        loss = binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy
-        return loss(logits, targets, reduction="none")
-
-    @property
-    def largest_weight(self) -> float:
-        """The most that a row counts in the loss."""
-        return 1.0 if self.weights is None else float(self.weights.max())
-
-    def mean_loss(self, labels: NDArray[Any], scores: Numbers) -> float | None:
-        """What validation looks at: the NLL of rows with these labels, which count as in training; None without rows."""
-        if self.weights is None or len(labels) == 0:
-            return measure(("nll",), labels, scores)["nll"]
-        classes = labels.astype(np.int64)
-        true = np.where(classes == 1, scores, 1 - scores) if scores.ndim == 1 else scores[np.arange(len(classes)), classes]
-        return float((self.weights[classes] * -np.log(np.clip(true, EPSILON, 1))).mean())
-
     def base_rate(self, logits: Tensor) -> Tensor:
         """As :func:`local_rate`."""
         return local_rate(logits)
-
-    def alone(self, logits: Tensor) -> Numbers:
-        """As :func:`probabilities`, of the active party's own model."""
-        return probabilities(logits)
 
     def calibration(self, name: str, composition: Composition | None, rate: Rate) -> Calibration:
         """As :func:`~vfl_node.training.split.missing.calibration.calibration`; class weights are for ``none``."""
@@ -96,38 +46,10 @@ class ClassLabels:
             return WeightedIdentity(self.weights)
         return calibration(name, composition, rate)
 
-    def output(self, scores: Numbers) -> Output:
-        """What is measured of ``scores``: probabilities, which may leave 0 … 1 by a correction for synthetic rows."""
-        return ModelOutput.clipped(scores)
-
-    def prediction(self, scores: Numbers) -> Numbers:
-        """What ``scores`` predict: probabilities."""
-        return np.clip(scores, 0, 1)
-
-    def constant(self, rows: int) -> Output | None:
-        """What a model says of each of ``rows`` rows that knows the labels trained on, and nothing else."""
-        return None if self.shares is None else ModelOutput.constant(self.shares, rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """What predictions need of it."""
-        return {"positive_rate": self.rate}
-
 
 @dataclass(frozen=True)
-class ScaledTargets:
-    """Numbers, of which the networks see standard deviations from the mean; an output is such a number itself.
-
-    Attributes:
-        scale: of the targets trained on.
-        rate: q at a party without columns: the mean, in scaled units.
-    """
-
-    scale: TargetScale = field(repr=False)
-    rate: float = 0.0
-
-    def targets(self, labels: NDArray[Any]) -> Tensor:
-        """Scaled, float32[m]."""
-        return torch.from_numpy(self.scale.scaled(labels).astype(np.float32))
+class ScaledTargets(NumberTask):
+    """Numbers, some of them made up."""
 
     def known(self, labels: NDArray[Any], shared: int, randomness: Randomness) -> Known:
         """What a strategy for made-up targets may know: all real ``labels`` of so many ``shared`` rows."""
@@ -137,62 +59,23 @@ class ScaledTargets:
     def start(self) -> None:
         """None: outputs start at the mean."""
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Of each row, float32[B]: the squared error in scaled units."""
-        return mse_loss(logits, targets, reduction="none")
-
-    @property
-    def largest_weight(self) -> float:
-        """1: all rows count alike."""
-        return 1.0
-
-    def mean_loss(self, labels: NDArray[Any], scores: Numbers) -> float | None:
-        """What validation looks at: the mean squared error of rows with these targets, in scaled units; None without rows."""
-        return float(((scores - self.scale.scaled(labels)) ** 2).mean()) if len(labels) else None
-
     def base_rate(self, logits: Tensor) -> Tensor:
         """What the active party's own model says, float32[B]."""
         return logits
 
-    def alone(self, logits: Tensor) -> Numbers:
-        """The same as float64."""
-        return np.asarray(logits.double().cpu().numpy())
-
     def calibration(self, name: str, composition: Composition | None, rate: Rate) -> Calibration:
         """As :func:`~vfl_node.training.split.missing.number_calibration.number_calibration`."""
         return number_calibration(name, composition, rate)
-
-    def output(self, scores: Numbers) -> Output:
-        """What is measured of ``scores``: numbers in the target's unit."""
-        return PredictedNumbers(self.scale.original(scores))
-
-    def prediction(self, scores: Numbers) -> Numbers:
-        """What ``scores`` predict: numbers in the target's unit."""
-        return self.scale.original(scores)
-
-    def constant(self, rows: int) -> Output:
-        """The mean for each row."""
-        return PredictedNumbers.constant(self.scale.mean, rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """What predictions need of it."""
-        return {"positive_rate": self.rate, "target": self.scale.to_json()}
 
 
 SplitTask = ClassLabels | ScaledTargets
 
 
 def task_of(train: Train, labels: NDArray[Any]) -> SplitTask:
-    """The job's task, with what is known of the ``labels`` trained on, at least one.
-
-    Raises:
-        DataError: of a regression, they are all the same (``E_ONE_CLASS``).
-    """
-    if train.task == "regression":
-        return ScaledTargets(TargetScale.of(labels))
-    shares = class_shares(labels, train.classes)
-    weights = None if train.class_weight is None or shares is None else weight_of_classes(train.class_weight, shares)
-    return ClassLabels(train.classes, shares, float((labels == 1).mean()), weights)
+    """As :func:`vfl_node.training.network.tasks.task_of`."""
+    return (
+        ScaledTargets(TargetScale.of(labels)) if train.task == "regression" else ClassLabels(*facts_of_classes(train, labels))
+    )
 
 
 def stored_task(train: Train, rate: float, target: TargetScale | None) -> SplitTask:
@@ -212,10 +95,3 @@ def start_at_rate(model: Classifier, task: SplitTask, train: Train) -> None:
 def local_rate(logits: Tensor) -> Tensor:
     """q of rows with these logits of the active party's own model, float32[B]."""
     return torch.sigmoid(logits).clamp(LOCAL_RATE_MARGIN, 1 - LOCAL_RATE_MARGIN)
-
-
-def probabilities(logits: Tensor) -> Numbers:
-    """What logits float32[B] or float32[B, K] say, float64 of the same shape."""
-    exact = logits.double()
-    likelihood = torch.sigmoid(exact) if logits.dim() == 1 else torch.softmax(exact, dim=1)
-    return np.asarray(likelihood.cpu().numpy())

@@ -1,11 +1,20 @@
-"""Split training as the node runs it: the loop, and what is left of it at each party."""
+"""FLORIST: split training over a union, each party filling in for the rows it does not own.
+
+The loop is that of every network of two halves (:mod:`vfl_node.training.network.loop`); what each half does in it stands in
+half.py. Here is what is left of it at each party.
+
+Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviations: batches are cut from the
+shared order by a jointly tossed seed; synthetic rows are fixed for the whole job.
+
+What each party learns: disclosures.py, and docs/training.md.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -17,23 +26,25 @@ from vfl_node.data.features import Encoder
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
+from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
 from vfl_node.privacy.defences.dp.budget import budget
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Evaluation, Figures, Summary, real_share, summarise
-from vfl_node.training.sharing import receive_figures, send_figures
-from vfl_node.training.split import alone
+from vfl_node.training.evaluation import Evaluation
+from vfl_node.training.network.batches import check_batch_fits
+from vfl_node.training.network.journal import Journal
+from vfl_node.training.network.loop import Halves, train
+from vfl_node.training.network.results import measured, told
+from vfl_node.training.network.section import EarlyStopping
+from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, exchanged_epochs, passive_learns
 from vfl_node.training.split.half import of_two_classes
-from vfl_node.training.split.journal import Journal
-from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.overfitting import after_validation, of_classes, of_numbers
+from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.section import (
-    EarlyStopping,
     HeldOut,
     LabelPrivacy,
     MatchedMetrics,
@@ -42,6 +53,7 @@ from vfl_node.training.split.section import (
     UnalignedRows,
     contributions_of,
 )
+from vfl_node.training.split.serving.served_model import VERSION
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
 MOST_NAMED = 12
@@ -49,12 +61,12 @@ MOST_NAMED = 12
 
 
 class SplitTrainer(Trainer):
-    """FLORIST (:mod:`vfl_node.training.split.loop`), as a :class:`~vfl_node.training.trainer.Trainer`."""
+    """FLORIST, as a :class:`~vfl_node.training.trainer.Trainer`."""
 
     def prepare(self, session: Session) -> None:
         """As the base: batches of predictions must fit into a message, and a bottom must make what its defences protect."""
         if serve := session.job.serve:
-            check_batch_fits(serve.batch_size, Train.of(session.job), setting="serve.batch_size")
+            _check_batch(serve.batch_size, Train.of(session.job), setting="serve.batch_size")
         _check_defences(session)
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
@@ -76,8 +88,16 @@ class SplitTrainer(Trainer):
             passive party.
         """
         async with session.phase("train") as traffic:
-            journal = await train(session, data, checkpoints, resume, traffic)
+            halves = Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.of(session.job)))
+            journal = await train(session, data, checkpoints, resume, traffic, halves)
             return await (_active if session.role == "active" else _passive)(session, data, journal)
+
+
+def _check_batch(rows: int, train: Train, *, setting: str = "train.batch_size") -> None:
+    """Refuse batches whose embeddings one message cannot hold; ``setting`` sets ``rows``. Raises UsageError (``E_SIZE``)."""
+    width = max(cut_width(train), train.unaligned.exchanged_width(cut_width(train)))
+    narrower = "narrow the last layer of train.bottom"
+    check_batch_fits(rows, 4 * width, of=f"at a cut layer of width {width}", setting=setting, narrower=narrower)
 
 
 def _check_defences(session: Session) -> None:
@@ -137,24 +157,13 @@ def _check_labels(session: Session) -> None:
 
 
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:
-    summary, first = summarise(journal.evaluations, *journal.rows), journal.evaluations[0]
-    if session.job.evaluate.share_with_passive:
-        figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
-        for channel in session.data_peers.values():
-            await send_figures(channel, figures, summary.metrics, validated=len(journal.validated) > 0)
-    trained = _trained(session, data, journal, first)
-    trained = trained.with_results(summary, first, real_share(data.alignment), local_kind=alone.KIND)
-    return dataclasses.replace(trained, warnings=(*trained.warnings, *_overfitting(session, data, journal, summary)))
+    train = Train.of(session.job)
+    shifted = (data.alignment.missing > 0 and train.missing.calibration == "none") or train.class_weight is not None
+    return await measured(session, data, journal, _trained(session, data, journal, journal.evaluations[0]), shifted=shifted)
 
 
 async def _passive(session: Session, data: TrainingData, journal: Journal) -> Trained:
-    trained = _trained(session, data, journal)
-    if not session.job.evaluate.share_with_passive:
-        return trained
-    names, validated = session.job.evaluate.metrics, len(journal.validated) > 0
-    shared, metrics = await receive_figures(session.peer, len(journal.epochs), names, validated=validated)
-    epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(journal.epochs, shared, strict=True)]
-    return dataclasses.replace(trained, epochs=tuple(epochs), metrics=metrics)
+    return await told(session, journal, _trained(session, data, journal))
 
 
 def _trained(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
@@ -183,7 +192,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         weights=journal.weights,
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
-        servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
+        servable=Servable(json.dumps({**journal.scoring, **journal.shared, "version": VERSION}, sort_keys=True), shown),
         audit=journal.audit,
         feature_audit=journal.rebuilt,
         label_audit=journal.labels,
@@ -228,21 +237,6 @@ def _unprotected(session: Session, data: TrainingData) -> tuple[str, ...]:
         f"No defence protects {', '.join(others[:MOST_NAMED])}{more}. What can be rebuilt of these columns may tell of the "
         "protected ones, too: compare the feature audit of both.",
     )
-
-
-def _overfitting(session: Session, data: TrainingData, journal: Journal, summary: Summary) -> tuple[str, ...]:
-    """A warning where the network overfits.
-
-    Synthetic labels and class weights alone can make a model worse than a constant, which knows neither.
-    """
-    if journal.stopped:
-        return after_validation(journal.epochs, journal.stopped[0][0])
-    train = Train.of(session.job)
-    shifted = (data.alignment.missing and train.missing.calibration == "none") or train.class_weight is not None
-    if shifted or not session.job.evaluate.test_fraction:
-        return ()
-    judge, name = (of_numbers, "rmse") if train.task == "regression" else (of_classes, "nll")
-    return judge(journal.epochs, summary.metrics.get(name), summary.constant.get(name))
 
 
 def lacking(session: Session, alignment: Alignment) -> dict[str, int | None]:

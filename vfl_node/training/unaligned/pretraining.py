@@ -92,10 +92,11 @@ class NoPretraining:
     Attributes:
         epochs: without labels.
         exchanges: whether each batch of aligned rows has a message each way.
+        embeds: whether the passive party's is an embedding, as in training with labels.
     """
 
     epochs = 0
-    exchanges = False
+    exchanges = embeds = False
 
     async def step(self, number: int, positions: Rows) -> None:
         """Learn from the aligned batch at ``positions``; only where ``exchanges``."""
@@ -127,6 +128,7 @@ class Pretraining(NoPretraining):
 
     def __init__(self, method: Unaligned, half: PretrainedHalf, module: nn.Module | None) -> None:
         self.epochs, self.exchanges = method.epochs_before, method.exchanges != "nothing"
+        self.embeds = method.exchanges == "embeddings and gradients"
         self._half = half
         self._training = half.training(module, half.randomness.derive("masks")) if module else None
         self._steps, self._losses, self._over = 0, (0.0, 0), False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.trainers import HEAD_BYTES, TrainerConfig, TrainingCost
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class NearestMean(TrainerConfig):
         """As the base."""
         return self.epochs
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
         """A float32 of each row and epoch, of held-out rows too."""
         if not ALIGNMENTS[protocol].every_row_is_shared:
             return None
@@ -54,6 +57,6 @@ class NearestMean(TrainerConfig):
         """As the base."""
         return self.epochs
 
-    def message_bytes(self, evaluate: Evaluate) -> int:
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """A batch. How many rows are shared is not known yet, so a message has a bound of its own."""
         return 4 * BATCH_ROWS + HEAD_BYTES

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
-from vfl_node.training.split.half import check_step, received
+from vfl_node.training.network.half import check_step, received
 from vfl_node.training.split.serving.asking import Asking
 from vfl_node.training.split.serving.shown import DisclosureGuard, OutgoingBatch, names_of
 from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer, Unnamed

@@ -27,14 +27,14 @@ from vfl_node.models.storage import under
 from vfl_node.privacy.defences.defence import Leaving, Sender, build, names_of_positions
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.privacy.outgoing import Exit
+from vfl_node.training.network.half import defence_draws
+from vfl_node.training.network.local import local_logits
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import SERVED_FEATURES
-from vfl_node.training.split.half import defence_draws
-from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing.calibration import Calibration
 from vfl_node.training.split.missing.features.contract import Rows, Substitute, substitute, synthetic_rows
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.missing.strategies import FEATURES
-from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.serving.batches import Batches
 from vfl_node.training.split.serving.served_model import ServedModel
 

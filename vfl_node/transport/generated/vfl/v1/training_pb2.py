@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15vfl/v1/training.proto\x12\x06vfl.v1\"\x1c\n\nTossCommit\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\"\x1a\n\tTossShare\x12\r\n\x05share\x18\x01 \x01(\x0c\"A\n\x0bHeldOutRows\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12\x10\n\x08held_out\x18\x02 \x01(\x04\x12\x12\n\nvalidation\x18\x03 \x01(\x04\"4\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"9\n\tEmbedding\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x1e\n\x06tensor\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\"8\n\x08Gradient\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x1e\n\x06tensor\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\":\n\nProjection\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x1e\n\x06tensor\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\"9\n\x08\x45pochEnd\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x10\n\x08improved\x18\x02 \x01(\x08\x12\x0c\n\x04last\x18\x03 \x01(\x08\"\x16\n\x06Shared\x12\x0c\n\x04json\x18\x01 \x01(\t\"(\n\x08\x46\x65\x61tures\x12\x0f\n\x07\x63olumns\x18\x01 \x01(\r\x12\x0b\n\x03key\x18\x02 \x01(\x0c\"6\n\x06Scores\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x1e\n\x06tensor\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\")\n\tEncrypted\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0e\n\x06tensor\x18\x02 \x01(\t\"*\n\x0cIterationEnd\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0c\n\x04last\x18\x02 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15vfl/v1/training.proto\x12\x06vfl.v1\"\x1c\n\nTossCommit\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\"\x1a\n\tTossShare\x12\r\n\x05share\x18\x01 \x01(\x0c\"A\n\x0bHeldOutRows\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12\x10\n\x08held_out\x18\x02 \x01(\x04\x12\x12\n\nvalidation\x18\x03 \x01(\x04\"4\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"9\n\tEmbedding\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x1e\n\x06tensor\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\"8\n\x08Gradient\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x1e\n\x06tensor\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\"c\n\x10LinkedEmbeddings\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\"\n\nembeddings\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\x12\x1d\n\x05index\x18\x03 \x01(\x0b\x32\x0e.vfl.v1.Tensor\":\n\nProjection\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x1e\n\x06tensor\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\"9\n\x08\x45pochEnd\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x10\n\x08improved\x18\x02 \x01(\x08\x12\x0c\n\x04last\x18\x03 \x01(\x08\"\x16\n\x06Shared\x12\x0c\n\x04json\x18\x01 \x01(\t\"(\n\x08\x46\x65\x61tures\x12\x0f\n\x07\x63olumns\x18\x01 \x01(\r\x12\x0b\n\x03key\x18\x02 \x01(\x0c\"6\n\x06Scores\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x1e\n\x06tensor\x18\x02 \x01(\x0b\x32\x0e.vfl.v1.Tensor\")\n\tEncrypted\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0e\n\x06tensor\x18\x02 \x01(\t\"*\n\x0cIterationEnd\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0c\n\x04last\x18\x02 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,18 +43,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EMBEDDING']._serialized_end=269
   _globals['_GRADIENT']._serialized_start=271
   _globals['_GRADIENT']._serialized_end=327
-  _globals['_PROJECTION']._serialized_start=329
-  _globals['_PROJECTION']._serialized_end=387
-  _globals['_EPOCHEND']._serialized_start=389
-  _globals['_EPOCHEND']._serialized_end=446
-  _globals['_SHARED']._serialized_start=448
-  _globals['_SHARED']._serialized_end=470
-  _globals['_FEATURES']._serialized_start=472
-  _globals['_FEATURES']._serialized_end=512
-  _globals['_SCORES']._serialized_start=514
-  _globals['_SCORES']._serialized_end=568
-  _globals['_ENCRYPTED']._serialized_start=570
-  _globals['_ENCRYPTED']._serialized_end=611
-  _globals['_ITERATIONEND']._serialized_start=613
-  _globals['_ITERATIONEND']._serialized_end=655
+  _globals['_LINKEDEMBEDDINGS']._serialized_start=329
+  _globals['_LINKEDEMBEDDINGS']._serialized_end=428
+  _globals['_PROJECTION']._serialized_start=430
+  _globals['_PROJECTION']._serialized_end=488
+  _globals['_EPOCHEND']._serialized_start=490
+  _globals['_EPOCHEND']._serialized_end=547
+  _globals['_SHARED']._serialized_start=549
+  _globals['_SHARED']._serialized_end=571
+  _globals['_FEATURES']._serialized_start=573
+  _globals['_FEATURES']._serialized_end=613
+  _globals['_SCORES']._serialized_start=615
+  _globals['_SCORES']._serialized_end=669
+  _globals['_ENCRYPTED']._serialized_start=671
+  _globals['_ENCRYPTED']._serialized_end=712
+  _globals['_ITERATIONEND']._serialized_start=714
+  _globals['_ITERATIONEND']._serialized_end=756
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,16 @@ class Gradient(_message.Message):
     tensor: Tensor
     def __init__(self, step: _Optional[int] = ..., tensor: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
+class LinkedEmbeddings(_message.Message):
+    __slots__ = ("step", "embeddings", "index")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    embeddings: Tensor
+    index: Tensor
+    def __init__(self, step: _Optional[int] = ..., embeddings: _Optional[_Union[Tensor, _Mapping]] = ..., index: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+
 class Projection(_message.Message):
     __slots__ = ("step", "tensor")
     STEP_FIELD_NUMBER: _ClassVar[int]

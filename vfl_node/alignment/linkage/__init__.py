@@ -1,0 +1,1 @@
+"""Fuzzy linkage: each record of the active party gets the passive party's records whose keys are most like its own."""

@@ -1,0 +1,65 @@
+"""What each party learns from a linkage, with a job's numbers, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vfl_node.alignment.linkage.side import LinkageSizes
+from vfl_node.job import Job
+from vfl_node.ledger import Disclosure
+
+
+def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Mapping[str, tuple[Disclosure, ...]]:
+    """Party → what it learnt.
+
+    Args:
+        job: the job.
+        sizes: of the linkage.
+        sigma: of the noise.
+        reuse: of how many different records of the active party one record is a candidate; None if that is not known.
+    """
+    active, passive, coordinator = job.parties.pair["active"], job.parties.pair["passive"], str(job.parties.coordinator)
+    candidates = job.align.candidates
+    noise = (
+        f"with noise of {sigma:g} standard deviations, the same in every job on these terms"
+        if sigma
+        else "exactly, without noise"
+    )
+    most = "one for each of its records that has it as a candidate" if reuse is None else f"up to {reuse}"
+    return {
+        active: (
+            Disclosure("set size", sizes.passive, f"the number of {passive}'s records: {sizes.passive}"),
+            Disclosure(
+                "similarities",
+                sizes.active * candidates,
+                f"for each of its {sizes.active} records how similar {candidates} of {passive}'s are, {noise}. Where fewer are "
+                "within reach it sees how many, which no noise hides, and equal similarities show equal keys. It does not get "
+                f"their numbers, but a training shows which similarities are of the same record, {most}. It knows the keys of "
+                "the records that have it as a candidate, which locate it without any similarity, and how keys are encoded: "
+                "with many similarities it locates it much better",
+            ),
+        ),
+        passive: (
+            Disclosure("set size", sizes.active, f"the number of {active}'s records: {sizes.active}"),
+            Disclosure(
+                "candidate rows",
+                sizes.active * candidates,
+                f"where {active}'s records are: which {candidates} of its own records are nearest to each of them. This set "
+                "alone locates the keys of each of these records, and noise does not change it",
+            ),
+        ),
+        coordinator: (
+            Disclosure(
+                "encodings",
+                sizes.active + sizes.passive,
+                f"the encoded keys of {sizes.active} records of {active} and {sizes.passive} of {passive}, {sizes.bits} bits "
+                "each, and so which of them have equal keys",
+            ),
+            Disclosure(
+                "distances",
+                sizes.active * sizes.passive,
+                "how far any two of these records lie apart, also two of the same party: a map of all of them, which a few "
+                "records with known keys put in its place",
+            ),
+        ),
+    }

@@ -1,0 +1,141 @@
+"""The job's ``train`` section for training over candidates (see docs/training.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import ONE_BESIDE, Beside
+from vfl_node.configuration import name_in
+from vfl_node.errors import DataError
+from vfl_node.models import OPTIMISERS
+from vfl_node.trainers import DataRole, TableShape, Task, TrainingCost
+from vfl_node.training.linked import costs
+from vfl_node.training.linked.methods import CUTS, MERGES, METHODS, Method
+from vfl_node.training.network.config import NetworkConfig, Sizes
+
+if TYPE_CHECKING:
+    from vfl_node.data.tables import Table
+    from vfl_node.job import Evaluate, Job
+
+
+class Linked(NetworkConfig):
+    """A network over candidates and how it is trained. Defaults are those of FedSim's code for its largest data sets.
+
+    Where dropout differs from the code :mod:`vfl_node.training.linked.network` says.
+    """
+
+    implementation: ClassVar[str] = "vfl_node.training.linked.trainer:LinkedTrainer"
+    report_section: ClassVar[str] = "vfl_node.training.linked.section:LinkedSection"
+    by_similarity: ClassVar[bool] = True
+    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+
+    called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **NetworkConfig.called_elsewhere,
+        "method": ("strategy", "mode"),
+        "merge": ("merge_mode", "aggregation", "pooling"),
+    }
+
+    algorithm: Literal["linked"]
+    model: Literal["mlp"] = "mlp"
+    batch_norm: Literal[False] = False
+    layer_norm: Literal[False] = False
+    bottom: Sizes = Field(default=(200, 100), min_length=1)
+    active_bottom: Sizes = Field(default=(200, 100), min_length=1)
+    top: Sizes = Field(default=(100,), description="hidden layers of the local network, which reads a row beside a candidate")
+    epochs: int = Field(default=30, ge=1, le=100_000)
+    batch_size: int = Field(default=128, ge=1, le=1_000_000)
+    optimizer: Annotated[str, name_in(OPTIMISERS)] = "lamb"
+    learning_rate: float = Field(default=3e-3, gt=0, le=1e3, allow_inf_nan=False)
+    dropout: float = Field(default=0.3, ge=0, le=0.99, description="share of each hidden layer that a training step sets to 0")
+    weight_decay: float = Field(
+        default=1e-5, ge=0, le=1e3, allow_inf_nan=False, description="times a weight: what is added to its gradient or step"
+    )
+    method: Annotated[str, name_in(METHODS)] = Field(
+        default="fedsim",
+        description="what a row makes of its candidates: fedsim weighs and merges them; mean of what each gives; top1: the "
+        "nearest alone; feature: each is a sample of its own; exact: one with equal keys",
+    )
+    cut: Annotated[str, name_in(CUTS)] = Field(default="linear", description="last layer of each bottom: without ReLU")
+    merge: Annotated[str, name_in(MERGES)] = Field(
+        default="conv", description="fedsim: conv, along the candidates in the order of their similarity; mean, by weight"
+    )
+    pair_outputs: int = Field(
+        default=10, ge=1, le=1024, description="fedsim with merge: conv: numbers that the local network gives of each candidate"
+    )
+    similarity_hidden: int = Field(default=10, ge=1, le=1024, description="fedsim: hidden units between similarity and weight")
+    channels: int = Field(default=8, ge=1, le=256, description="merge: conv: channels of the convolution")
+    kernel: int = Field(default=7, ge=1, le=1024, description="merge: conv: candidates that the convolution reads at once")
+    merge_hidden: Sizes = Field(default=(400,), description="merge: conv: hidden layers after the convolution")
+
+    @property
+    def how(self) -> Method:
+        """What ``method`` does."""
+        return METHODS[self.method]
+
+    @property
+    def sorts(self) -> bool:
+        """Whether candidates are merged in the order of their similarity."""
+        return self.merge == "conv"
+
+    @model_validator(mode="after")
+    def _only_of_its_method(self) -> Linked:
+        unused = [] if self.how.gates else ["merge", "similarity_hidden"]
+        if not (self.how.gates and self.sorts):
+            unused += ["pair_outputs", "channels", "kernel", "merge_hidden"]
+        said = [name for name in unused if getattr(self, name) != type(self).model_fields[name].default]
+        if said:
+            raise ValueError(f"{said[0]} changes nothing with method: {self.method} and merge: {self.merge}: leave it out")
+        return self
+
+    def check(self, job: Job) -> None:
+        """As the base: ``exact`` needs one candidate with equal keys."""
+        super().check(job)
+        align = job.align
+        if self.how.equal and not (align.equal_only and align.candidates == 1):
+            raise ValueError(
+                f"train.method: {self.method} uses one candidate with equal keys: say align.equal_only: true and "
+                "align.candidates: 1"
+            )
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """Batches of all epochs and repeats."""
+        trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
+        return evaluate.repeats * self.epochs * max(1, trained // self.batch_size)
+
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
+        """As the base, and the most: as if each place of a batch had another candidate, where there are enough of them."""
+        return costs.cost(self, evaluate, rows, beside) if ALIGNMENTS[protocol].by_similarity else None
+
+    def check_table(self, role: DataRole, table: Table) -> None:
+        """As the base: the passive party must have a column (``E_NO_FEATURES``)."""
+        if role == "passive" and not table.columns:
+            raise DataError(
+                "the passive party's table has no feature column",
+                code="E_NO_FEATURES",
+                hint="columns behind keys are no features: add others, or declare ignored ones in data.columns",
+            )
+
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
+        """Of this party's half, the active party's own model included."""
+        return costs.parameters(self, role, table, beside)
+
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
+        """Values of every layer for each pair of a batch, and their gradients."""
+        return costs.batch_bytes(self, role, table, beside)
+
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
+        """The embeddings of a batch, or the figures that the passive party is told."""
+        return costs.message_bytes(self, evaluate, beside)

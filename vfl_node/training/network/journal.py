@@ -1,0 +1,182 @@
+"""How far a training is, and what it has found so far: what a restarted party reads first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.equal_weights import Judged
+from vfl_node.training.checkpoints import Checkpoints, load_of
+from vfl_node.training.evaluation import Evaluation
+from vfl_node.training.network.half import Half
+from vfl_node.training.network.stopping import Stopping
+from vfl_node.training.trainer import Epoch
+
+STEPS_BETWEEN = 50
+"""Fewest training steps between two checkpoints, so that tiny epochs are not outweighed by writing to disk."""
+
+
+@dataclass
+class Journal:
+    """The place both parties have reached, and one party's results.
+
+    Attributes:
+        repeat: repeats completed.
+        epoch: epochs completed in the repeat under way.
+        pretrained: epochs without labels completed in it, which come before.
+        exchanges: messages of embeddings exchanged: the number of the next step.
+        epochs: of the first repeat.
+        evaluations: one a completed repeat; empty at the passive party.
+        weights: this party's half after the first repeat.
+        encoder: its encoder.
+        scoring: what the first repeat's half needs beside its weights to predict.
+        testing: positions held out in the first repeat; made anew in every attempt.
+        validated: positions set apart for validation in it; likewise.
+        shared: what predictions need that does not depend on the repeat; made anew in every attempt.
+        audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
+        audited: what the audit has seen in all repeats.
+        held_out: its attacks on the rows held out in it; None where it sent none.
+        rebuilt: what its feature audit found in the first repeat; None without one.
+        labels: what its attacks on its labels found in the first repeat; empty where none is judged.
+        unaligned: what the first repeat did with rows outside of the alignment; None where this party uses none.
+        saved: tensors of the half under way, from a checkpoint; None to begin it anew.
+        rows: shared rows trained and tested on.
+        steps: training steps done.
+        stopping: of the repeat under way; None before it begins, and without validation.
+        best: this party's half after the best epoch of the repeat under way; likewise.
+        stopped: (best epoch, last epoch) of each completed repeat; empty without validation.
+    """
+
+    repeat: int = 0
+    epoch: int = 0
+    pretrained: int = 0
+    exchanges: int = 0
+    epochs: list[Epoch] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
+    encoder: str = ""
+    scoring: Mapping[str, Any] = field(default_factory=dict)
+    testing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    audit: Mapping[str, float | None] = field(default_factory=dict)
+    audited: Mapping[str, Tensor] = field(default_factory=dict)
+    held_out: Judged | None = None
+    rebuilt: Mapping[str, Mapping[str, Any]] | None = None
+    labels: Mapping[str, float | None] = field(default_factory=dict)
+    unaligned: Mapping[str, Any] | None = None
+    saved: Mapping[str, Tensor] | None = None
+    rows: tuple[int, int] = (0, 0)
+    steps: int = 0
+    stopping: Stopping | None = None
+    best: Mapping[str, Tensor] = field(default_factory=dict)
+    stopped: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def tested(self) -> NDArray[np.int64]:
+        """Positions whose embeddings the peer has by the first repeat's weights, held out or validated on, ascending."""
+        return np.union1d(self.testing, self.validated)
+
+    def over(self, epochs: int) -> bool:
+        """Whether the repeat under way, of ``epochs`` at most, has no epoch left."""
+        return self.stopping.over if self.stopping else self.epoch == epochs
+
+    def epoch_done(self, epoch: Epoch, steps: int) -> None:
+        """Note an epoch of so many steps; only the figures of the first repeat are kept."""
+        self.epoch, self.steps = self.epoch + 1, self.steps + steps
+        if self.repeat == 0:
+            self.epochs.append(epoch)
+
+    def repeat_done(self, half: Half, evaluation: Evaluation | None) -> None:
+        """Note a repeat, and keep the first one's weights."""
+        if self.repeat == 0:
+            self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
+            self.held_out, self.rebuilt = half.audit.held_out, half.features.result()
+            self.labels, self.unaligned = half.labels.result(), half.outside.report() or self.unaligned
+            if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
+                self.scoring = {**self.scoring, "epoch": self.stopping.best}
+        self.audit, self.audited = half.audit.averages, half.audit.so_far()
+        if evaluation is not None:
+            self.evaluations.append(evaluation)
+        if self.stopping:
+            self.stopped.append((self.stopping.best, self.stopping.epoch))
+        self.stopping, self.best = None, {}
+        self.repeat, self.epoch, self.pretrained, self.saved = self.repeat + 1, 0, 0, None
+
+    def save(self, checkpoints: Checkpoints, half: Half, fingerprint: str) -> None:
+        """Keep a checkpoint of this place and of ``half``."""
+        meta = {
+            "schedule": fingerprint,
+            "repeat": self.repeat,
+            "epoch": self.epoch,
+            "pretrained": self.pretrained,
+            "exchanges": self.exchanges,
+            "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs],
+            "evaluations": [dataclasses.asdict(evaluation) for evaluation in self.evaluations],
+            "encoder": self.encoder,
+            "scoring": dict(self.scoring),
+            "audit": dict(self.audit),
+            "held_out": self.held_out and dataclasses.asdict(self.held_out),
+            "rebuilt": self.rebuilt,
+            "labels": dict(self.labels),
+            "unaligned": self.unaligned,
+            "steps": self.steps,
+            "stopping": self.stopping and dataclasses.asdict(self.stopping),
+            "stopped": self.stopped,
+        }
+        tensors = {
+            **prefixed("half", half.tensors()),
+            **prefixed("first", self.weights),
+            **prefixed("best", self.best),
+            **prefixed("audited", self.audited),
+        }
+        before = "" if self.epoch else f"-p{self.pretrained:06d}"
+        checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}{before}", tensors, meta)
+
+
+def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Journal:
+    """The journal as it was at checkpoint ``name``, or a new one for None.
+
+    Raises:
+        StateError: the checkpoint is not there or damaged (``E_STATE_CORRUPT``), or it
+            belongs to a schedule with another seed or size (``E_REPLAY``).
+    """
+    if name is None:
+        return Journal()
+    checkpoint = load_of(checkpoints, name, fingerprint)
+    meta = checkpoint.meta
+    return Journal(
+        repeat=meta["repeat"],
+        epoch=meta["epoch"],
+        pretrained=meta.get("pretrained", 0),  # an earlier version did not pretrain
+        exchanges=meta["exchanges"],
+        epochs=[Epoch(**epoch) for epoch in meta["epochs"]],
+        evaluations=[Evaluation.from_json(evaluation) for evaluation in meta["evaluations"]],
+        weights=under("first", checkpoint.tensors),
+        encoder=meta["encoder"],
+        scoring=meta["scoring"],
+        audit=meta["audit"],
+        audited=under("audited", checkpoint.tensors),
+        held_out=meta["held_out"] and Judged(**meta["held_out"]),
+        rebuilt=meta.get("rebuilt"),  # an earlier version had no feature audit
+        labels=meta.get("labels", {}),  # and none of labels
+        unaligned=meta.get("unaligned"),  # and left such rows alone
+        saved=under("half", checkpoint.tensors),
+        steps=meta["steps"],
+        stopping=meta["stopping"] and Stopping(**meta["stopping"]),
+        best=under("best", checkpoint.tensors),
+        stopped=[(best, last) for best, last in meta["stopped"]],
+    )
+
+
+def due(epoch: int, last: int, steps_per_epoch: int) -> bool:
+    """Whether both parties keep a checkpoint after ``epoch``, where the ``last`` one is as far as both know by then."""
+    every = -(-STEPS_BETWEEN // steps_per_epoch)
+    return epoch == last or epoch % every == 0

@@ -1,0 +1,220 @@
+"""How the halves of a network are trained and measured: what all data parties walk through in step.
+
+The whole of it::
+
+    toss a seed → schedule
+    the active party names the rows held out, if these are the last ones          (time_order.py; else the schedule draws them)
+    for each repeat:  hold out test rows; new private weights
+        for each epoch without labels, if the job has some:             (unaligned/pretraining.py)
+            for each batch: H → , ← g, or z → , ← z, or nothing
+            a checkpoint at all, if there was something
+        for each epoch:  for each batch: H → , ← g, all update         (the trainer's halves)
+                         each attacks what it sent
+                         for each batch of validation rows: H → ;  ← go on or stop    (stopping.py; if there are such rows)
+                         a checkpoint at all
+        the weights of the best epoch, if there are validation rows
+        for each batch of test rows: H →                               (evaluation)
+    the active party tells the epochs' figures and metrics, if the job says so
+
+H → and ← g: of every passive party with the active one. Passive parties exchange nothing with each other.
+
+Symbols: m shared rows, B rows a batch, d width of the cut layer, H embedding, g gradient.
+Everything a party draws comes from its own ``randomness``; with the same one, and the same
+number of threads, the result has the same bits over any channel (on a CPU).
+
+Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviation: batches are cut from the
+shared order by a jointly tossed seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from torch import Tensor
+
+from vfl_node import failpoints
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import DataError
+from vfl_node.models import architecture_of
+from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
+from vfl_node.session.session import Session, bytes_moved
+from vfl_node.session.toss import toss
+from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.network.config import NetworkConfig
+from vfl_node.training.network.half import ForwardPass, Half, Positions
+from vfl_node.training.network.journal import Journal, due, resume
+from vfl_node.training.network.stopping import Stopping, decided
+from vfl_node.training.schedule import Schedule, cut
+from vfl_node.training.time_order import agreed_parts
+from vfl_node.training.trainer import Epoch, TrainingData
+from vfl_node.transport.channel import Traffic
+
+HalfOf = Callable[[Session, TrainingData, Randomness, Randomness, int, Positions, Mapping[str, Tensor] | None, Positions], Half]
+"""Makes one party's half of a repeat. It is given the session, the data, its randomness, another one for draws that are the
+same in every repeat, the repeat's number, positions to train on, tensors of a checkpoint or None, and positions for
+validation."""
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The kind of network that a trainer trains.
+
+    Attributes:
+        active: makes the active party's half.
+        passive: makes a passive party's.
+        check_batch: refuses batches of so many rows that one message cannot hold. Raises UsageError (``E_SIZE``).
+    """
+
+    active: HalfOf
+    passive: HalfOf
+    check_batch: Callable[[int], None]
+
+
+async def train(
+    session: Session,
+    data: TrainingData,
+    checkpoints: Checkpoints,
+    resume_from: str | None,
+    traffic: Sequence[Traffic],
+    halves: Halves,
+) -> Journal:
+    """The loop that all data parties walk through in step.
+
+    Args:
+        session: whom this party meets.
+        data: what it trains on.
+        checkpoints: where its state is kept.
+        resume_from: name of a checkpoint that all of them hold, or None to begin.
+        traffic: of the phase with each peer, which counts the bytes of each epoch.
+        halves: what is trained.
+
+    Raises:
+        VflError: this party's or a peer's error.
+    """
+    section, evaluate = NetworkConfig.of(session.job), session.job.evaluate
+    randomness, progress = session.randomness, session.progress
+    seed = await toss(session, randomness.derive("toss"))
+    schedule = Schedule(seed, len(data.alignment), section.seed)
+    parts_of = await agreed_parts(session, data, schedule)
+    parts = parts_of(0)
+    training, testing, validation = parts
+    if len(training) == 0:
+        raise DataError(
+            f"{len(data.alignment)} shared rows leave none to train on",
+            code="E_EMPTY",
+            hint="use more records, or a smaller evaluate.test_fraction",
+        )
+    halves.check_batch(min(section.batch_size, max(map(len, parts))))
+    draws = randomness.derive("draws").bytes(32)
+    trained, tested, validated = (-(-len(rows) // section.batch_size) for rows in parts)  # batches
+
+    journal = resume(checkpoints, resume_from, schedule.fingerprint)
+    journal.rows = len(training), len(testing)
+    journal.testing, journal.validated = testing, validation
+    version = architecture_of(section.model, session.models).version
+    journal.shared = {"model_version": version, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
+    before = trained * section.exchanged_before
+    all_epochs = before + section.epochs * (trained + validated)
+    progress.emit(PhaseBegan("train", evaluate.repeats * (all_epochs + tested), "batches"))
+    progress.emit(Advanced(journal.exchanges))
+
+    half_of = halves.active if session.role == "active" else halves.passive
+    for repeat in range(journal.repeat, evaluate.repeats):
+        training, testing, validation = parts_of(repeat)
+        half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved, validation)
+        half.audit.follow_on(journal.audited)
+        if len(validation) and journal.stopping is None:
+            journal.stopping = Stopping(section.patience, section.epochs)
+        while journal.pretrained < half.pretraining.epochs:
+            await _pretrain(session, half, journal, schedule, training)
+            if before and due(journal.pretrained, half.pretraining.epochs, trained):
+                journal.save(checkpoints, half, schedule.fingerprint)
+        while not journal.over(section.epochs):
+            batches = schedule.batches(repeat, journal.epoch, training, section.batch_size)
+            await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
+            last = journal.epoch if journal.over(section.epochs) else section.epochs
+            if due(journal.epoch, last, trained):
+                journal.save(checkpoints, half, schedule.fingerprint)
+        first = repeat * (all_epochs + tested)  # batches have the same numbers wherever training stops
+        if left_out := first + all_epochs - journal.exchanges:
+            progress.emit(Advanced(left_out))
+        journal.exchanges = first + all_epochs
+        best = None
+        if journal.stopping:
+            half.go_back(journal.best)
+            epoch = journal.stopping.best
+            number = first + before + epoch * (trained + validated) - validated
+            best = ForwardPass(number, cut(validation, section.batch_size), epoch)
+        failpoints.reach("evaluate")
+        held_out = ForwardPass(journal.exchanges, cut(testing, section.batch_size), best.epoch if best else 0)
+        journal.repeat_done(half, await half.evaluate(held_out, best))
+        journal.exchanges += tested
+        progress.emit(Advanced(tested))
+    return journal
+
+
+async def _pretrain(session: Session, half: Half, journal: Journal, schedule: Schedule, training: Positions) -> None:
+    """Train one epoch without labels; the last one leaves nothing of it but the bottoms' weights."""
+    pretraining, number = half.pretraining, journal.pretrained
+    if pretraining.exchanges:
+        size = NetworkConfig.of(session.job).batch_size
+        for positions in schedule.batches(journal.repeat, -1 - number, training, size):  # those of other epochs are 0 or more
+            await pretraining.step(journal.exchanges, positions)
+            journal.exchanges += 1
+            session.progress.emit(Advanced(1))
+    pretraining.epoch_ends(number)
+    if pretraining.embeds:
+        half.features.epoch_done()  # what left is judged, and stops the job, as in any other epoch
+    failpoints.reach("pretrained")
+    journal.pretrained += 1
+    if journal.pretrained == pretraining.epochs:
+        half.learner.forget()
+        done = pretraining.end()
+        journal.unaligned = journal.unaligned if journal.repeat else done
+
+
+async def _epoch(
+    session: Session,
+    half: Half,
+    journal: Journal,
+    traffic: Sequence[Traffic],
+    batches: Sequence[Positions],
+    validation: Sequence[Positions],
+) -> None:
+    """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
+    section, progress = NetworkConfig.of(session.job), session.progress
+    started, moved = session.clock(), bytes_moved(traffic)
+    half.outside.epoch_begins(journal.epoch, len(batches))
+    for index, positions in enumerate(batches):
+        half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
+        await half.step(journal.exchanges, positions)
+        journal.exchanges += 1
+        failpoints.reach("updated")
+        progress.emit(Advanced(1))
+    half.outside.epoch_ends()
+    figures, attacks = half.figures(), half.audit.epoch_done()
+    rebuilt, read = half.features.epoch_done(), half.labels.epoch_done()
+    if journal.stopping:
+        measured = await half.validate(ForwardPass(journal.exchanges, validation, journal.epoch + 1))
+        journal.exchanges += len(validation)
+        progress.emit(Advanced(len(validation)))
+        figures = replace(figures, validation_loss=measured.validation_loss, validation_auc=measured.validation_auc)
+        failpoints.reach("validated")
+        if await decided(session, journal.stopping, measured.validation_loss):
+            journal.best = half.weights()
+    defended = half.defended()
+    seconds, moved = session.clock() - started, bytes_moved(traffic) - moved
+    progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss, rebuilt, read))
+    epoch = Epoch(
+        seconds=seconds,
+        bytes=moved,
+        attacks=attacks,
+        judged=dict(half.audit.judged),
+        rebuilt=rebuilt,
+        labels=read,
+        defence_seconds=defended.seconds,
+        defences=defended.figures,
+        **asdict(figures),
+    )
+    journal.epoch_done(epoch, len(batches))

@@ -1,0 +1,56 @@
+"""What is left of a network's training at each party: metrics, intervals, and what the passive parties are told of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import asdict
+
+from vfl_node.session.session import Session
+from vfl_node.training.evaluation import Figures, Summary, real_share, summarise
+from vfl_node.training.network import alone
+from vfl_node.training.network.config import NetworkConfig
+from vfl_node.training.network.journal import Journal
+from vfl_node.training.network.overfitting import after_validation, of_classes, of_numbers
+from vfl_node.training.sharing import receive_figures, send_figures
+from vfl_node.training.trainer import Trained, TrainingData
+
+
+async def measured(session: Session, data: TrainingData, journal: Journal, trained: Trained, *, shifted: bool) -> Trained:
+    """``trained`` with all that the active party measured; it tells the passive parties what the job says.
+
+    Args:
+        session: the active party's.
+        data: what it trained on.
+        journal: at the end.
+        trained: what is left of it otherwise.
+        shifted: whether made-up labels or class weights alone can make the model worse than a constant, which knows neither.
+
+    Leaks: with ``evaluate.share_with_passive`` the epochs' figures and the metrics.
+    """
+    summary, first = summarise(journal.evaluations, *journal.rows), journal.evaluations[0]
+    if session.job.evaluate.share_with_passive:
+        figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
+        for channel in session.data_peers.values():
+            await send_figures(channel, figures, summary.metrics, validated=len(journal.validated) > 0)
+    trained = trained.with_results(summary, first, real_share(data.alignment), local_kind=alone.KIND)
+    return dataclasses.replace(trained, warnings=(*trained.warnings, *_overfitting(session, journal, summary, shifted=shifted)))
+
+
+async def told(session: Session, journal: Journal, trained: Trained) -> Trained:
+    """``trained`` with what the active party tells a passive one. Raises ProtocolError: not the figures that were due."""
+    if not session.job.evaluate.share_with_passive:
+        return trained
+    names, validated = session.job.evaluate.metrics, len(journal.validated) > 0
+    shared, metrics = await receive_figures(session.peer, len(journal.epochs), names, validated=validated)
+    epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(journal.epochs, shared, strict=True)]
+    return dataclasses.replace(trained, epochs=tuple(epochs), metrics=metrics)
+
+
+def _overfitting(session: Session, journal: Journal, summary: Summary, *, shifted: bool) -> tuple[str, ...]:
+    """A warning where the network overfits."""
+    if journal.stopped:
+        return after_validation(journal.epochs, journal.stopped[0][0])
+    if shifted or not session.job.evaluate.test_fraction:
+        return ()
+    judge, name = (of_numbers, "rmse") if NetworkConfig.of(session.job).task == "regression" else (of_classes, "nll")
+    return judge(journal.epochs, summary.metrics.get(name), summary.constant.get(name))
