@@ -1,0 +1,226 @@
+"""A computation on shares as it is run: by a party, by the dealer, or by somebody who counts.
+
+A computation is a coroutine that gets a machine and awaits rounds of operations::
+
+    first, second = await machine.run(known_product(a, w), known_product(b, v))
+
+All operations of a round are opened in one message. Every machine counts operations, so that all agree on the place of each:
+(attempt, number of the operation, name of the value). Masks are drawn from a party's seed at that place, never twice. The party
+that gets a correction changes with each operation.
+
+To go on after a restart, a machine starts at the number of the next operation. An attempt in which anything may differ has
+another number of its own: then all masks are fresh.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Operation, Shape, Shown
+from vfl_node.crypto.shares.ring import BYTES, Ring
+
+
+class Wire(Protocol):
+    """How a party's shares get to the others."""
+
+    async def opened(self, shown: Sequence[Shown], shares: Sequence[Ring]) -> Sequence[Ring]:
+        """Send this party's shares, and get the sums of all: uint64[…] each, zeros where it is for another party alone."""
+
+
+class Corrections(Protocol):
+    """What the dealer sends to a party, in the order in which it is needed."""
+
+    async def take(self, count: int) -> Ring:
+        """The next ``count`` numbers, uint64[count]."""
+
+
+class Machine(ABC):
+    """Runs operations; there is one for each party, and one for the dealer.
+
+    Args:
+        place: of the party, or :data:`~vfl_node.crypto.shares.operation.DEALER`.
+        parties: how many have data.
+        attempt: of the computation.
+        number: of the next operation.
+    """
+
+    def __init__(self, place: int, parties: int, attempt: int = 1, number: int = 0) -> None:
+        self.place, self.parties, self.attempt, self.number = place, parties, attempt, number
+
+    async def run(self, *operations: Operation[Any]) -> list[Any]:
+        """The results of several operations in one round."""
+        first = self.number
+        self.number += len(operations)
+        return await self._round([(first + offset, operation) for offset, operation in enumerate(operations)])
+
+    @abstractmethod
+    async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]: ...
+
+    def _receiver(self, number: int) -> int:
+        """The party that gets the corrections of an operation."""
+        return number % self.parties
+
+    def _draw(self, seed: Randomness, number: int, name: str, shape: Shape) -> Ring:
+        """A party's share of a random value."""
+        drawn = seed.derive(f"{self.attempt} {number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
+        return drawn.reshape(shape)
+
+
+class Party(Machine):
+    """A party's part.
+
+    Args:
+        place: 0 for the active party.
+        parties: how many have data.
+        seed: that it shares with the dealer alone. Nothing of it is consumed.
+        wire: to the other parties.
+        corrections: from the dealer.
+        attempt: as in the base.
+        number: as in the base.
+    """
+
+    def __init__(
+        self,
+        place: int,
+        parties: int,
+        seed: Randomness,
+        wire: Wire,
+        corrections: Corrections,
+        attempt: int = 1,
+        number: int = 0,
+    ) -> None:
+        super().__init__(place, parties, attempt, number)
+        self._seed, self._wire, self._corrections = seed, wire, corrections
+
+    async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
+        materials = [await self._material(number, operation) for number, operation in numbered]
+        shown = [each for _, operation in numbered for each in operation.shown]
+        pairs = zip(numbered, materials, strict=True)
+        shares = [share for (_, operation), material in pairs for share in operation.shares(self.place, material)]
+        opened = iter(await self._wire.opened(shown, shares) if shown else ())
+        return [
+            operation.result(self.place, [next(opened) for _ in operation.shown], material)
+            for (_, operation), material in zip(numbered, materials, strict=True)
+        ]
+
+    async def _material(self, number: int, operation: Operation[Any]) -> Material:
+        material = {
+            of.name: self._draw(self._seed, number, of.name, of.shape) for of in operation.drawn if of.held_by(self.place)
+        }
+        for name, shape in operation.dealt.items():
+            if self._receiver(number) == self.place:
+                material[name] = (await self._corrections.take(int(np.prod(shape, dtype=np.int64)))).reshape(shape)
+            else:
+                material[name] = self._draw(self._seed, number, name, shape)
+        return material
+
+
+class Sink(Protocol):
+    """Where the dealer's corrections go."""
+
+    async def put(self, place: int, corrections: Ring) -> None:
+        """The next numbers for a party."""
+
+
+class Dealer(Machine):
+    """The dealer's part: it makes what parties cannot, and learns nothing.
+
+    Args:
+        seeds: of the parties, in their order.
+        sink: where corrections go.
+        attempt: as in the base.
+        number: as in the base.
+    """
+
+    def __init__(self, seeds: Sequence[Randomness], sink: Sink, attempt: int = 1, number: int = 0) -> None:
+        super().__init__(DEALER, len(seeds), attempt, number)
+        self._seeds, self._sink = seeds, sink
+
+    async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
+        return [await self._deal(number, operation) for number, operation in numbered]
+
+    async def _deal(self, number: int, operation: Operation[Any]) -> Any:
+        values = {of.name: self._sum(number, of.name, of.shape, self._holders(of)) for of in operation.drawn}
+        made, receiver = operation.correlated(values), self._receiver(number)
+        for name, shape in operation.dealt.items():
+            others = [place for place in range(self.parties) if place != receiver]
+            await self._sink.put(receiver, made[name] - self._sum(number, name, shape, others))
+        opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
+        return operation.result(DEALER, opened, {**values, **made})
+
+    def _holders(self, of: Drawn) -> list[int]:
+        return [place for place in range(self.parties) if of.held_by(place)]
+
+    def _sum(self, number: int, name: str, shape: Shape, places: Iterable[int]) -> Ring:
+        total = np.zeros(shape, np.uint64)
+        for place in places:
+            total += self._draw(self._seeds[place], number, name, shape)
+        return total
+
+
+@dataclass
+class Cost:
+    """What operations cost.
+
+    Attributes:
+        rounds: of messages between parties whose answers are awaited.
+        opened: place → bytes of shares that the party sends to all others together, without what frames add.
+        dealt: place → bytes of corrections that it gets from the dealer.
+    """
+
+    parties: int
+    rounds: int = 0
+    opened: dict[int, int] = field(default_factory=dict)
+    dealt: dict[int, int] = field(default_factory=dict)
+
+
+class Counter(Machine):
+    """Counts what a computation costs: with the dealer's values, which are none.
+
+    Args:
+        parties: how many have data.
+    """
+
+    def __init__(self, parties: int) -> None:
+        super().__init__(DEALER, parties)
+        self.cost = Cost(parties, opened=dict.fromkeys(range(parties), 0), dealt=dict.fromkeys(range(parties), 0))
+
+    async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
+        shown = [each for _, operation in numbered for each in operation.shown]
+        if shown:
+            self.cost.rounds += 1
+        for place, sent in sent_by(shown, self.parties).items():
+            self.cost.opened[place] += sent
+        results = []
+        for number, operation in numbered:
+            self.cost.dealt[self._receiver(number)] += BYTES * sum(int(np.prod(shape)) for shape in operation.dealt.values())
+            nothing = {of.name: np.zeros(of.shape, np.uint64) for of in operation.drawn}
+            dealt = {name: np.zeros(shape, np.uint64) for name, shape in operation.dealt.items()}
+            opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
+            results.append(operation.result(DEALER, opened, {**nothing, **dealt}))
+        return results
+
+
+def sent_by(shown: Sequence[Shown], parties: int) -> Mapping[int, int]:
+    """Place → bytes that it sends in a round.
+
+    Two parties send each other their shares. Several ones send theirs to the active party, which adds them, and sends the sums.
+    """
+    sent = dict.fromkeys(range(parties), 0)
+    for each in shown:
+        senders = [place for place in range(parties) if each.by in (None, place)]
+        if parties == 2:
+            for place in senders:
+                sent[place] += each.size if each.to in (None, 1 - place) else 0
+            continue
+        for place in senders:
+            sent[place] += each.size if place and each.to != place else 0
+        receivers = [place for place in range(1, parties) if each.to in (None, place) and (each.by is None or each.by != place)]
+        sent[0] += each.size * len(receivers)
+    return sent
