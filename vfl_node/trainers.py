@@ -343,6 +343,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "logistic": "vfl_node.training.logistic.config:Logistic",
         "linear": "vfl_node.training.linear.config:LinearRegression",
         "linked": "vfl_node.training.linked.config:Linked",
+        "hidden": "vfl_node.training.hidden.config:Hidden",
     },
     check=_check,
 )

@@ -123,14 +123,15 @@ def test_a_value_is_revealed_to_one_party_alone() -> None:
 def test_a_mask_that_is_used_twice_gives_the_difference() -> None:
     """And under masks of their own two values look unrelated."""
 
-    async def opens(machine: Machine, value: np.ndarray) -> Any:
+    async def opens(machine: Machine, value: np.ndarray, section: str = "") -> Any:
+        machine.begin(section)
         return (await machine.run(masked(shared(machine, value))))[0].difference
 
     one, other = (Run(lambda machine, value=value: opens(machine, value)).results[0] for value in (X, V))
     np.testing.assert_allclose(decode(one - other), X - V, atol=1e-5)
-    fresh = Run(lambda machine: opens(machine, V), attempt=2).results[0]
+    fresh = Run(lambda machine: opens(machine, V), context="another").results[0]
     assert np.abs(decode(one - fresh)).mean() > 2**40
-    later = Run(lambda machine: opens(machine, V), number=1).results[0]
+    later = Run(lambda machine: opens(machine, V, "later")).results[0]
     assert np.abs(decode(one - later)).mean() > 2**40
 
 

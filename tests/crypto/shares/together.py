@@ -67,15 +67,18 @@ class Seat:
 
 
 class Queues:
-    """The dealer's corrections: sink and source."""
+    """The dealers' corrections: sinks and sources."""
 
     def __init__(self, parties: int) -> None:
         self.each: list[list[Ring]] = [[] for _ in range(parties)]
         self.bytes = dict.fromkeys(range(parties), 0)
 
-    async def put(self, place: int, corrections: Ring) -> None:
-        self.each[place].append(corrections.ravel())
-        self.bytes[place] += corrections.nbytes
+    def to(self, place: int) -> Any:
+        async def put(corrections: Ring) -> None:
+            self.each[place].append(corrections)
+            self.bytes[place] += corrections.nbytes
+
+        return types.SimpleNamespace(put=put)
 
     def of(self, place: int) -> Any:
         async def take(count: int) -> Ring:
@@ -109,8 +112,8 @@ class Run:
             Party(place, parties, seeds[place], Seat(self.table, place), self.queues.of(place), **how)
             for place in range(parties)
         ]
-        machines.append(Dealer(seeds, self.queues, **how))
-        self.results = together([program(machine) for machine in machines])[:-1]
+        machines += [Dealer(place, seeds, self.queues.to(place), **how) for place in range(parties)]
+        self.results = together([program(machine) for machine in machines])[:parties]
 
     @property
     def value(self) -> np.ndarray:

@@ -5,11 +5,12 @@ A computation is a coroutine that gets a machine and awaits rounds of operations
     first, second = await machine.run(known_product(a, w), known_product(b, v))
 
 All operations of a round are opened in one message. Every machine counts operations, so that all agree on the place of each:
-(attempt, number of the operation, name of the value). Masks are drawn from a party's seed at that place, never twice. The party
-that gets a correction changes with each operation.
+(context, section, number of the operation in it, name of the value). Masks are drawn from a party's seed at that place. The
+party that gets a correction changes with each operation.
 
-To go on after a restart, a machine starts at the number of the next operation. An attempt in which anything may differ has
-another number of its own: then all masks are fresh.
+The context is a digest of everything that values are made of. All of the computation is arithmetic of integers, so in one
+context each place has one value, however often it is computed: a mask is never used for two. To go on after a restart, the
+machines begin with a later section. If anything differs, so does the context, and all masks are fresh.
 """
 
 from __future__ import annotations
@@ -46,12 +47,16 @@ class Machine(ABC):
     Args:
         place: of the party, or :data:`~vfl_node.crypto.shares.operation.DEALER`.
         parties: how many have data.
-        attempt: of the computation.
-        number: of the next operation.
+        context: digest of everything that values are made of.
     """
 
-    def __init__(self, place: int, parties: int, attempt: int = 1, number: int = 0) -> None:
-        self.place, self.parties, self.attempt, self.number = place, parties, attempt, number
+    def __init__(self, place: int, parties: int, context: str) -> None:
+        self.place, self.parties, self._context = place, parties, context
+        self.begin("")
+
+    def begin(self, section: str) -> None:
+        """Begin a section: a part of the computation with a name of its own."""
+        self._section, self.number = section, 0
 
     async def run(self, *operations: Operation[Any]) -> list[Any]:
         """The results of several operations in one round."""
@@ -68,7 +73,7 @@ class Machine(ABC):
 
     def _draw(self, seed: Randomness, number: int, name: str, shape: Shape) -> Ring:
         """A party's share of a random value."""
-        drawn = seed.derive(f"{self.attempt} {number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
+        drawn = seed.derive(f"{self._context} {self._section} {number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
         return drawn.reshape(shape)
 
 
@@ -81,8 +86,7 @@ class Party(Machine):
         seed: that it shares with the dealer alone. Nothing of it is consumed.
         wire: to the other parties.
         corrections: from the dealer.
-        attempt: as in the base.
-        number: as in the base.
+        context: as in the base.
     """
 
     def __init__(
@@ -92,10 +96,9 @@ class Party(Machine):
         seed: Randomness,
         wire: Wire,
         corrections: Corrections,
-        attempt: int = 1,
-        number: int = 0,
+        context: str = "",
     ) -> None:
-        super().__init__(place, parties, attempt, number)
+        super().__init__(place, parties, context)
         self._seed, self._wire, self._corrections = seed, wire, corrections
 
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
@@ -124,35 +127,43 @@ class Party(Machine):
 class Sink(Protocol):
     """Where the dealer's corrections go."""
 
-    async def put(self, place: int, corrections: Ring) -> None:
-        """The next numbers for a party."""
+    async def put(self, corrections: Ring) -> None:
+        """The next numbers."""
 
 
 class Dealer(Machine):
-    """The dealer's part: it makes what parties cannot, and learns nothing.
+    """The dealer's part for one party: it makes what parties cannot, and learns nothing.
+
+    Each party has a dealer of its own, with the same seeds: so no party waits for another one's corrections, and nothing has
+    to be kept for later. Both draw all masks that they need.
 
     Args:
+        receiver: place of the party whose corrections are made.
         seeds: of the parties, in their order.
         sink: where corrections go.
-        attempt: as in the base.
-        number: as in the base.
+        context: as in the base.
     """
 
-    def __init__(self, seeds: Sequence[Randomness], sink: Sink, attempt: int = 1, number: int = 0) -> None:
-        super().__init__(DEALER, len(seeds), attempt, number)
-        self._seeds, self._sink = seeds, sink
+    def __init__(self, receiver: int, seeds: Sequence[Randomness], sink: Sink, context: str = "") -> None:
+        super().__init__(DEALER, len(seeds), context)
+        self._own, self._seeds, self._sink = receiver, seeds, sink
 
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
         return [await self._deal(number, operation) for number, operation in numbered]
 
     async def _deal(self, number: int, operation: Operation[Any]) -> Any:
-        values = {of.name: self._sum(number, of.name, of.shape, self._holders(of)) for of in operation.drawn}
-        made, receiver = operation.correlated(values), self._receiver(number)
-        for name, shape in operation.dealt.items():
-            others = [place for place in range(self.parties) if place != receiver]
-            await self._sink.put(receiver, made[name] - self._sum(number, name, shape, others))
+        receives = self._receiver(number) == self._own
+        values = {
+            of.name: self._sum(number, of.name, of.shape, self._holders(of))
+            for of in operation.drawn
+            if of.lasting or (receives and operation.dealt)
+        }
+        if receives and operation.dealt:
+            made, others = operation.correlated(values), [place for place in range(self.parties) if place != self._own]
+            for name, shape in operation.dealt.items():
+                await self._sink.put((made[name] - self._sum(number, name, shape, others)).ravel())
         opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
-        return operation.result(DEALER, opened, {**values, **made})
+        return operation.result(DEALER, opened, values)
 
     def _holders(self, of: Drawn) -> list[int]:
         return [place for place in range(self.parties) if of.held_by(place)]
@@ -188,7 +199,7 @@ class Counter(Machine):
     """
 
     def __init__(self, parties: int) -> None:
-        super().__init__(DEALER, parties)
+        super().__init__(DEALER, parties, "")
         self.cost = Cost(parties, opened=dict.fromkeys(range(parties), 0), dealt=dict.fromkeys(range(parties), 0))
 
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
@@ -201,9 +212,8 @@ class Counter(Machine):
         for number, operation in numbered:
             self.cost.dealt[self._receiver(number)] += BYTES * sum(int(np.prod(shape)) for shape in operation.dealt.values())
             nothing = {of.name: np.zeros(of.shape, np.uint64) for of in operation.drawn}
-            dealt = {name: np.zeros(shape, np.uint64) for name, shape in operation.dealt.items()}
             opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
-            results.append(operation.result(DEALER, opened, {**nothing, **dealt}))
+            results.append(operation.result(DEALER, opened, nothing))
         return results
 
 

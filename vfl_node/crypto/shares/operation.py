@@ -33,12 +33,14 @@ class Drawn:
         shape: of it.
         without: place of a party that has no share of it.
         owner: place of the party that knows it, if it is not shared.
+        lasting: whether the operation's result has it at the dealer, for later products.
     """
 
     name: str
     shape: Shape
     without: int | None = None
     owner: int | None = None
+    lasting: bool = False
 
     def held_by(self, place: int) -> bool:
         """Whether a party draws a share of it."""
@@ -72,7 +74,8 @@ class Operation(Generic[R]):
     """One operation.
 
     Attributes:
-        result: (place, what was opened, material) → what comes out. The dealer calls it, too, with zeros opened.
+        result: (place, what was opened, material) → what comes out. The dealer calls it, too, with zeros opened, and with
+            nothing but the lasting values.
         drawn: random values, of which every party draws its share.
         dealt: random values that depend on others, with their shapes: only the dealer can make them, and one party gets its
             share from it.

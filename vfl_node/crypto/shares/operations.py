@@ -49,7 +49,8 @@ def masked(value: Shared) -> Operation[Opened]:
     def result(place: int, opened: Sequence[Ring], material: Material) -> Opened:
         return Opened(opened[0], material["mask"], value.fraction)
 
-    return Operation(result, drawn=(Drawn("mask", value.shape),), shown=(Shown(value.shape),), shares=shares)
+    drawn = (Drawn("mask", value.shape, lasting=True),)
+    return Operation(result, drawn=drawn, shown=(Shown(value.shape),), shares=shares)
 
 
 def revealed(value: Shared, to: int | None = None) -> Operation[Ring]:
@@ -97,7 +98,9 @@ def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None) -
             return Known(owner, material["mask"], fraction)
         return Known(owner, opened[0] if matrix is None else matrix, fraction)
 
-    return Operation(result, drawn=(Drawn("mask", shape, owner=owner),), shown=(Shown(shape, by=owner),), shares=shares)
+    return Operation(
+        result, drawn=(Drawn("mask", shape, owner=owner, lasting=True),), shown=(Shown(shape, by=owner),), shares=shares
+    )
 
 
 def known_product(matrix: Known, value: Shared, kind: Kind = "matrices") -> Operation[Shared]:
