@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.crypto.shares.together import Run, counted, shared
-from vfl_node.crypto.shares.machine import Machine
+from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import curved, known, known_product, masked, product, revealed, truncated
 from vfl_node.crypto.shares.ring import decode, encode
 from vfl_node.crypto.shares.sines import SIGMOID
@@ -20,17 +20,17 @@ X, W, V = RNG.normal(size=(60, 7)), RNG.normal(size=(7, 5)), RNG.normal(size=(60
 Z = RNG.uniform(-12, 12, (500, 2))
 
 
-async def matrices(machine: Machine) -> Shared:
+async def matrices(machine: ShareMachine) -> Shared:
     left, right = await machine.run(masked(shared(machine, X)), masked(shared(machine, W, seed=1)))
     return (await machine.run(product(left, right)))[0]
 
 
-async def numbers(machine: Machine) -> Shared:
+async def numbers(machine: ShareMachine) -> Shared:
     left, right = await machine.run(masked(shared(machine, X)), masked(shared(machine, V, seed=1)))
     return (await machine.run(product(left, right, "numbers")))[0]
 
 
-async def used_twice(machine: Machine) -> Shared:
+async def used_twice(machine: ShareMachine) -> Shared:
     """Xᵀ·(X·W), with X opened once."""
     x, w = await machine.run(masked(shared(machine, X)), masked(shared(machine, W, seed=1)))
     (first,) = await machine.run(product(x, w))
@@ -40,7 +40,7 @@ async def used_twice(machine: Machine) -> Shared:
 
 
 def of_owner(owner: int, kind: str) -> Any:
-    async def program(machine: Machine) -> Shared:
+    async def program(machine: ShareMachine) -> Shared:
         owner_place = min(owner, machine.parties - 1)
         own = encode(X) if machine.place == owner_place else None
         (matrix,) = await machine.run(known(owner_place, X.shape, 18, own))
@@ -50,21 +50,21 @@ def of_owner(owner: int, kind: str) -> Any:
     return program
 
 
-async def transposed(machine: Machine) -> Shared:
+async def transposed(machine: ShareMachine) -> Shared:
     (matrix,) = await machine.run(known(1, X.shape, 18, encode(X) if machine.place == 1 else None))
     some = matrix[10:40]
     return (await machine.run(known_product(some.transposed, shared(machine, V[10:40]))))[0]
 
 
-async def cut(machine: Machine) -> Shared:
+async def cut(machine: ShareMachine) -> Shared:
     return (await machine.run(truncated(shared(machine, X, 40), 22)))[0]
 
 
-async def sigmoid(machine: Machine) -> Shared:
+async def sigmoid(machine: ShareMachine) -> Shared:
     return (await machine.run(curved(shared(machine, Z, 36), SIGMOID[9])))[0].value
 
 
-async def slope(machine: Machine) -> Shared:
+async def slope(machine: ShareMachine) -> Shared:
     curve = (await machine.run(curved(shared(machine, Z), SIGMOID[5], 2, slope=True)))[0]
     assert curve.slope is not None
     return curve.slope
@@ -109,7 +109,7 @@ def test_everything_opened_is_uniform_and_independent_of_the_values(name: str, m
     assert chisquare(np.bincount(tops.astype(int), minlength=16)).pvalue > 1e-4
 
 
-async def told(machine: Machine) -> Any:
+async def told(machine: ShareMachine) -> Any:
     return (await machine.run(revealed(shared(machine, X), to=1)))[0]
 
 
@@ -123,7 +123,7 @@ def test_a_value_is_revealed_to_one_party_alone() -> None:
 def test_a_mask_that_is_used_twice_gives_the_difference() -> None:
     """And under masks of their own two values look unrelated."""
 
-    async def opens(machine: Machine, value: np.ndarray, section: str = "") -> Any:
+    async def opens(machine: ShareMachine, value: np.ndarray, section: str = "") -> Any:
         machine.begin(section)
         return (await machine.run(masked(shared(machine, value))))[0].difference
 
@@ -139,7 +139,7 @@ def test_a_truncation_is_exact_to_a_carry_up_to_the_edges_of_its_range() -> None
     edges = [-(1 << 62), -(1 << 62) + 1, -1, 0, 1, (1 << 62) - 1, *RNG.integers(-(1 << 62), 1 << 62, 20_000).tolist()]
     values = np.array(edges, dtype=np.int64).view(np.uint64)
 
-    async def program(machine: Machine) -> Shared:
+    async def program(machine: ShareMachine) -> Shared:
         drawn = shared(machine, np.zeros(len(values)))
         part = drawn.part + values if machine.place == 0 else drawn.part
         return (await machine.run(truncated(Shared(part, 18), 18)))[0]
@@ -159,7 +159,7 @@ def test_a_truncation_is_exact_to_a_carry_up_to_the_edges_of_its_range() -> None
 def test_far_below_its_range_a_truncation_wraps() -> None:
     value = np.array([-(1 << 63)], dtype=np.int64).view(np.uint64)
 
-    async def program(machine: Machine) -> Shared:
+    async def program(machine: ShareMachine) -> Shared:
         return (await machine.run(truncated(Shared(value if machine.place == 0 else np.zeros(1, np.uint64), 18), 18)))[0]
 
     found = [sum(of.part for of in Run(program, seed=seed).results).view(np.int64)[0] for seed in range(20)]  # type: ignore[union-attr]

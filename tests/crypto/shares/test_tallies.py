@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import chisquare
 
 from tests.crypto.shares.together import Run, counted, shared
-from vfl_node.crypto.shares.machine import Machine
+from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import encode
 from vfl_node.crypto.shares.tallies import RANGE, centres, tallied
 from vfl_node.crypto.shares.values import Shared
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 Z, AMOUNTS = RNG.normal(0, 3, ROWS), RNG.integers(0, 2, (ROWS, 2)).astype(float)
 
 
-async def program(machine: Machine) -> Shared:
+async def program(machine: ShareMachine) -> Shared:
     return (await machine.run(tallied(shared(machine, Z, 44), shared(machine, AMOUNTS, 0, seed=1), BINS)))[0]
 
 

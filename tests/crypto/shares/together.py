@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.machine import Cost, Counter, Dealer, Machine, Party, sent_by
-from vfl_node.crypto.shares.operation import Shown
+from vfl_node.crypto.shares.machine import Cost, Counter, Dealer, Party, ShareMachine, sent_by
+from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import Ring, decode, encode
 from vfl_node.crypto.shares.values import Shared
 
-Program = Callable[[Machine], Coroutine[Any, Any, Any]]
+Program = Callable[[ShareMachine], Coroutine[Any, Any, Any]]
 
 
 @types.coroutine
@@ -36,7 +36,7 @@ class Table:
         self.sent = dict.fromkeys(range(parties), 0)
         self._laid: list[dict[int, Sequence[Ring]]] = []
 
-    async def opened(self, place: int, number: int, shown: Sequence[Shown], shares: Sequence[Ring]) -> list[Ring]:
+    async def opened(self, place: int, number: int, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         if number == len(self._laid):
             self._laid.append({})
             for sender, size in sent_by(shown, self.parties).items():
@@ -61,7 +61,7 @@ class Seat:
     def __init__(self, table: Table, place: int) -> None:
         self._table, self._place, self._number = table, place, 0
 
-    async def opened(self, shown: Sequence[Shown], shares: Sequence[Ring]) -> list[Ring]:
+    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         self._number += 1
         return await self._table.opened(self._place, self._number - 1, shown, shares)
 
@@ -108,7 +108,7 @@ class Run:
     def __init__(self, program: Program, parties: int = 2, seed: int = 0, **how: Any) -> None:
         self.table, self.queues = Table(parties), Queues(parties)
         seeds = [Randomness(f"seed {seed} of {place}".encode().ljust(32)) for place in range(parties)]
-        machines: list[Machine] = [
+        machines: list[ShareMachine] = [
             Party(place, parties, seeds[place], Seat(self.table, place), self.queues.of(place), **how)
             for place in range(parties)
         ]
@@ -141,7 +141,7 @@ def counted(program: Program, parties: int = 2) -> Cost:
     return counter.cost
 
 
-def shared(machine: Machine, value: np.ndarray, fraction: int = 18, seed: int = 0) -> Shared:
+def shared(machine: ShareMachine, value: np.ndarray, fraction: int = 18, seed: int = 0) -> Shared:
     """A share of a value, for tests: drawn at all places but the first."""
     value = np.asarray(value, dtype=np.float64)
     if machine.place < 0:

@@ -9,12 +9,12 @@ import pytest
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from tests.crypto.shares.together import Run, counted, shared
-from vfl_node.crypto.shares.machine import Machine
+from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known, masked
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.hidden.measuring import squared_errors, tally
-from vfl_node.training.hidden.network import Form, Model
+from vfl_node.training.hidden.network import Form, SharedModel
 
 ROWS = 1500
 RNG = np.random.default_rng(1)
@@ -26,7 +26,7 @@ LABELS = (RNG.random((ROWS, 2)) < 1 / (1 + np.exp(-Z))).astype(float)
 
 
 def program(measure: Any, form: Form, targets: np.ndarray) -> Any:
-    async def run(machine: Machine) -> Any:
+    async def run(machine: ShareMachine) -> Any:
         matrices = await machine.run(
             *(
                 known(place, of.shape, FRACTION, encode(of) if machine.place == place else None)
@@ -38,7 +38,7 @@ def program(measure: Any, form: Form, targets: np.ndarray) -> Any:
         parts = (W[:3, : form.outputs], W[3:, : form.outputs]) if machine.place == 0 else zero
         weights = tuple(Shared(encode(of, WEIGHT_FRACTION), WEIGHT_FRACTION) for of in parts)
         own = targets if machine.place == 0 else np.zeros_like(targets)
-        return await measure(machine, Model(form, weights, weights), matrices, own, both)
+        return await measure(machine, SharedModel(form, weights, weights), matrices, own, both)
 
     return run
 

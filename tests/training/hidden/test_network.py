@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.crypto.shares.together import Run, counted
-from vfl_node.crypto.shares.machine import Machine
+from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, decode, encode
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.training.hidden.network import HIDDEN_TERMS, MANTISSA_BITS, OUTPUT_TERMS, Form, Model, scores, step
+from vfl_node.training.hidden.network import HIDDEN_TERMS, MANTISSA_BITS, OUTPUT_TERMS, Form, SharedModel, scores, step
 from vfl_node.training.hidden.rates import Rates
 
 ROWS, STEPS, BATCH = 240, 12, 80
@@ -44,7 +44,7 @@ def rates(form: Form) -> Rates:
 
 
 def program(world: World, form: Form, steps: int = STEPS) -> Any:
-    async def run(machine: Machine) -> Any:
+    async def run(machine: ShareMachine) -> Any:
         columns, bits = [], []
         for place, (own, bit) in enumerate(zip(world.columns, world.bits, strict=True)):
             mine = machine.place == place
@@ -58,7 +58,7 @@ def program(world: World, form: Form, steps: int = STEPS) -> Any:
         parts = tuple(Shared(encode(of, WEIGHT_FRACTION), WEIGHT_FRACTION) for of in start(form, machine.place))
         if machine.place < 0:
             parts = tuple(Shared(np.zeros(of.shape, np.uint64), WEIGHT_FRACTION) for of in parts)
-        model = Model(form, parts, tuple(Shared(np.zeros(of.shape, np.uint64), WEIGHT_FRACTION) for of in parts))
+        model = SharedModel(form, parts, tuple(Shared(np.zeros(of.shape, np.uint64), WEIGHT_FRACTION) for of in parts))
         y = encode(world.labels, 2 * FRACTION) if machine.place == 0 else np.zeros(world.labels.shape, np.uint64)
         for batch in world.batches[:steps]:
             rows = [matrix[batch] for matrix in matrices]

@@ -23,14 +23,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Operation, Shape, Shown
+from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
 from vfl_node.crypto.shares.ring import BYTES, Ring
 
 
 class Wire(Protocol):
     """How a party's shares get to the others."""
 
-    async def opened(self, shown: Sequence[Shown], shares: Sequence[Ring]) -> Sequence[Ring]:
+    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> Sequence[Ring]:
         """Send this party's shares, and get the sums of all: uint64[…] each, zeros where it is for another party alone."""
 
 
@@ -41,7 +41,7 @@ class Corrections(Protocol):
         """The next ``count`` numbers, uint64[count]."""
 
 
-class Machine(ABC):
+class ShareMachine(ABC):
     """Runs operations; there is one for each party, and one for the dealer.
 
     Args:
@@ -77,7 +77,7 @@ class Machine(ABC):
         return drawn.reshape(shape)
 
 
-class Party(Machine):
+class Party(ShareMachine):
     """A party's part.
 
     Args:
@@ -131,7 +131,7 @@ class Sink(Protocol):
         """The next numbers."""
 
 
-class Dealer(Machine):
+class Dealer(ShareMachine):
     """The dealer's part for one party: it makes what parties cannot, and learns nothing.
 
     Each party has a dealer of its own, with the same seeds: so no party waits for another one's corrections, and nothing has
@@ -191,7 +191,7 @@ class Cost:
     dealt: dict[int, int] = field(default_factory=dict)
 
 
-class Counter(Machine):
+class Counter(ShareMachine):
     """Counts what a computation costs: with the dealer's values, which are none.
 
     Args:
@@ -217,7 +217,7 @@ class Counter(Machine):
         return results
 
 
-def sent_by(shown: Sequence[Shown], parties: int) -> Mapping[int, int]:
+def sent_by(shown: Sequence[Opening], parties: int) -> Mapping[int, int]:
     """Place → bytes that it sends in a round.
 
     Two parties send each other their shares. Several ones send theirs to the active party, which adds them, and sends the sums.

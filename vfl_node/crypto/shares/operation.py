@@ -48,7 +48,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Opening:
     """A value that is opened.
 
     Attributes:
@@ -88,5 +88,5 @@ class Operation(Generic[R]):
     drawn: Sequence[Drawn] = ()
     dealt: Mapping[str, Shape] = field(default_factory=dict)
     correlated: Callable[[Material], Material] = lambda values: {}
-    shown: Sequence[Shown] = ()
+    shown: Sequence[Opening] = ()
     shares: Callable[[int, Material], Sequence[Ring]] = lambda place, material: ()

@@ -29,10 +29,10 @@ from typing import Literal
 
 import numpy as np
 
-from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Operation, Shape, Shown
+from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
 from vfl_node.crypto.shares.ring import BITS, FRACTION, Ring, matmul
 from vfl_node.crypto.shares.sines import ANGLE_BITS, ONE, PERIOD_BITS, Series, scaled, sines_and_cosines
-from vfl_node.crypto.shares.values import Known, Opened, Shared
+from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 
 Kind = Literal["matrices", "numbers"]
 """Of a product: of matrices, or number by number."""
@@ -50,7 +50,7 @@ def masked(value: Shared) -> Operation[Opened]:
         return Opened(opened[0], material["mask"], value.fraction)
 
     drawn = (Drawn("mask", value.shape, lasting=True),)
-    return Operation(result, drawn=drawn, shown=(Shown(value.shape),), shares=shares)
+    return Operation(result, drawn=drawn, shown=(Opening(value.shape),), shares=shares)
 
 
 def revealed(value: Shared, to: int | None = None) -> Operation[Ring]:
@@ -59,7 +59,7 @@ def revealed(value: Shared, to: int | None = None) -> Operation[Ring]:
     def result(place: int, opened: Sequence[Ring], material: Material) -> Ring:
         return opened[0]
 
-    return Operation(result, shown=(Shown(value.shape, to),), shares=lambda place, material: (value.part,))
+    return Operation(result, shown=(Opening(value.shape, to),), shares=lambda place, material: (value.part,))
 
 
 def product(left: Opened, right: Opened, kind: Kind = "matrices") -> Operation[Shared]:
@@ -80,7 +80,7 @@ def product(left: Opened, right: Opened, kind: Kind = "matrices") -> Operation[S
     return Operation(result, dealt={"product": shape}, correlated=correlated)
 
 
-def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None) -> Operation[Known]:
+def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None) -> Operation[KnownToOne]:
     """A matrix that one party knows, ready for any number of products: the others get it under a mask.
 
     Args:
@@ -93,17 +93,17 @@ def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None) -
     def shares(place: int, material: Material) -> Sequence[Ring]:
         return (np.zeros(shape, np.uint64) if matrix is None else matrix - material["mask"],)
 
-    def result(place: int, opened: Sequence[Ring], material: Material) -> Known:
+    def result(place: int, opened: Sequence[Ring], material: Material) -> KnownToOne:
         if place == DEALER:
-            return Known(owner, material["mask"], fraction)
-        return Known(owner, opened[0] if matrix is None else matrix, fraction)
+            return KnownToOne(owner, material["mask"], fraction)
+        return KnownToOne(owner, opened[0] if matrix is None else matrix, fraction)
 
     return Operation(
-        result, drawn=(Drawn("mask", shape, owner=owner, lasting=True),), shown=(Shown(shape, by=owner),), shares=shares
+        result, drawn=(Drawn("mask", shape, owner=owner, lasting=True),), shown=(Opening(shape, by=owner),), shares=shares
     )
 
 
-def known_product(matrix: Known, value: Shared, kind: Kind = "matrices") -> Operation[Shared]:
+def known_product(matrix: KnownToOne, value: Shared, kind: Kind = "matrices") -> Operation[Shared]:
     """The product of a matrix that one party knows and a shared value.
 
     With X = E + R, of which the owner o knows X, everybody else E, and the dealer R ::
@@ -131,7 +131,7 @@ def known_product(matrix: Known, value: Shared, kind: Kind = "matrices") -> Oper
         drawn=(Drawn("mask", value.shape, without=owner),),
         dealt={"product": shape},
         correlated=correlated,
-        shown=(Shown(value.shape, to=owner),),
+        shown=(Opening(value.shape, to=owner),),
         shares=shares,
     )
 
@@ -171,7 +171,7 @@ def truncated(value: Shared, bits: int) -> Operation[Shared]:
         drawn=(Drawn("mask", shape),),
         dealt={"high": shape, "top": shape},
         correlated=correlated,
-        shown=(Shown(shape),),
+        shown=(Opening(shape),),
         shares=shares,
     )
 
@@ -229,7 +229,7 @@ def curved(value: Shared, series: Series, factor: int = 1, *, slope: bool = Fals
         drawn=(Drawn("mask", shape),),
         dealt=dict.fromkeys(("sin", "cos"), (series.terms, *shape)),
         correlated=correlated,
-        shown=(Shown(shape, bytes=-(-bits // 8)),),
+        shown=(Opening(shape, bytes=-(-bits // 8)),),
         shares=shares,
     )
 

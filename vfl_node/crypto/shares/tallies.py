@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Operation, Shown
+from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.values import Shared
 
@@ -71,7 +71,7 @@ def tallied(values: Shared, amounts: Shared, bins: int) -> Operation[Shared]:
         drawn=(Drawn("mask", (rows,)), Drawn("amount mask", (rows, columns))),
         dealt={"one": (rows, bins, 1), "amounts": (rows, bins, columns)},
         correlated=correlated,
-        shown=(Shown((rows,), bytes=-(-bits // 8)), Shown((rows, columns))),
+        shown=(Opening((rows,), bytes=-(-bits // 8)), Opening((rows, columns))),
         shares=shares,
     )
 

@@ -80,7 +80,7 @@ class Opened:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownToOne:
     """A matrix that one party knows, and all others know under a mask.
 
     Attributes:
@@ -94,12 +94,12 @@ class Known:
     fraction: int
 
     @property
-    def transposed(self) -> Known:
+    def transposed(self) -> KnownToOne:
         """Transposed."""
-        return Known(self.owner, self.part.T, self.fraction)
+        return KnownToOne(self.owner, self.part.T, self.fraction)
 
-    def __getitem__(self, index: Any) -> Known:
-        return Known(self.owner, self.part[index], self.fraction)
+    def __getitem__(self, index: Any) -> KnownToOne:
+        return KnownToOne(self.owner, self.part[index], self.fraction)
 
 
 def stacked(values: Sequence[Shared]) -> Shared:

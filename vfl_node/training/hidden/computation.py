@@ -7,8 +7,8 @@
     measure    a histogram of scores by label on the rows held out; only sums are opened
     reveal     each party's part of the weights to it, if the job says so
 
-Each line is a section (:class:`vfl_node.crypto.shares.machine.Machine`), so a restarted party goes on at an epoch: its columns
-go once more over the wire, under the same masks, since they are the same.
+Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at an epoch: its
+columns go once more over the wire, under the same masks, since they are the same.
 
 Source: ours.
 """
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.shares.machine import Machine
+from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, decode
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.training.hidden.measuring import Tally, squared_errors, tally
-from vfl_node.training.hidden.network import MANTISSA_BITS, Form, Model, step
+from vfl_node.training.hidden.measuring import OutputTally, squared_errors, tally
+from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
 
@@ -34,7 +34,7 @@ Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Plan:
+class HiddenPlan:
     """What everybody knows of a training, the dealer too.
 
     Attributes:
@@ -96,7 +96,7 @@ class Own:
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class WeightShares:
     """A party's shares of all weights and velocities: what a checkpoint has."""
 
     weights: tuple[Ring, ...]
@@ -104,7 +104,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class HiddenOutcome:
     """What a party has at the end.
 
     Attributes:
@@ -114,17 +114,19 @@ class Outcome:
         sums: as :func:`~vfl_node.training.hidden.measuring.squared_errors`; empty of a model for classes.
     """
 
-    parts: Parts
+    parts: WeightShares
     weights: tuple[NDArray[np.float64], ...]
-    tallies: tuple[Tally, ...]
+    tallies: tuple[OutputTally, ...]
     sums: tuple[float, ...]
 
 
-After = Callable[[int, Parts], Awaitable[None]]
+After = Callable[[int, WeightShares], Awaitable[None]]
 """What happens after an epoch (counted from 0)."""
 
 
-async def compute(machine: Machine, plan: Plan, own: Own | None, start: Parts | None, first: int, after: After) -> Outcome:
+async def compute(
+    machine: ShareMachine, plan: HiddenPlan, own: Own | None, start: WeightShares | None, first: int, after: After
+) -> HiddenOutcome:
     """The training.
 
     Args:
@@ -153,7 +155,7 @@ async def compute(machine: Machine, plan: Plan, own: Own | None, start: Parts | 
     targets = own.targets if own else np.zeros((plan.rows, form.outputs), np.uint64)
 
     nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
-    model = _model(form, start or Parts(nothing, nothing))
+    model = _model(form, start or WeightShares(nothing, nothing))
     rates = plan.rates
     for epoch in range(first, plan.epochs):
         machine.begin(f"epoch {epoch}")
@@ -163,7 +165,7 @@ async def compute(machine: Machine, plan: Plan, own: Own | None, start: Parts | 
         await after(epoch, _parts(model))
 
     machine.begin("measure")
-    tallies: tuple[Tally, ...] = ()
+    tallies: tuple[OutputTally, ...] = ()
     sums: tuple[float, ...] = ()
     if len(plan.testing):
         tested = (
@@ -179,20 +181,20 @@ async def compute(machine: Machine, plan: Plan, own: Own | None, start: Parts | 
             tallies = tuple(await tally(machine, model, tested[0], classes, tested[2], plan.bins))
     machine.begin("reveal")
     weights = tuple(await _revealed(machine, model)) if plan.reveals else ()
-    return Outcome(_parts(model), weights, tallies, sums)
+    return HiddenOutcome(_parts(model), weights, tallies, sums)
 
 
-async def _revealed(machine: Machine, model: Model) -> list[NDArray[np.float64]]:
+async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:
     """Each party's block of the first layer to it, the rest to the active party."""
     parties = machine.parties
     opened = await machine.run(*(revealed(of, at if at < parties else 0) for at, of in enumerate(model.weights)))
     return [decode(of, WEIGHT_FRACTION) for of in opened]
 
 
-def _model(form: Form, parts: Parts) -> Model:
+def _model(form: Form, parts: WeightShares) -> SharedModel:
     weights, velocity = (tuple(Shared(of, WEIGHT_FRACTION) for of in each) for each in (parts.weights, parts.velocity))
-    return Model(form, weights, velocity)
+    return SharedModel(form, weights, velocity)
 
 
-def _parts(model: Model) -> Parts:
-    return Parts(tuple(of.part for of in model.weights), tuple(of.part for of in model.velocity))
+def _parts(model: SharedModel) -> WeightShares:
+    return WeightShares(tuple(of.part for of in model.weights), tuple(of.part for of in model.velocity))

@@ -16,9 +16,9 @@ from vfl_node.errors import ProtocolError
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import terms
-from vfl_node.training.hidden.computation import Parts, compute
+from vfl_node.training.hidden.computation import WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.disclosures import Numbers, learns
+from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealingSink
 from vfl_node.training.trainer import Trained
@@ -62,7 +62,7 @@ class Dealing:
             sink = DealingSink(channel)
             plan = terms.plan_of(said, session.job)
 
-            async def after(epoch: int, parts: Parts) -> None:
+            async def after(epoch: int, parts: WeightShares) -> None:
                 session.progress.emit(Advanced(1))
                 failpoints.reach("dealt")
 
@@ -82,7 +82,7 @@ class Dealing:
             steps=self._train.epochs,
             rows=(0, 0),
             device="cpu",
-            disclosures=learns(session.job, Numbers(rows, widths, None)),
+            disclosures=learns(session.job, HiddenNumbers(rows, widths, None)),
             section=HiddenSection(dealer_bytes=sum(self._sent.values())),
         )
 

@@ -11,7 +11,7 @@ from vfl_node.training.hidden.config import Hidden
 
 
 @dataclass(frozen=True)
-class Numbers:
+class HiddenNumbers:
     """How large a training is.
 
     Attributes:
@@ -25,7 +25,7 @@ class Numbers:
     held_out: int | None
 
 
-def learns(job: Job, numbers: Numbers) -> Mapping[str, tuple[Disclosure, ...]]:
+def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, ...]]:
     """Party → what it learnt."""
     parties, train = job.parties, Hidden.of(job)
     width = dict(zip(parties.data, numbers.widths, strict=False))

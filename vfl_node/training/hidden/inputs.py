@@ -14,7 +14,7 @@ from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
 from vfl_node.training.glm.plain import one_hot
-from vfl_node.training.hidden.computation import Own, Parts, Positions
+from vfl_node.training.hidden.computation import Own, Positions, WeightShares
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.targets import TargetScale
@@ -93,7 +93,7 @@ def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tu
     return np.clip(scale.scaled(labels), -2 * CLIP, 2 * CLIP)[:, None], scale
 
 
-def first_parts(form: Form, randomness: Randomness, *, active: bool) -> Parts:
+def first_parts(form: Form, randomness: Randomness, *, active: bool) -> WeightShares:
     """Weights to begin with: zero without hidden layers, else normal with a variance of 1 / inputs; biases are zero.
 
     The active party draws them, and has them as its shares. It learns nothing by that: what weights become is never opened
@@ -101,7 +101,7 @@ def first_parts(form: Form, randomness: Randomness, *, active: bool) -> Parts:
     """
     nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
     if not (active and form.hidden):
-        return Parts(nothing, nothing)
+        return WeightShares(nothing, nothing)
     inputs = [sum(form.widths)] * len(form.widths)
     weights = []
     for index, shape in enumerate(form.shapes):
@@ -109,7 +109,7 @@ def first_parts(form: Form, randomness: Randomness, *, active: bool) -> Parts:
         bias = index >= len(inputs) and (index - len(inputs)) % 2
         drawn = randomness.derive(f"weight {index}").normal(shape) / np.sqrt(fan)
         weights.append(nothing[index] if bias else encode(drawn, WEIGHT_FRACTION))
-    return Parts(tuple(weights), nothing)
+    return WeightShares(tuple(weights), nothing)
 
 
 def digest_of(own: Own, first_weights: bytes) -> bytes:

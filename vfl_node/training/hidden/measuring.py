@@ -15,19 +15,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vfl_node.crypto.shares.machine import Machine
+from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import masked, product, revealed, truncated
 from vfl_node.crypto.shares.ring import FRACTION, Ring, decode, encode
 from vfl_node.crypto.shares.tallies import ROWS_AT_ONCE, centres, tallied
-from vfl_node.crypto.shares.values import Known, Opened, Shared
-from vfl_node.training.hidden.network import Model, scores
+from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
+from vfl_node.training.hidden.network import SharedModel, scores
 
 BINS = 256
 """Of the histogram. With scores that vary by 1 or more the area is within .0003."""
 
 
 @dataclass(frozen=True)
-class Tally:
+class OutputTally:
     """What is opened of one output on the rows that all parties own.
 
     Attributes:
@@ -62,8 +62,8 @@ class Tally:
 
 
 async def tally(
-    machine: Machine, model: Model, columns: Sequence[Known], targets: Ring, both: Opened, bins: int = BINS
-) -> list[Tally]:
+    machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne], targets: Ring, both: Opened, bins: int = BINS
+) -> list[OutputTally]:
     """Of each output, on held-out rows.
 
     Args:
@@ -92,7 +92,7 @@ async def tally(
 
 
 async def squared_errors(
-    machine: Machine, model: Model, columns: Sequence[Known], targets: Ring, both: Opened
+    machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne], targets: Ring, both: Opened
 ) -> tuple[float, ...]:
     """Σw, Σw·(z − y)², Σw·y and Σw·y² on held-out rows, of a model for numbers.
 
@@ -117,13 +117,13 @@ async def squared_errors(
     return tuple(float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
 
 
-def _share(machine: Machine, opened: Opened, columns: int) -> Shared:
+def _share(machine: ShareMachine, opened: Opened, columns: int) -> Shared:
     """An opened value as shares again, repeated so many times side by side."""
     part = opened.mask + opened.difference if machine.place == 0 else opened.mask
     return Shared(np.repeat(part, columns, axis=1) if machine.place >= 0 else np.zeros((len(part), columns), np.uint64), 0)
 
 
-async def _opened(machine: Machine, histogram: Shared, bins: int) -> Tally:
+async def _opened(machine: ShareMachine, histogram: Shared, bins: int) -> OutputTally:
     negative, positive = histogram[:, 0], histogram[:, 1]
     below = Shared(2 * (np.cumsum(negative.part, dtype=np.uint64) - negative.part) + negative.part, 0)
     left, right = await machine.run(masked(positive), masked(below))
@@ -137,4 +137,4 @@ async def _opened(machine: Machine, histogram: Shared, bins: int) -> Tally:
     sums = [Shared(of.part.sum(keepdims=True, dtype=np.uint64), 0) for of in (positive, negative, pairs)]
     opened = await machine.run(*(revealed(of) for of in (*sums, loss, right_side)))
     plus, minus, ordered, total, correct = (int(of.view(np.int64)[0]) for of in opened)
-    return Tally(plus, minus, ordered, total / (1 << FRACTION), correct)
+    return OutputTally(plus, minus, ordered, total / (1 << FRACTION), correct)

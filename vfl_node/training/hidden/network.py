@@ -22,11 +22,11 @@ from typing import Literal
 
 import numpy as np
 
-from vfl_node.crypto.shares.machine import Machine
+from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import curved, known_product, masked, product, truncated
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION
 from vfl_node.crypto.shares.sines import SIGMOID
-from vfl_node.crypto.shares.values import Known, Opened, Shared
+from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 from vfl_node.training.hidden.rates import Rates
 
 Loss = Literal["exact", "taylor", "squares"]
@@ -65,7 +65,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Model:
+class SharedModel:
     """Weights and their velocity, in shares with :data:`WEIGHT_FRACTION` fractional bits, in the order of the form's shapes."""
 
     form: Form
@@ -93,12 +93,14 @@ class _Hidden:
     weight: Opened
 
 
-async def scores(machine: Machine, model: Model, columns: Sequence[Known]) -> Shared:
+async def scores(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> Shared:
     """z of rows, with :data:`SCORE_FRACTION` fractional bits: [B, K]."""
     return (await _forward(machine, model, columns))[0]
 
 
-async def step(machine: Machine, model: Model, columns: Sequence[Known], targets: Shared, both: Opened, rates: Rates) -> Model:
+async def step(
+    machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne], targets: Shared, both: Opened, rates: Rates
+) -> SharedModel:
     """The model after a step.
 
     Args:
@@ -125,7 +127,7 @@ async def step(machine: Machine, model: Model, columns: Sequence[Known], targets
     return await _moved(machine, model, [*first, *gradients], rates)
 
 
-async def _forward(machine: Machine, model: Model, columns: Sequence[Known]) -> tuple[Shared, list[_Hidden]]:
+async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> tuple[Shared, list[_Hidden]]:
     parts = await machine.run(*(known_product(of, weight) for of, weight in zip(columns, model.first, strict=True)))
     z, hidden = sum(parts[1:], parts[0]), []
     for weight, bias in model.layers:
@@ -138,7 +140,7 @@ async def _forward(machine: Machine, model: Model, columns: Sequence[Known]) -> 
     return z, hidden
 
 
-async def _residual(machine: Machine, form: Form, z: Shared, targets: Shared, both: Opened, rates: Rates) -> Shared:
+async def _residual(machine: ShareMachine, form: Form, z: Shared, targets: Shared, both: Opened, rates: Rates) -> Shared:
     """mantissa · (σ(z) − y) · w, with :data:`FRACTION` fractional bits."""
     if form.loss == "exact":
         (curve,) = await machine.run(curved(z, SIGMOID[OUTPUT_TERMS]))
@@ -155,7 +157,7 @@ async def _residual(machine: Machine, form: Form, z: Shared, targets: Shared, bo
     return delta
 
 
-async def _moved(machine: Machine, model: Model, gradients: Sequence[Shared], rates: Rates) -> Model:
+async def _moved(machine: ShareMachine, model: SharedModel, gradients: Sequence[Shared], rates: Rates) -> SharedModel:
     """The model after gradients with 2·:data:`FRACTION` fractional bits, whose velocity and gradient are cut in one round."""
     moves = []
     for weight, velocity, gradient in zip(model.weights, model.velocity, gradients, strict=True):
@@ -163,9 +165,9 @@ async def _moved(machine: Machine, model: Model, gradients: Sequence[Shared], ra
         moves.append(pulled + replace(gradient, fraction=gradient.fraction + rates.exponent))
     moved: list[Shared] = await machine.run(*(truncated(of, rates.velocity_bits) for of in moves))
     weights = tuple(weight - of for weight, of in zip(model.weights, moved, strict=True))
-    return Model(model.form, weights, tuple(moved))
+    return SharedModel(model.form, weights, tuple(moved))
 
 
-def plus(machine: Machine, value: Shared, public: int) -> Shared:
+def plus(machine: ShareMachine, value: Shared, public: int) -> Shared:
     """A shared value plus a public integer: the active party's share changes."""
     return replace(value, part=value.part + np.uint64(public)) if machine.place == 0 else value

@@ -10,7 +10,7 @@ from vfl_node.crypto.shares.sines import TABLES_DIGEST, tables_digest
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.job import Job
 from vfl_node.session.session import Session
-from vfl_node.training.hidden.computation import Plan
+from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
@@ -59,12 +59,12 @@ def context_of(job: Job, digests: list[bytes], widths: list[int], schedule: str,
     return hashlib.sha256(json.dumps(public, sort_keys=True).encode() + b"".join(digests)).digest()
 
 
-def plan_of(said: DealingTerms, job: Job) -> Plan:
+def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
     """The training that terms and job describe."""
     train = Hidden.of(job)
     schedule = Schedule(said.schedule, said.rows, train.seed)
     training, testing = schedule.split(0, job.evaluate.test_fraction)
-    return Plan(
+    return HiddenPlan(
         form=Form(tuple(said.widths), train.hidden, train.outputs, train.form_loss),
         rows=said.rows,
         schedule=schedule,

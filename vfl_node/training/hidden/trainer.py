@@ -31,10 +31,10 @@ from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Values
 from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import alone, terms
-from vfl_node.training.hidden.computation import Outcome, Parts, Plan, compute
+from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import Dealing
-from vfl_node.training.hidden.disclosures import Numbers, learns
+from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.section import HiddenSection
@@ -117,7 +117,7 @@ class _Training:
         session.progress.emit(Advanced(first))
         began, moved = session.clock(), bytes_moved(traffic)
 
-        async def after(epoch: int, now: Parts) -> None:
+        async def after(epoch: int, now: WeightShares) -> None:
             nonlocal began, moved
             self._epochs.append(Epoch(None, None, session.clock() - began, bytes_moved(traffic) - moved))
             failpoints.reach("updated")
@@ -175,7 +175,7 @@ class _Training:
         hidden = align.dummies or {"active", "passive"} & align.spec.intersection_hidden_from
         return None if hidden else self._data.alignment.common
 
-    def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[Parts, int]:
+    def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
         """This party's shares and the epoch to begin with."""
         begin = first_parts(form, self._start, active=not self._place), 0
         if resume is None:
@@ -188,9 +188,9 @@ class _Training:
             tuple(checkpoint.tensors[f"{name} {index}"].numpy().view(np.uint64) for index in range(len(form.shapes)))
             for name in ("weights", "velocity")
         ]
-        return Parts(*parts), len(self._epochs)
+        return WeightShares(*parts), len(self._epochs)
 
-    def _save(self, epoch: int, parts: Parts, context: bytes, schedule: str) -> None:
+    def _save(self, epoch: int, parts: WeightShares, context: bytes, schedule: str) -> None:
         tensors = {
             f"{name} {index}": torch.from_numpy(part.view(np.int64).copy())
             for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
@@ -200,7 +200,7 @@ class _Training:
         meta = {"schedule": schedule, "context": context.hex(), "epochs": figures}
         self._checkpoints.save(f"epoch-{epoch + 1:06}", tensors, meta)
 
-    def _result(self, plan: Plan, inputs: Inputs, outcome: Outcome, section: HiddenSection) -> Trained:
+    def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:
         session, data = self._session, self._data
         held_out = len(plan.testing) if session.job.evaluate.test_fraction else 0
         trained = Trained(
@@ -208,7 +208,7 @@ class _Training:
             steps=plan.epochs * len(plan.batches(0)),
             rows=(len(plan.training), len(plan.testing)),
             device="cpu",
-            disclosures=learns(session.job, Numbers(plan.rows, plan.form.widths, len(plan.testing))),
+            disclosures=learns(session.job, HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing))),
             section=section,
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
@@ -218,7 +218,7 @@ class _Training:
         )
         return trained if self._place else replace(trained, **self._compared(plan, inputs))
 
-    def _weights(self, inputs: Inputs, outcome: Outcome) -> dict[str, Tensor]:
+    def _weights(self, inputs: Inputs, outcome: HiddenOutcome) -> dict[str, Tensor]:
         """What this party keeps of the model: its own block, the active one all layers behind; or its shares."""
         if not outcome.weights:
             return {f"share {index}": torch.from_numpy(of.view(np.int64)) for index, of in enumerate(outcome.parts.weights)}
@@ -232,7 +232,7 @@ class _Training:
             kept["target"] = torch.tensor([inputs.scale.mean, inputs.scale.deviation], dtype=torch.float64)
         return kept
 
-    def _compared(self, plan: Plan, inputs: Inputs) -> dict[str, Any]:
+    def _compared(self, plan: HiddenPlan, inputs: Inputs) -> dict[str, Any]:
         """The active party's own model, on all of its held-out rows."""
         session, data, labels = self._session, self._data, inputs.labels
         assert labels is not None
@@ -256,7 +256,7 @@ class _Training:
         }
 
 
-def measured(session: Session, inputs: Inputs, outcome: Outcome) -> Values:
+def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values:
     """The metrics that sums give, of all that the job asks for; None for the others."""
     values: Values = dict.fromkeys(session.job.evaluate.metrics)
     if outcome.tallies:

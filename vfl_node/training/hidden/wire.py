@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vfl_node.crypto.shares.operation import Shown
+from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import BYTES, Ring
 from vfl_node.errors import ProtocolError
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
@@ -34,7 +34,7 @@ class PairWire:
         self._place, self._channel = place, channel
         self.rounds = self.sent = 0
 
-    async def opened(self, shown: Sequence[Shown], shares: Sequence[Ring]) -> list[Ring]:
+    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         """As in the contract."""
         own, peer = self._place, 1 - self._place
         to_peer = [(each, share) for each, share in zip(shown, shares, strict=True) if _goes(each, own, peer)]
@@ -60,7 +60,7 @@ class StarWire:
         self._place, self._channels = place, channels
         self.rounds = self.sent = 0
 
-    async def opened(self, shown: Sequence[Shown], shares: Sequence[Ring]) -> list[Ring]:
+    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         """As in the contract."""
         self.rounds += 1
         if self._place:
@@ -81,7 +81,7 @@ class StarWire:
             for each, total in zip(shown, totals, strict=True)
         ]
 
-    async def _as_spoke(self, shown: Sequence[Shown], shares: Sequence[Ring], channel: Channel) -> list[Ring]:
+    async def _as_spoke(self, shown: Sequence[Opening], shares: Sequence[Ring], channel: Channel) -> list[Ring]:
         place = self._place
         going = [(each, share) for each, share in zip(shown, shares, strict=True) if _to_hub(each, place)]
         await _swapped(channel, [_packed(each, share) for each, share in going], [])
@@ -168,7 +168,7 @@ class DealingSink:
             self.sent += len(part)
 
 
-async def _swapped(channel: Channel, payloads: Sequence[bytes], expected: Sequence[Shown]) -> list[Ring]:
+async def _swapped(channel: Channel, payloads: Sequence[bytes], expected: Sequence[Opening]) -> list[Ring]:
     """Send payloads and receive as much as is expected, message by message in turn: so no queue fills up on both sides."""
     outgoing = list(_cut(b"".join(payloads)))
     due = sum(each.size for each in expected)
@@ -192,13 +192,13 @@ def _cut(data: bytes) -> Iterator[bytes]:
         yield data[first : first + CHUNK_BYTES]
 
 
-def _packed(of: Shown, values: Ring) -> bytes:
+def _packed(of: Opening, values: Ring) -> bytes:
     """The low bytes of each number."""
     flat = np.ascontiguousarray(values, dtype="<u8").view(np.uint8).reshape(-1, BYTES)
     return flat[:, : of.bytes].tobytes()
 
 
-def _unpacked(data: bytes, expected: Sequence[Shown]) -> Iterator[Ring]:
+def _unpacked(data: bytes, expected: Sequence[Opening]) -> Iterator[Ring]:
     start = 0
     for each in expected:
         part = np.frombuffer(data, np.uint8, each.size, start).reshape(-1, each.bytes)
@@ -208,29 +208,29 @@ def _unpacked(data: bytes, expected: Sequence[Shown]) -> Iterator[Ring]:
         start += each.size
 
 
-def _goes(each: Shown, sender: int, receiver: int) -> bool:
+def _goes(each: Opening, sender: int, receiver: int) -> bool:
     """Whether a share goes from one of two parties to the other."""
     return each.by in (None, sender) and each.to in (None, receiver)
 
 
-def _to_hub(each: Shown, place: int) -> bool:
+def _to_hub(each: Opening, place: int) -> bool:
     """Whether a passive party sends its share to the active one."""
     return each.by in (None, place) and each.to != place
 
 
-def _from_hub(each: Shown, place: int) -> bool:
+def _from_hub(each: Opening, place: int) -> bool:
     """Whether a passive party gets the sum from the active one."""
     return each.to in (None, place) and each.by != place
 
 
-def _sum(each: Shown, own: Sequence[Ring], received: Sequence[Ring], place: int) -> Ring:
+def _sum(each: Opening, own: Sequence[Ring], received: Sequence[Ring], place: int) -> Ring:
     """What one of two parties sees opened; zeros where it is for the other alone."""
     if each.to not in (None, place):
         return np.zeros(each.shape, np.uint64)
     return _total(each, [*own, *received])
 
 
-def _total(each: Shown, shares: Sequence[Ring]) -> Ring:
+def _total(each: Opening, shares: Sequence[Ring]) -> Ring:
     """Their sum, as many low bytes of it as are opened."""
     total = np.zeros(each.shape, np.uint64)
     for share in shares:
