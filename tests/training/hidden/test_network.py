@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.crypto.shares.together import Run, counted
+from tests.training.hidden.plain import Step, descend, forward
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, decode, encode
-from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.training.hidden.network import HIDDEN_TERMS, MANTISSA_BITS, OUTPUT_TERMS, Form, SharedModel, scores, step
+from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, scores, step
 from vfl_node.training.hidden.rates import Rates
 
 ROWS, STEPS, BATCH = 240, 12, 80
@@ -71,39 +71,9 @@ def program(world: World, form: Form, steps: int = STEPS) -> Any:
 
 def plain(world: World, form: Form) -> tuple[list[np.ndarray], np.ndarray]:
     """The same in float64, on the rows that all own alone."""
-    weights, of = start(form, 0), rates(form)
-    velocity = [np.zeros_like(each) for each in weights]
-    x = np.hstack(world.columns)
-    parties = len(form.widths)
-
-    def forward(rows: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-        z, kept = rows @ np.vstack(weights[:parties]), []
-        for weight, bias in zip(weights[parties::2], weights[parties + 1 :: 2], strict=True):
-            series = SIGMOID[HIDDEN_TERMS]
-            h, slope = 2 * series.values(z), 2 * series.slopes(z)
-            kept.append((h, slope, weight))
-            z = h @ weight + bias
-        return z, kept
-
-    for batch in world.batches:
-        rows = batch[world.both[batch]]
-        z, kept = forward(x[rows])
-        y = world.labels[rows]
-        if form.loss == "exact":
-            delta = SIGMOID[OUTPUT_TERMS].values(z) + 0.5 - y
-        else:
-            delta = z / 4 + 0.5 - y if form.loss == "taylor" else z - y
-        gradients: list[np.ndarray] = []
-        for h, slope, weight in reversed(kept):
-            gradients[:0] = [h.T @ delta, delta.sum(axis=0, keepdims=True)]
-            delta = delta @ weight.T * slope
-        whole = x[rows].T @ delta
-        cuts = np.cumsum(form.widths)[:-1]
-        gradients[:0] = np.split(whole, cuts)
-        for index, gradient in enumerate(gradients):
-            velocity[index] = 0.9 * velocity[index] + of.factor * gradient + 0.3 * 0.01 * weights[index]
-            weights[index] = weights[index] - velocity[index]
-    return weights, forward(x[:20])[0]
+    x, own = np.hstack(world.columns), [batch[world.both[batch]] for batch in world.batches]
+    weights = descend(form, start(form, 0), x, world.labels, own, Step(rates(form).factor, 0.9, 0.3 * 0.01))
+    return weights, forward(form, weights, x[:20])[0]
 
 
 CASES = [

@@ -50,6 +50,8 @@ class HiddenPlan:
         momentum: μ.
         weight_decay: λ.
         bins: of the histogram.
+        threshold: probability from which on label 1 is predicted.
+        told: whether passive parties get the metrics, too.
         reveals: whether weights are opened to their owners.
     """
 
@@ -65,12 +67,14 @@ class HiddenPlan:
     momentum: float
     weight_decay: float
     bins: int
+    threshold: float
+    told: bool
     reveals: bool
 
     def batches(self, epoch: int) -> list[Positions]:
         """Those of an epoch, all of the same size; the rows left over wait for the next one."""
-        size = min(self.batch_rows, len(self.training))
-        return [batch for batch in self.schedule.batches(0, epoch, self.training, size) if len(batch) == size]
+        batches = self.schedule.batches(0, epoch, self.training, self.batch_rows)
+        return [batch for batch in batches if len(batch) == self.batch_rows]
 
     @property
     def rates(self) -> Rates:
@@ -110,8 +114,8 @@ class HiddenOutcome:
     Attributes:
         parts: its shares.
         weights: float64, in the order of the form: those revealed to it; zeros elsewhere, empty if none are.
-        tallies: of each output; empty of a model for numbers.
-        sums: as :func:`~vfl_node.training.hidden.measuring.squared_errors`; empty of a model for classes.
+        tallies: of each output; empty of a model for numbers, and at a party that is not told.
+        sums: as :func:`~vfl_node.training.hidden.measuring.squared_errors`; empty of a model for classes, and likewise.
     """
 
     parts: WeightShares
@@ -168,6 +172,7 @@ async def compute(
     tallies: tuple[OutputTally, ...] = ()
     sums: tuple[float, ...] = ()
     if len(plan.testing):
+        to = None if plan.told else 0
         tested = (
             [matrix[plan.testing] for matrix in matrices],
             targets[plan.testing] >> np.uint64(FRACTION),
@@ -175,10 +180,12 @@ async def compute(
         )
         if form.loss == "squares":
             signed = (targets[plan.testing].view(np.int64) >> np.int64(FRACTION)).view(np.uint64)
-            sums = await squared_errors(machine, model, tested[0], signed, tested[2])
+            sums = await squared_errors(machine, model, tested[0], signed, tested[2], to)
         else:
-            classes = tested[1] >> np.uint64(FRACTION)
-            tallies = tuple(await tally(machine, model, tested[0], classes, tested[2], plan.bins))
+            classes, how = tested[1] >> np.uint64(FRACTION), {"bins": plan.bins, "threshold": plan.threshold}
+            tallies = tuple(await tally(machine, model, tested[0], classes, tested[2], to=to, **how))
+        if to not in (None, place):
+            tallies, sums = (), ()
     machine.begin("reveal")
     weights = tuple(await _revealed(machine, model)) if plan.reveals else ()
     return HiddenOutcome(_parts(model), weights, tallies, sums)

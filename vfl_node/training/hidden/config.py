@@ -21,6 +21,8 @@ class Hidden(TrainerConfig):
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    coordinated_by: ClassVar[str] = "any settings"
+    coordinator_does: ClassVar[str] = "deals randomness"
 
     algorithm: Literal["hidden"]
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model for each class")
@@ -72,6 +74,8 @@ class Hidden(TrainerConfig):
 
     @model_validator(mode="after")
     def _fits(self) -> Hidden:
+        if self.task == "regression" and self.loss != "exact":
+            raise ValueError("loss is for task: classification; a regression descends squared errors: leave it out")
         if self.hidden and self.loss == "taylor":
             raise ValueError(
                 "loss: taylor is good for small scores alone, which hidden layers do not keep small: say loss: exact"

@@ -45,7 +45,7 @@ class Dealing:
 
         Raises:
             ProtocolError: shapes that this job cannot have, or other ones than another data party says (``E_COUNT``).
-            StateError: other ones than in an earlier attempt (``E_REPLAY``).
+            StateError: there is no memory for these (``E_MEMORY``).
         """
         session, parties = self._session, self._session.job.parties
         async with channel.phase("deal"):

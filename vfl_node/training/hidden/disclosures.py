@@ -47,7 +47,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             if name == parties.active and train.hidden:
                 text += ", and all layers behind the first"
             entries.append(Disclosure("weights", width.get(name), text))
-        if train.metrics_by == "histogram":
+        if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             what = (
                 "sums over the shared records held out: how many there are, their targets and squared errors"
                 if train.task == "regression"
@@ -60,8 +60,8 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         Disclosure(
             "shapes",
             numbers.rows,
-            "how many rows the shared order has, how many columns each party has, how rows are batched, how fast each party "
-            "computes, and when one of them restarts. No number that it gets depends on data; but it knows every mask, so with "
+            "how many rows the shared order has, how many columns each party has, how rows are batched, which tells how many "
+            "records are shared where all data parties know it, how fast each party computes, and when one of them restarts. No number that it gets depends on data; but it knows every mask, so with "
             "what one data party receives it knows everything",
         ),
     )

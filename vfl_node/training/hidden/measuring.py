@@ -35,7 +35,7 @@ class OutputTally:
         negative: rows with label 0.
         ordered: twice the number of pairs in order; ties count once.
         loss: sum of −log p of the labels.
-        right: rows on the right side of ½.
+        right: rows on the right side of the threshold.
     """
 
     positive: int
@@ -62,17 +62,27 @@ class OutputTally:
 
 
 async def tally(
-    machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne], targets: Ring, both: Opened, bins: int = BINS
+    machine: ShareMachine,
+    model: SharedModel,
+    columns: Sequence[KnownToOne],
+    targets: Ring,
+    both: Opened,
+    *,
+    bins: int = BINS,
+    threshold: float = 0.5,
+    to: int | None = None,
 ) -> list[OutputTally]:
     """Of each output, on held-out rows.
 
     Args:
-        machine: of whoever runs it; the dealer gets nonsense.
+        machine: of whoever runs it; the dealer gets nonsense, and so do parties that sums are not opened to.
         model: trained.
         columns: of the held-out rows, party by party.
         targets: uint64[n, K] of 0 and 1 at the active party, zeros at others.
         both: w of the rows.
         bins: of the histogram.
+        threshold: probability from which on label 1 is predicted.
+        to: place of the only party that sums are opened to; None: all.
     """
     outputs = model.form.outputs
     total = [Shared(np.zeros((bins, 2), np.uint64), 0)] * outputs
@@ -88,11 +98,16 @@ async def tally(
         ]
         made = await machine.run(*(tallied(z[:, k], amounts[k], bins) for k in range(outputs)))
         total = [one + more for one, more in zip(total, made, strict=True)]
-    return [await _opened(machine, of, bins) for of in total]
+    return [await _opened(machine, of, centres(bins), float(np.log(threshold / (1 - threshold))), to) for of in total]
 
 
 async def squared_errors(
-    machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne], targets: Ring, both: Opened
+    machine: ShareMachine,
+    model: SharedModel,
+    columns: Sequence[KnownToOne],
+    targets: Ring,
+    both: Opened,
+    to: int | None = None,
 ) -> tuple[float, ...]:
     """Σw, Σw·(z − y)², Σw·y and Σw·y² on held-out rows, of a model for numbers.
 
@@ -102,6 +117,7 @@ async def squared_errors(
         columns: of the held-out rows, party by party.
         targets: uint64[n, 1] at the active party, with :data:`FRACTION` fractional bits; zeros at others.
         both: w of the rows.
+        to: as for :func:`tally`.
     """
     z = await scores(machine, model, columns)
     y = Shared(targets, FRACTION)
@@ -113,7 +129,7 @@ async def squared_errors(
     weighed = await machine.run(masked(of_error), masked(of_label))
     squares = await machine.run(product(error, weighed[0], "numbers"), product(label, weighed[1], "numbers"))
     sums = [_share(machine, both, 1), squares[0], of_label, squares[1]]
-    opened = await machine.run(*(revealed(of.summed(0)) for of in sums))
+    opened = await machine.run(*(revealed(of.summed(0), to) for of in sums))
     return tuple(float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
 
 
@@ -123,18 +139,18 @@ def _share(machine: ShareMachine, opened: Opened, columns: int) -> Shared:
     return Shared(np.repeat(part, columns, axis=1) if machine.place >= 0 else np.zeros((len(part), columns), np.uint64), 0)
 
 
-async def _opened(machine: ShareMachine, histogram: Shared, bins: int) -> OutputTally:
+async def _opened(machine: ShareMachine, histogram: Shared, score: np.ndarray, least: float, to: int | None) -> OutputTally:
+    """Sums of a histogram whose bins stand for ``score``; label 1 is predicted above ``least``."""
     negative, positive = histogram[:, 0], histogram[:, 1]
     below = Shared(2 * (np.cumsum(negative.part, dtype=np.uint64) - negative.part) + negative.part, 0)
     left, right = await machine.run(masked(positive), masked(below))
     (pairs,) = await machine.run(product(left, right, "numbers"))
-    score = centres(bins)
     of_negative, of_positive = (encode(np.logaddexp(0, sign * score)) for sign in (1, -1))
     losses = of_negative * negative.part + of_positive * positive.part
     loss = Shared(losses.sum(keepdims=True, dtype=np.uint64), FRACTION)
-    upper = score > 0
+    upper = score > least
     right_side = Shared(positive.part[upper].sum(keepdims=True) + negative.part[~upper].sum(keepdims=True), 0)
     sums = [Shared(of.part.sum(keepdims=True, dtype=np.uint64), 0) for of in (positive, negative, pairs)]
-    opened = await machine.run(*(revealed(of) for of in (*sums, loss, right_side)))
+    opened = await machine.run(*(revealed(of, to) for of in (*sums, loss, right_side)))
     plus, minus, ordered, total, correct = (int(of.view(np.int64)[0]) for of in opened)
     return OutputTally(plus, minus, ordered, total / (1 << FRACTION), correct)

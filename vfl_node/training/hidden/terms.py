@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 
+from vfl_node.crypto.shares.ring import BYTES
 from vfl_node.crypto.shares.sines import TABLES_DIGEST, tables_digest
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.job import Job
+from vfl_node.machine import free_bytes
 from vfl_node.session.session import Session
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
@@ -33,16 +36,17 @@ def check_tables() -> None:
         )
 
 
-def batch_of(train: Hidden, rows: int, shared: int | None) -> tuple[int, float]:
+def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tuple[int, float]:
     """Rows of a batch, and how many of them all parties own, about.
 
     Args:
         train: the job's section.
         rows: length of the shared order.
+        trained: how many of these are trained on.
         shared: how many records all parties have; None if that is hidden.
     """
     share = max(shared / rows, 1e-6) if shared is not None else train.shared_fraction or 1.0
-    batch = max(1, min(rows, math.ceil(train.batch_size / share)))
+    batch = min(trained, math.ceil(train.batch_size / share))
     return batch, max(1.0, batch * share)
 
 
@@ -77,6 +81,8 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         momentum=train.momentum,
         weight_decay=train.weight_decay,
         bins=train.bins,
+        threshold=job.evaluate.threshold,
+        told=job.evaluate.share_with_passive,
         reveals=train.reveal == "owners",
     )
 
@@ -86,13 +92,12 @@ def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
 
     Raises:
         ProtocolError: shapes that this job cannot have (``E_COUNT``).
-        StateError: other ones than in an earlier attempt (``E_REPLAY``).
+        StateError: there is no memory for these (``E_MEMORY``).
     """
     train, parties = Hidden.of(session.job), session.job.parties
     fits = (
         0 < said.rows <= session.limits.max_set_size * len(parties.data)
-        and len(said.widths) == len(parties.data)
-        and all(width <= MOST_COLUMNS for width in said.widths)
+        and _fit(said.widths, len(parties.data))
         and len(said.context) == DIGEST_BYTES
         and len(said.schedule) == DIGEST_BYTES
         and 0 < said.batch_rows <= said.rows
@@ -101,6 +106,7 @@ def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
     )
     if not fits:
         raise ProtocolError(f"{peer} wants randomness for shapes that this job cannot have", code="E_COUNT")
+    check_room(session, said.rows, said.widths, copies=len(parties.data) + 1)  # each conversation draws the masks of all
     return said
 
 
@@ -120,10 +126,39 @@ def check_context(
     parties = session.job.parties.data
     place = parties.index(session.name)
     widths, digests = list(said.widths), list(said.digests)
-    fits = len(widths) == len(digests) == len(parties) and (widths[place], digests[place]) == own
+    fits = _fit(widths, len(parties)) and len(digests) == len(parties) and (widths[place], digests[place]) == own
     if (
         not fits
         or (said.batch_rows, said.divisor) != batch
         or said.context != context_of(session.job, digests, widths, schedule, said.divisor)
     ):
         raise ProtocolError(f"{parties[0]} says what this job cannot have of its training", code="E_COUNT")
+
+
+def check_room(session: Session, rows: int, widths: Sequence[int], *, copies: int) -> None:
+    """Refuse columns for which this machine has no memory, before any is taken.
+
+    Args:
+        session: whose owner may have set a limit.
+        rows: length of the shared order.
+        widths: columns of each party.
+        copies: of all columns, or of their masks, that are in memory at a time.
+
+    Raises:
+        StateError: it has not (``E_MEMORY``).
+    """
+    needed, limit = copies * BYTES * rows * sum(widths), session.limits.max_memory_mib
+    free = free_bytes() if limit is None else min(free_bytes(), limit << 20)
+    if needed > free:
+        raise StateError(
+            f"{rows} shared rows of {sum(widths)} columns in shares need {needed >> 20} MiB of memory; {int(free) >> 20} MiB "
+            "are free",
+            code="E_MEMORY",
+            hint="free memory, raise limits.max_memory_mib, or train on fewer columns or records (align.at_most)",
+            for_peer="it has too little memory free for this job",
+        )
+
+
+def _fit(widths: Sequence[int], parties: int) -> bool:
+    """Whether so many parties can have these numbers of columns."""
+    return len(widths) == parties and all(0 < width <= MOST_COLUMNS for width in widths)

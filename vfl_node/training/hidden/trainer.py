@@ -46,6 +46,10 @@ from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, Tra
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 
 
+COPIES = 3
+"""Of all parties' columns in memory: as they are masked, as they are sent, and as they came."""
+
+
 class HiddenTrainer(Trainer):
     """Training in shares (:mod:`vfl_node.training.hidden.computation`), as a `Trainer`."""
 
@@ -59,7 +63,8 @@ class HiddenTrainer(Trainer):
         Raises:
             DataError: see :func:`vfl_node.training.hidden.inputs.prepare`.
             ProtocolError: a message of another size, or contexts that differ.
-            StateError: a checkpoint is damaged or of another schedule; other inputs than in an earlier attempt (``E_REPLAY``).
+            StateError: a checkpoint is damaged or of another schedule; other inputs of a passive party than in an earlier attempt
+                (``E_REPLAY``); no memory for all columns (``E_MEMORY``).
 
         Cost: see docs/hidden.md; every operation counts its own rounds and bytes.
 
@@ -89,7 +94,8 @@ class _Training:
         schedule = Schedule(seed, len(self._data.alignment), train.seed)
         training, _ = schedule.split(0, session.job.evaluate.test_fraction)
         inputs = prepare(session, self._data, training)
-        context = await self._agree(inputs, schedule)
+        context = await self._agree(inputs, schedule, len(training))
+        terms.check_room(session, len(self._data.alignment), context.widths, copies=COPIES)
         form = Form(tuple(context.widths), train.hidden, train.outputs, train.form_loss)
         parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
         said = DealingTerms(
@@ -139,11 +145,11 @@ class _Training:
         )
         return self._result(plan, inputs, outcome, section)
 
-    async def _agree(self, inputs: Inputs, schedule: Schedule) -> ShareContext:
+    async def _agree(self, inputs: Inputs, schedule: Schedule, trained: int) -> ShareContext:
         """Everybody's widths, and the digest of all that values are made of."""
         session, alignment = self._session, self._data.alignment
         digest = digest_of(inputs.own, self._start.derive("mark").bytes(terms.DIGEST_BYTES))
-        batch, divisor = terms.batch_of(self._train, len(alignment), self._shared_by_all)
+        batch, divisor = terms.batch_of(self._train, len(alignment), trained, self._shared_by_all)
         if self._place:
             (active,) = session.data_peers.values()
             await active.send(ShareInputs(width=inputs.width, digest=digest))
@@ -268,5 +274,6 @@ def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values
         count, errors, sum_, squares = outcome.sums
         spread = squares - sum_ * sum_ / count
         deviation = inputs.scale.deviation if inputs.scale else 1.0
-        values |= {"rmse": deviation * (max(errors, 0) / count) ** 0.5, "r2": 1 - errors / spread if spread > 0 else None}
+        mse = deviation**2 * max(errors, 0) / count
+        values |= {"mse": mse, "rmse": mse**0.5, "r2": 1 - errors / spread if spread > 0 else None}
     return {name: values[name] for name in session.job.evaluate.metrics}
