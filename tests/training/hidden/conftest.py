@@ -50,7 +50,7 @@ class World:
     """What the parties own.
 
     Attributes:
-        protocol: of the alignment, as the job has it.
+        align: the job's section.
         data: party → its table and its view, in the order of the job; the first has the labels.
         both: bool[m], which shared rows all own.
     """
@@ -84,7 +84,7 @@ def world(
     disjoint: bool = False,
     seed: int = 0,
 ) -> World:
-    """People of whom each party owns some; labels need all parties' columns. Shapes depend on ``seed`` in nothing.
+    """People of whom each party owns some; labels need all parties' columns. All shapes are the same for every ``seed``.
 
     Args:
         parties: how many have data.
@@ -107,7 +107,7 @@ def world(
         turn = np.roll(rest, -place * (len(rest) // parties))
         owned[place, turn[: size - shared]] = True
     if protocol == "apsi":
-        owned[1] = True
+        owned[1] = ~owned[0] if disjoint else True
     owned = owned[:, rng.permutation(people)]
     index = {"psu": owned.any(axis=0), "psi": owned.all(axis=0), "apsi": owned[-1]}[protocol]
     order = rng.permutation(np.append(np.flatnonzero(index), np.arange(people, people + dummies)))
@@ -118,9 +118,9 @@ def world(
     else:
         label = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1).astype(np.float32)
     both = np.append(owned.all(axis=0), np.zeros(dummies, np.bool_))[order]
-    known = None if dummies or protocol == "apsi" else int(owned.all(axis=0).sum())
     data = {}
     for place, name in enumerate(NAMES[:parties]):
+        known = None if dummies or (protocol == "apsi" and place) else int(owned.all(axis=0).sum())
         own = rng.permutation(np.flatnonzero(owned[place]))
         where = np.full(people + dummies, NOT_MINE)
         where[own] = np.arange(len(own))

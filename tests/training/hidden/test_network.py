@@ -108,7 +108,8 @@ def test_training_in_shares_equals_plain_training_on_the_shared_rows(
 
 
 def test_rates_have_many_significant_bits_however_small_they_are() -> None:
-    for divisor in (10.0, 512.0, 4096.0, 30_000.0):
-        of = Rates.of(0.1, divisor, 0.9, 0.0, FRACTION)
+    for divisor in (1.0, 10.0, 512.0, 4096.0, 30_000.0):
+        of = Rates.of(0.1, divisor, 0.9, 1e-4, FRACTION)
         assert of.factor == pytest.approx(0.1 / divisor, rel=1e-5)
-        assert of.momentum / 2**of.velocity_bits == pytest.approx(0.9, abs=1e-4)
+        assert of.momentum / 2**of.velocity_bits == pytest.approx(0.9, abs=1e-8)
+        assert of.decay / 2**of.velocity_bits == pytest.approx(1e-5, rel=1e-3)

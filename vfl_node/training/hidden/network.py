@@ -162,7 +162,9 @@ async def _moved(machine: ShareMachine, model: SharedModel, gradients: Sequence[
     moves = []
     for weight, velocity, gradient in zip(model.weights, model.velocity, gradients, strict=True):
         pulled = velocity.times(rates.momentum, rates.velocity_bits) + weight.times(rates.decay, rates.velocity_bits)
-        moves.append(pulled + replace(gradient, fraction=gradient.fraction + rates.exponent))
+        slope = replace(gradient, fraction=gradient.fraction + rates.exponent)
+        spare = pulled.fraction - slope.fraction
+        moves.append(pulled + slope.times(1 << spare, spare))
     moved: list[Shared] = await machine.run(*(truncated(of, rates.velocity_bits) for of in moves))
     weights = tuple(weight - of for weight, of in zip(model.weights, moved, strict=True))
     return SharedModel(model.form, weights, tuple(moved))

@@ -6,7 +6,8 @@
 
 G is a sum over a batch with 2·18 fractional bits. c may be 10⁻⁵, and a fixed-point c would have few significant bits. So
 c = mantissa · 2^−exponent with 1 ≤ mantissa < 2: residuals are multiplied by the mantissa while they have bits to spare, and
-G counts as a number with ``exponent`` more fractional bits. Velocity and gradient are then cut together, once.
+G counts as a number with ``exponent`` more fractional bits. Velocity and gradient are then cut together, once; μ and η·λ have
+as many fractional bits as are cut, and at least :data:`LEAST_BITS`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION
 
 MOST_EXPONENT = 22
 """A smaller c loses significant bits: beyond this velocity times momentum would leave its range."""
+
+LEAST_BITS = 26
+"""Of μ and η·λ: a weight decay of 10⁻⁵ in a step is then off by less than a thousandth of itself."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Rates:
         """Those of a learning rate η and a ``divisor`` of sums, with a mantissa of ``bits`` fractional bits."""
         factor = rate / divisor
         exponent = min(max(math.ceil(-math.log2(factor)), 0), MOST_EXPONENT)
-        velocity_bits = 2 * FRACTION + exponent - WEIGHT_FRACTION
+        velocity_bits = _velocity_bits(exponent)
         return cls(
             round(factor * 2.0**exponent * 2**bits),
             bits,
@@ -54,10 +58,14 @@ class Rates:
 
     @property
     def velocity_bits(self) -> int:
-        """Fractional bits by which a gradient has more than a weight."""
-        return 2 * FRACTION + self.exponent - WEIGHT_FRACTION
+        """Fractional bits of :attr:`momentum` and :attr:`decay`: so many are cut of what moves a weight."""
+        return _velocity_bits(self.exponent)
 
     @property
     def factor(self) -> float:
         """c, as it is after rounding."""
         return self.mantissa / 2.0 ** (self.bits + self.exponent)
+
+
+def _velocity_bits(exponent: int) -> int:
+    return max(2 * FRACTION + exponent - WEIGHT_FRACTION, LEAST_BITS)

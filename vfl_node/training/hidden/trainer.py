@@ -46,6 +46,8 @@ from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, Tra
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 
 
+UNSHARED = "All data parties together have no record in common: the model is what it began with, decayed, and has no metrics."
+
 COPIES = 3
 """Of all parties' columns in memory: as they are masked, as they are sent, and as they came."""
 
@@ -216,6 +218,7 @@ class _Training:
             device="cpu",
             disclosures=learns(session.job, HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing))),
             section=section,
+            warnings=(UNSHARED,) if data.alignment.common == 0 else (),
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
             columns=encoded_columns(data.table, inputs.encoder.columns),
