@@ -250,8 +250,8 @@ class Attempt:
 
     def again(self, over: World, **changed: Any) -> Attempt:
         """The next attempt, from the newest checkpoint that all data parties have."""
-        resume = self.state.newest(*over.data)
-        return replace(self, number=self.number + 1, resume_from=resume, **({"tamper": lambda sent: None} | changed))
+        settings = {"resume_from": self.state.newest(*over.data), "tamper": lambda sent: None}
+        return replace(self, number=self.number + 1, **(settings | changed))
 
     def plan(self, over: World) -> HiddenPlan:
         """Of the training that was run."""
