@@ -233,7 +233,8 @@ class Attempt:
             )
             protocols.append((run, list(sessions[name].peers.values())))
         self.coordination = HiddenTrainer().coordination(sessions[HUB])
-        protocols += [(self.coordination.serve(channel), [channel]) for channel in sessions[HUB].peers.values()]
+        ends = sessions[HUB].peers.values()
+        protocols += [(_ending_all(self.coordination.serve(channel), ends), [channel]) for channel in ends]
         return run_together(*protocols)
 
     def __call__(self, over: World) -> tuple[Trained, ...]:
@@ -266,6 +267,16 @@ class Attempt:
         first = [decode(of, WEIGHT_FRACTION) for of in start]
         decay = train.learning_rate * train.weight_decay
         return descend(plan.form, first, x, y, own, Step(train.learning_rate / plan.divisor, train.momentum, decay), **how)
+
+
+async def _ending_all(conversation: Any, channels: Any) -> None:
+    """As a node does: where one of its conversations ends badly, all do."""
+    try:
+        await conversation
+    except BaseException:
+        for channel in channels:
+            channel.close()
+        raise
 
 
 def plain_inputs(over: World, train: Hidden, plan: HiddenPlan) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
