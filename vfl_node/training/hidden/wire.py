@@ -108,28 +108,39 @@ class DealtCorrections:
         self._channel = channel
         self._waiting: list[Ring] = []
         self._count = self._unreported = self.received = 0
+        self._ended = False
 
     async def take(self, count: int) -> Ring:
-        """As in the contract. Raises ProtocolError (``E_COUNT``)."""
+        """As in the contract. Raises ProtocolError: they are too few, or no whole numbers (``E_COUNT``)."""
         while self._count < count:
-            values = (await self._channel.receive(shares_pb2.Corrections)).values
-            if not values or len(values) % BYTES:
-                raise ProtocolError(f"{self._channel.peer} sent {len(values)} bytes of corrections", code="E_COUNT")
-            self._waiting.append(np.frombuffer(values, dtype="<u8").astype(np.uint64))
-            self._count += len(self._waiting[-1])
-            self.received += len(values)
-            self._unreported += len(self._waiting[-1])
-            if self._unreported >= _REPORTED:
-                await self._channel.send(shares_pb2.CorrectionsUsed(count=self._unreported))
-                self._unreported = 0
+            await self._receive()
         taken = np.concatenate(self._waiting) if self._waiting else np.empty(0, np.uint64)
         self._waiting, self._count = [taken[count:]], self._count - count
         return taken[:count]
 
     async def finish(self) -> None:
-        """Say that all has been used."""
+        """Say that all has been used. Raises ProtocolError: it has not (``E_COUNT``)."""
+        while not self._ended:
+            await self._receive()
+        if self._count:
+            raise ProtocolError(f"{self._channel.peer} sent {self._count} corrections too many", code="E_COUNT")
         if self._unreported:
             await self._channel.send(shares_pb2.CorrectionsUsed(count=self._unreported))
+
+    async def _receive(self) -> None:
+        """One more message."""
+        message = None if self._ended else await self._channel.receive(shares_pb2.Corrections)
+        if message is None or len(message.values) % BYTES or not (message.values or message.last):
+            what = "too few corrections" if message is None else f"{len(message.values)} bytes of corrections"
+            raise ProtocolError(f"{self._channel.peer} sent {what}", code="E_COUNT")
+        self._ended = message.last
+        self._waiting.append(np.frombuffer(message.values, dtype="<u8").astype(np.uint64))
+        self._count += len(self._waiting[-1])
+        self.received += len(message.values)
+        self._unreported += len(self._waiting[-1])
+        if self._unreported >= _REPORTED:
+            await self._channel.send(shares_pb2.CorrectionsUsed(count=self._unreported))
+            self._unreported = 0
 
 
 class DealingSink:
@@ -152,8 +163,9 @@ class DealingSink:
             await self.flush()
 
     async def finish(self) -> None:
-        """Send what waits, and hear that all has been used."""
+        """Send what waits, say that it is all, and hear that all has been used."""
         await self.flush()
+        await self._channel.send(shares_pb2.Corrections(last=True))
         while self._ahead > 0:
             self._ahead -= (await self._channel.receive(shares_pb2.CorrectionsUsed)).count
 

@@ -59,10 +59,12 @@ class DealerSeed(_message.Message):
     def __init__(self, seed: _Optional[bytes] = ...) -> None: ...
 
 class Corrections(_message.Message):
-    __slots__ = ("values",)
+    __slots__ = ("values", "last")
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
     values: bytes
-    def __init__(self, values: _Optional[bytes] = ...) -> None: ...
+    last: bool
+    def __init__(self, values: _Optional[bytes] = ..., last: bool = ...) -> None: ...
 
 class CorrectionsUsed(_message.Message):
     __slots__ = ("count",)
