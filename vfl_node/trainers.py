@@ -104,7 +104,6 @@ class TrainerConfig(Frozen):
         by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
-        coordinator_does: what the coordinator is for: "a third party that …".
         unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
         tasks: what its labels can be.
         algorithm: its name, that of the registry.
@@ -124,7 +123,6 @@ class TrainerConfig(Frozen):
     by_similarity: ClassVar[bool] = False
     on_device: ClassVar[bool] = True
     coordinated_by: ClassVar[str] = ""
-    coordinator_does: ClassVar[str] = "holds the key"
     unit: ClassVar[str] = "epoch"
     tasks: ClassVar[tuple[Task, ...]] = ("classification",)
 

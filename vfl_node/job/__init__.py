@@ -157,18 +157,16 @@ class Job(Frozen):
             raise ValueError(f"train.algorithm: {algorithm} trains with {most} of parties.passive at most")
         if self.train and self.train.by_similarity != spec.by_similarity:
             raise ValueError(self._unlike())
-        training = self.train if self.train and self.train.coordinated else None
-        coordinated = training is not None or spec.coordinated
+        coordinated = (self.train is not None and self.train.coordinated) or spec.coordinated
         if spec.coordinated and not self.parties.coordinator:
             raise ValueError(f"align.protocol: {protocol} needs a third party: name it in parties.coordinator")
-        if training and not self.parties.coordinator:
-            does = training.coordinator_does
-            raise ValueError(f"this training needs a third party that {does}: name it in parties.coordinator")
+        if coordinated and not self.parties.coordinator:
+            raise ValueError("this training needs a third party: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated:
             ways = ((name, config.coordinated_by) for name, config in TRAINERS.usable())
-            trained = [f"train.algorithm: {name} with {way}" for name, way in ways if way]
+            training = [f"train.algorithm: {name} with {way}" for name, way in ways if way]
             aligning = [f"align.protocol: {name}" for name in coordinated_protocols()]
-            where = " and ".join((*trained, *aligning))
+            where = " and ".join((*training, *aligning))
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
             self.train.check(self)

@@ -120,7 +120,8 @@ def world(
     both = np.append(owned.all(axis=0), np.zeros(dummies, np.bool_))[order]
     data = {}
     for place, name in enumerate(NAMES[:parties]):
-        known = None if dummies or (protocol == "apsi" and place) else int(owned.all(axis=0).sum())
+        told = place == 0 or protocol == "psi" or (protocol == "psu" and parties == 2)
+        known = int(owned.all(axis=0).sum()) if told and not dummies else None
         own = rng.permutation(np.flatnonzero(owned[place]))
         where = np.full(people + dummies, NOT_MINE)
         where[own] = np.arange(len(own))
@@ -228,9 +229,7 @@ class Attempt:
             )
         protocols: list[tuple[Any, list[Any]]] = []
         for name, (table, view) in over.data.items():
-            run = HiddenTrainer().run(
-                sessions[name], TrainingData(view, table), self.state.checkpoints[name], self.resume_from
-            )
+            run = HiddenTrainer().run(sessions[name], TrainingData(view, table), self.state.checkpoints[name], self.resume_from)
             protocols.append((run, list(sessions[name].peers.values())))
         self.coordination = HiddenTrainer().coordination(sessions[HUB])
         ends = sessions[HUB].peers.values()

@@ -43,7 +43,7 @@ LINKAGE = {
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        (job(parties=TWO), "this training needs a third party that deals randomness: name it in parties.coordinator"),
+        (job(parties=TWO), "this training needs a third party: name it in parties.coordinator"),
         (job({"missing": {}}), "unknown key 'train.missing'"),
         (job({"hidden": [4], "loss": "taylor"}), "loss: taylor is good for small scores alone"),
         (job({"hidden": [4, 4, 4, 4]}), "train.hidden"),

@@ -75,12 +75,13 @@ def test_its_digest_cannot_be_guessed_from_few_possible_tables(world: Any, attem
     """A coordinator that knows everything but four labels tries all of them; without the parties' salts it finds them."""
     over = world(people=12)
     table, view = over.data["clinic"]
+    at = np.flatnonzero(view.owned)[:4]
     found = {}
     for salted in (True, False):
-        true, made, at = digest_of, {}, np.flatnonzero(view.owned)[:4]
+        made: dict[bytes, Own] = {}
 
         def noted(own: Any, mark: bytes, made: Any = made, salted: bool = salted) -> bytes:
-            digest = true(own, mark if salted else bytes(32))
+            digest = digest_of(own, mark if salted else bytes(32))
             made[digest] = own
             return digest
 
@@ -94,12 +95,12 @@ def test_its_digest_cannot_be_guessed_from_few_possible_tables(world: Any, attem
         for guess in product((0, 1), repeat=4):
             targets = own.targets.copy()
             targets[at, 0] = np.uint64(1 << 36) * np.array(guess, np.uint64)
-            tried = true(type(own)(own.columns, own.bits, targets), bytes(32))
+            tried = digest_of(Own(own.columns, own.bits, targets), bytes(32))
             all_digests = [tried, *others]
             if terms.context_of(of.job(over), all_digests, list(said.widths), fingerprint, said.divisor) == said.context:
                 hits.append(guess)
         found[salted] = hits
-    assert found == {True: [], False: [tuple(table.labels[view.rows[np.flatnonzero(view.owned)[:4]]].astype(int))]}
+    assert found == {True: [], False: [tuple(table.labels[view.rows[at]].astype(int))]}
 
 
 def test_digests_are_salted_by_their_party_and_uniform(world: Any, attempt: Any) -> None:

@@ -182,8 +182,10 @@ async def compute(
             signed = (targets[plan.testing].view(np.int64) >> np.int64(FRACTION)).view(np.uint64)
             sums = await squared_errors(machine, model, tested[0], signed, tested[2], to)
         else:
-            classes, how = tested[1] >> np.uint64(FRACTION), {"bins": plan.bins, "threshold": plan.threshold}
-            tallies = tuple(await tally(machine, model, tested[0], classes, tested[2], to=to, **how))
+            classes = tested[1] >> np.uint64(FRACTION)
+            tallies = tuple(
+                await tally(machine, model, tested[0], classes, tested[2], bins=plan.bins, threshold=plan.threshold, to=to)
+            )
         if to not in (None, place):
             tallies, sums = (), ()
     machine.begin("reveal")

@@ -22,7 +22,6 @@ class Hidden(TrainerConfig):
     on_device: ClassVar[bool] = False
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
     coordinated_by: ClassVar[str] = "any settings"
-    coordinator_does: ClassVar[str] = "deals randomness"
 
     algorithm: Literal["hidden"]
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model for each class")

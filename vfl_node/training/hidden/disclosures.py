@@ -60,9 +60,10 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         Disclosure(
             "shapes",
             numbers.rows,
-            "how many rows the shared order has, how many columns each party has, how rows are batched, which tells how many "
-            "records are shared where all data parties know it, how fast each party computes, and when one of them restarts. No number that it gets depends on data; but it knows every mask, so with "
-            "what one data party receives it knows everything",
+            "how many rows the shared order has, how many columns each party has, how rows are batched (which tells how many "
+            "records are shared, where all data parties know it), how fast each party computes, and when one of them restarts. "
+            "No other number that it gets depends on data; but it knows every mask, so with what one data party receives it "
+            "knows everything",
         ),
     )
     return learnt

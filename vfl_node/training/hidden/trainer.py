@@ -45,8 +45,7 @@ from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 
-
-UNSHARED = "All data parties together have no record in common: the model is what it began with, decayed, and has no metrics."
+UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
 
 COPIES = 3
 """Of all parties' columns in memory: as they are masked, as they are sent, and as they came."""
@@ -65,8 +64,8 @@ class HiddenTrainer(Trainer):
         Raises:
             DataError: see :func:`vfl_node.training.hidden.inputs.prepare`.
             ProtocolError: a message of another size, or contexts that differ.
-            StateError: a checkpoint is damaged or of another schedule; other inputs of a passive party than in an earlier attempt
-                (``E_REPLAY``); no memory for all columns (``E_MEMORY``).
+            StateError: a checkpoint is damaged or of another schedule; a passive party has other inputs than in an earlier
+                attempt (``E_REPLAY``); there is no memory for all columns (``E_MEMORY``).
 
         Cost: see docs/hidden.md; every operation counts its own rounds and bytes.
 
@@ -181,7 +180,8 @@ class _Training:
         """How many records all parties have, where every data party knows it."""
         align = self._session.job.align
         hidden = align.dummies or {"active", "passive"} & align.spec.intersection_hidden_from
-        return None if hidden else self._data.alignment.common
+        several = len(self._parties.passive) > 1 and not align.spec.every_row_is_shared  # the active party alone knows it
+        return None if hidden or several else self._data.alignment.common
 
     def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
         """This party's shares and the epoch to begin with."""
