@@ -70,7 +70,9 @@ def test_three_nodes_train_in_shares(nodes: Nodes) -> None:
     (active, weights), (passive, of_lab), (hub, nothing) = (left[name] for name in ("clinic", "lab", "notary"))
     assert 0.8 < active["metrics"]["auc"] <= 1
     assert active["metrics"]["nll"] < 0.6
-    print(passive["metrics"], hub["metrics"], active["metrics"], active["training"])
+    assert (active["metrics"]["population"], active["local_metrics"]["population"]) == ("common", "owned")
+    assert 20 < active["metrics"]["rows"] < active["local_metrics"]["rows"]
+    assert passive["metrics"]["auc"] is passive["metrics"]["rows"] is None
     assert active["local_metrics"]["auc"] > 0.8
     assert set(weights) == {"weight", "bias", "layer 0", "layer 1"}
     assert set(of_lab) == {"weight"}

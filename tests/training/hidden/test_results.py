@@ -86,6 +86,7 @@ def test_nothing_is_measured_where_a_job_says_so(world: Any, attempt: Any) -> No
     active, passive = of(over)
     assert set(active.metrics.values()) == set(passive.metrics.values()) == {None}
     assert active.local_metrics["auc"] > 0.5
+    assert active.population is None
 
 
 @pytest.mark.parametrize("metrics_by", ["histogram", "none"])
@@ -159,12 +160,14 @@ def test_the_active_party_alone_is_measured_on_all_of_its_held_out_rows(
     active, passive = of(over)
     table, view = over.data["clinic"]
     tested = view.owned[active.held_out].sum()
-    assert active.population == {"population": "owned", "rows": tested, "real_share": None}
-    assert tested > over.both[active.held_out].sum()
+    common = over.both[active.held_out].sum()
+    assert active.population == {"population": "common", "rows": common, "real_share": 1.0}
+    assert active.local_population == {"population": "owned", "rows": tested, "real_share": None}
+    assert tested > common
     assert active.local_rows == len(table) - tested
     name, least = ("r2", 0.1) if "task" in train else ("auc", 0.6)
     assert least < active.local_metrics[name] < active.metrics[name]
-    assert (passive.local_metrics, passive.population) == (None, None)
+    assert (passive.local_metrics, passive.population, passive.local_population) == (None, None, None)
 
 
 def test_its_own_model_depends_on_nobody_else(world: Any, attempt: Any) -> None:

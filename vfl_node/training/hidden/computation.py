@@ -123,6 +123,13 @@ class HiddenOutcome:
     tallies: tuple[OutputTally, ...]
     sums: tuple[float, ...]
 
+    @property
+    def measured(self) -> int | None:
+        """On how many rows the metrics are; None at a party that is not told."""
+        if self.tallies:
+            return self.tallies[0].positive + self.tallies[0].negative
+        return round(self.sums[0]) if self.sums else None
+
 
 After = Callable[[int, WeightShares], Awaitable[None]]
 """What happens after an epoch (counted from 0)."""

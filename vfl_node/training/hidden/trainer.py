@@ -211,6 +211,7 @@ class _Training:
     def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:
         session, data = self._session, self._data
         held_out = len(plan.testing) if session.job.evaluate.test_fraction else 0
+        count = outcome.measured
         trained = Trained(
             epochs=tuple(self._epochs),
             steps=plan.epochs * len(plan.batches(0)),
@@ -223,6 +224,7 @@ class _Training:
             encoder=inputs.encoder.to_json(),
             columns=encoded_columns(data.table, inputs.encoder.columns),
             metrics=measured(session, inputs, outcome),
+            population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
             held_out=plan.testing if held_out else np.empty(0, dtype=np.int64),
         )
         return trained if self._place else replace(trained, **self._compared(plan, inputs))
@@ -261,7 +263,7 @@ class _Training:
             "local_metrics": {name: local.get(name) for name in session.job.evaluate.metrics},
             "local_kind": "a model of the same kind",
             "local_rows": len(rows.training),
-            "population": {"population": "owned", "rows": len(rows.tested), "real_share": None},
+            "local_population": {"population": "owned", "rows": len(rows.tested), "real_share": None},
         }
 
 
