@@ -69,6 +69,9 @@ class TrainingCost:
         steps: messages sent whose answers are awaited, one after the other.
         active_bytes: sent by the active party.
         passive_bytes: sent by all passive parties together.
+        coordinator_bytes: sent by the coordinator to all data parties together, while these send theirs.
+        coordinator_memory: bytes that the coordinator takes for it.
+        counted_with: what was taken for granted, since nothing says it, in words for people; empty: nothing.
     """
 
     rows: int
@@ -76,10 +79,13 @@ class TrainingCost:
     steps: int
     active_bytes: int
     passive_bytes: int
+    coordinator_bytes: int = 0
+    coordinator_memory: int = 0
+    counted_with: str = ""
 
     @property
     def bytes(self) -> int:
-        """Both ways."""
+        """Of data parties, both ways."""
         return self.active_bytes + self.passive_bytes
 
 
@@ -215,7 +221,7 @@ class TrainerConfig(Frozen):
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
             passive_parties: how many there are.
-            beside: what stands beside each row.
+            beside: what else its size depends on, as far as it is known.
         """
         return None
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
-from vfl_node.trainers import Task, TrainerConfig
+from vfl_node.trainers import DataRole, TableShape, Task, TrainerConfig, TrainingCost
+from vfl_node.training.hidden import memory
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
@@ -96,6 +100,31 @@ class Hidden(TrainerConfig):
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """One batch an epoch at least."""
         return self.epochs
+
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
+        """As the base: masked shares of the data parties, and the dealer's numbers, by the program of the training itself."""
+        if ALIGNMENTS[protocol].by_similarity:
+            return None
+        from vfl_node.training.hidden import costs  # numbers and torch, which a job alone does not need
+
+        return costs.cost(self, evaluate, rows, protocol, passive_parties, beside)
+
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
+        """As the base: each party has shares of all weights."""
+        return memory.parameters(self, role, table, passive_parties, beside)
+
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
+        """All columns, those of others under masks; what comes from the dealer ahead of need; one batch; the histogram."""
+        return memory.batch_bytes(self, role, table, passive_parties, beside)
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """All."""
