@@ -34,6 +34,9 @@ DataRole = Literal["active", "passive"]
 Task = Literal["classification", "regression"]
 """What labels are: classes, or numbers on a scale (targets)."""
 
+ALWAYS = "always"
+"""Of :attr:`TrainerConfig.coordinated_by`."""
+
 DEFAULT_TRAINER = "split"
 """What ``train.algorithm`` is where a job does not say."""
 
@@ -109,7 +112,8 @@ class TrainerConfig(Frozen):
         recorded: whether a passive party records what it sends and gets in training, where the session has a transcript.
         by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
-        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
+        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does;
+            :data:`ALWAYS`: one takes part in every training.
         unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
         tasks: what its labels can be.
         algorithm: its name, that of the registry.

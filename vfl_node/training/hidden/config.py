@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
-from vfl_node.trainers import DataRole, TableShape, Task, TrainerConfig, TrainingCost
+from vfl_node.trainers import ALWAYS, DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.hidden import memory
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Hidden(TrainerConfig):
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
+    coordinated_by: ClassVar[str] = ALWAYS
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
     algorithm: Literal["hidden"]
