@@ -178,6 +178,11 @@ class TrainerConfig(Frozen):
         return bool(self.serving)
 
     @property
+    def can_join(self) -> bool:
+        """Whether all parties' halves of its model predict in one place: :attr:`joined` names what does it."""
+        return bool(self.joined)
+
+    @property
     def can_validate(self) -> bool:
         """Whether it measures on rows set apart and stops early (``evaluate.validation_fraction``)."""
         return False

@@ -22,6 +22,7 @@ class Hidden(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
+    joined: ClassVar[str] = "vfl_node.training.hidden.joined:predict"
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
     coordinated_by: ClassVar[str] = ALWAYS
@@ -64,6 +65,11 @@ class Hidden(TrainerConfig):
     def coordinated(self) -> bool:
         """Always: the coordinator deals randomness."""
         return True
+
+    @property
+    def can_join(self) -> bool:
+        """Where weights are opened."""
+        return self.reveal == "owners"
 
     @property
     def outputs(self) -> int:

@@ -42,7 +42,7 @@ from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
+from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 
 
@@ -215,6 +215,7 @@ class _Training:
             columns=encoded_columns(data.table, inputs.encoder.columns),
             metrics=measured(session, inputs, outcome),
             held_out=plan.testing if held_out else np.empty(0, dtype=np.int64),
+            servable=Servable(state="", tested=np.empty(0, dtype=np.int64)) if plan.reveals else None,
         )
         return trained if self._place else replace(trained, **self._compared(plan, inputs))
 
