@@ -34,6 +34,9 @@ DataRole = Literal["active", "passive"]
 Task = Literal["classification", "regression"]
 """What labels are: classes, or numbers on a scale (targets)."""
 
+ALWAYS = "always"
+"""Of :attr:`TrainerConfig.coordinated_by`."""
+
 DEFAULT_TRAINER = "split"
 """What ``train.algorithm`` is where a job does not say."""
 
@@ -69,6 +72,9 @@ class TrainingCost:
         steps: messages sent whose answers are awaited, one after the other.
         active_bytes: sent by the active party.
         passive_bytes: sent by all passive parties together.
+        coordinator_bytes: sent by the coordinator to all data parties together, while these send theirs.
+        coordinator_memory: bytes that the coordinator takes for it.
+        counted_with: what was taken for granted, since nothing says it, in words for people; empty: nothing.
     """
 
     rows: int
@@ -76,10 +82,13 @@ class TrainingCost:
     steps: int
     active_bytes: int
     passive_bytes: int
+    coordinator_bytes: int = 0
+    coordinator_memory: int = 0
+    counted_with: str = ""
 
     @property
     def bytes(self) -> int:
-        """Both ways."""
+        """Of data parties, both ways."""
         return self.active_bytes + self.passive_bytes
 
 
@@ -103,7 +112,8 @@ class TrainerConfig(Frozen):
         recorded: whether a passive party records what it sends and gets in training, where the session has a transcript.
         by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
-        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
+        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does;
+            :data:`ALWAYS`: one takes part in every training.
         unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
         tasks: what its labels can be.
         algorithm: its name, that of the registry.
@@ -168,6 +178,11 @@ class TrainerConfig(Frozen):
         return bool(self.serving)
 
     @property
+    def can_join(self) -> bool:
+        """Whether all parties' halves of its model predict in one place: :attr:`joined` names what does it."""
+        return bool(self.joined)
+
+    @property
     def can_validate(self) -> bool:
         """Whether it measures on rows set apart and stops early (``evaluate.validation_fraction``)."""
         return False
@@ -215,7 +230,7 @@ class TrainerConfig(Frozen):
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
             passive_parties: how many there are.
-            beside: what stands beside each row.
+            beside: what else its size depends on, as far as it is known.
         """
         return None
 

@@ -298,8 +298,6 @@ class Metrics(MetricValues):
     population: str | None = Field(
         description="which rows: 'owned' are shared rows that the active party owns, 'common' those that all data parties own"
     )
-        description="which rows: 'owned' are shared rows that the active party owns, 'common' those that all do"
-    )
     real_share: Share | None = Field(
         description="share of the active party's shared rows with real passive features: intersection / those rows"
     )

@@ -28,6 +28,7 @@ class Table:
     Attributes:
         seen: place → everything that was opened to it, in order.
         sent: place → bytes.
+        rounds: how often they laid some down.
     """
 
     def __init__(self, parties: int) -> None:
@@ -39,6 +40,7 @@ class Table:
     async def opened(self, place: int, number: int, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         if number == len(self._laid):
             self._laid.append({})
+            self.rounds += 1
             for sender, size in sent_by(shown, self.parties).items():
                 self.sent[sender] += size
         laid = self._laid[number]

@@ -50,9 +50,9 @@ class HiddenPlan:
         momentum: μ.
         weight_decay: λ.
         bins: of the histogram.
+        reveals: whether weights are opened to their owners.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
-        reveals: whether weights are opened to their owners.
     """
 
     form: Form
@@ -67,9 +67,9 @@ class HiddenPlan:
     momentum: float
     weight_decay: float
     bins: int
-    threshold: float
-    told: bool
     reveals: bool
+    threshold: float = 0.5
+    told: bool = False
 
     def batches(self, epoch: int) -> list[Positions]:
         """Those of an epoch, all of the same size; the rows left over wait for the next one."""

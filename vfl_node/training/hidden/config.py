@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
-from vfl_node.trainers import Task, TrainerConfig
+from vfl_node.trainers import ALWAYS, DataRole, TableShape, Task, TrainerConfig, TrainingCost
+from vfl_node.training.hidden import memory
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
@@ -18,10 +22,11 @@ class Hidden(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
+    joined: ClassVar[str] = "vfl_node.training.hidden.joined:predict"
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
+    coordinated_by: ClassVar[str] = ALWAYS
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
-    coordinated_by: ClassVar[str] = "any settings"
 
     algorithm: Literal["hidden"]
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model for each class")
@@ -62,6 +67,11 @@ class Hidden(TrainerConfig):
         return True
 
     @property
+    def can_join(self) -> bool:
+        """Where weights are opened."""
+        return self.reveal == "owners"
+
+    @property
     def outputs(self) -> int:
         """Models trained side by side: one for two classes and for a number, else one a class."""
         return 1 if self.classes == 2 else self.classes
@@ -99,6 +109,31 @@ class Hidden(TrainerConfig):
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """One batch an epoch at least."""
         return self.epochs
+
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
+        """As the base: masked shares of the data parties, and the dealer's numbers, by the program of the training itself."""
+        if ALIGNMENTS[protocol].by_similarity:
+            return None
+        from vfl_node.training.hidden import costs  # numbers and torch, which a job alone does not need
+
+        return costs.cost(self, evaluate, rows, protocol, passive_parties, beside)
+
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
+        """As the base: each party has shares of all weights."""
+        return memory.parameters(self, role, table, passive_parties, beside)
+
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
+        """All columns, those of others under masks; what comes from the dealer ahead of need; one batch; the histogram."""
+        return memory.batch_bytes(self, role, table, passive_parties, beside)
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """All."""

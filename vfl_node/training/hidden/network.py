@@ -8,9 +8,9 @@ X_j is known to party j alone, w is the secret bit of a row that all parties own
 the residual, so a row outside of the intersection moves nothing: the model is that of the shared records. Nothing of a row is
 opened but under a mask of its own.
 
-Rounds of a step with no hidden layer: 6 (``exact``), 5 (``taylor`` and numbers). A hidden layer adds 6.
+Rounds of a step with no hidden layer: 6 (``exact``), 5 (``taylor`` and numbers). A hidden layer adds 7.
 
-Source: ours; docs/hidden.md has the derivation.
+Source: ours.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
+from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 
 UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
@@ -179,9 +179,8 @@ class _Training:
     def _shared_by_all(self) -> int | None:
         """How many records all parties have, where every data party knows it."""
         align = self._session.job.align
-        hidden = align.dummies or {"active", "passive"} & align.spec.intersection_hidden_from
         several = len(self._parties.passive) > 1 and not align.spec.every_row_is_shared  # the active party alone knows it
-        return None if hidden or several else self._data.alignment.common
+        return self._data.alignment.common if align.tells_common and not several else None
 
     def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
         """This party's shares and the epoch to begin with."""
@@ -226,6 +225,7 @@ class _Training:
             metrics=measured(session, inputs, outcome),
             population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
             held_out=plan.testing if held_out else np.empty(0, dtype=np.int64),
+            servable=Servable(state="", tested=np.empty(0, dtype=np.int64)) if plan.reveals else None,
         )
         return trained if self._place else replace(trained, **self._compared(plan, inputs))
 
