@@ -118,13 +118,10 @@ def test_killed_where_three_have_data(four: Nodes, victim: str, phase: str) -> N
 def test_all_killed_at_once(nodes: Nodes, reveal: str) -> None:
     job = text(TWO).replace("hidden: [3]", f"hidden: [3], reveal: {reveal}")
     expected, _ = nodes.clean(job)
-    numbers = {name: nodes.phase(job, name, "epoch") for name in ("clinic", "lab", "notary")}
-    job_id = nodes.submit(job, **numbers)
-    for name in numbers:
-        nodes.federation.processes[name].wait(30)  # who is left waits for those who died
-    for name in numbers:
-        if nodes.federation.processes[name].poll() is None:
-            nodes.federation.kill(name)
-        (nodes.folder(name) / "death").unlink(missing_ok=True)
+    job_id = nodes.submit(job, lab=nodes.phase(job, "lab", "epoch"))
+    nodes.federation.dies_in("lab", job_id)
+    for name in ("clinic", "notary"):
+        nodes.federation.kill(name)
+    for name in ("clinic", "lab", "notary"):
         nodes.federation.start(name)
     assert nodes.outcome(job_id) == expected
