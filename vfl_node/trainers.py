@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
 from vfl_node.beside import ONE_BESIDE, Beside
+from vfl_node.computing import TrainingCost as TrainingCost
 from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
@@ -58,38 +59,6 @@ class TableShape:
     cardinalities: tuple[int, ...] = ()
     image: tuple[int, int, int] | None = None
     lists: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True)
-class TrainingCost:
-    """What training over some number of shared rows takes, all repeats together unless it says otherwise.
-
-    Bytes are those of tensors and ciphertexts; the frames around them, some hundred bytes a message, are left out.
-
-    Attributes:
-        rows: trained on in a :attr:`TrainerConfig.unit`: an epoch, or an iteration.
-        batches: likewise.
-        steps: messages sent whose answers are awaited, one after the other.
-        active_bytes: sent by the active party.
-        passive_bytes: sent by all passive parties together.
-        coordinator_bytes: sent by the coordinator to all data parties together, while these send theirs.
-        coordinator_memory: bytes that the coordinator takes for it.
-        counted_with: what was taken for granted, since nothing says it, in words for people; empty: nothing.
-    """
-
-    rows: int
-    batches: int
-    steps: int
-    active_bytes: int
-    passive_bytes: int
-    coordinator_bytes: int = 0
-    coordinator_memory: int = 0
-    counted_with: str = ""
-
-    @property
-    def bytes(self) -> int:
-        """Of data parties, both ways."""
-        return self.active_bytes + self.passive_bytes
 
 
 class TrainerConfig(Frozen):

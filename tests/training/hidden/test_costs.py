@@ -107,6 +107,9 @@ def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path) -> Non
     assert 0 <= moved.bytes_sent - said.active_bytes < 100 * moved.messages_sent
     assert 0 <= moved.bytes_received - said.passive_bytes < 100 * moved.messages_received
     assert not said.counted_with
+    for folder in (".", "lab", "notary"):
+        page = (tmp_path / folder / "report.html").read_text()
+        assert ("opened no number of a row" in page, "leaks more" in page) == (True, False)
 
 
 def test_rows_batches_and_columns() -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vfl_node.training.hidden.config import Hidden
 
 
-class Exchange(NamedTuple):
+class Exchanged(NamedTuple):
     """What a part of the program takes.
 
     Attributes:
@@ -46,12 +46,12 @@ class Exchange(NamedTuple):
     passive: int = 0
     dealt: int = 0
 
-    def plus(self, other: Exchange, times: int = 1) -> Exchange:
+    def plus(self, other: Exchanged, times: int = 1) -> Exchanged:
         """Both, the ``other`` so often."""
-        return Exchange(*(own + times * more for own, more in zip(self, other, strict=True)))
+        return Exchanged(*(own + times * more for own, more in zip(self, other, strict=True)))
 
 
-class Parts(NamedTuple):
+class PartCosts(NamedTuple):
     """What each part of a training takes.
 
     Attributes:
@@ -64,20 +64,20 @@ class Parts(NamedTuple):
         measured_row: of a row that is measured on.
     """
 
-    once: Exchange
-    row: Exchange
-    step: Exchange
-    step_row: Exchange
-    measured: Exchange
-    chunk: Exchange
-    measured_row: Exchange
+    once: Exchanged
+    row: Exchanged
+    step: Exchanged
+    step_row: Exchanged
+    measured: Exchanged
+    chunk: Exchanged
+    measured_row: Exchanged
 
 
 @lru_cache(maxsize=16)
-def parts(form: Form, bins: int, reveals: bool) -> Parts:
+def parts(form: Form, bins: int, reveals: bool) -> PartCosts:
     """Of a model of this form."""
 
-    def run(rows: int, batch: int = 0, tested: int = 0) -> Exchange:
+    def run(rows: int, batch: int = 0, tested: int = 0) -> Exchanged:
         return _counted(form, bins, reveals, rows=rows, batch=batch, tested=tested)
 
     once = run(1)
@@ -88,7 +88,7 @@ def parts(form: Form, bins: int, reveals: bool) -> Parts:
     measured, two, more = (run(many, tested=tested).plus(run(many), -1) for tested in (1, 2, many))
     measured_row = two.plus(measured, -1)
     chunk = more.plus(measured, -1).plus(measured_row, 1 - many)
-    return Parts(
+    return PartCosts(
         once=once.plus(row, -1),
         row=row,
         step=step.plus(step_row, -1),
@@ -99,7 +99,7 @@ def parts(form: Form, bins: int, reveals: bool) -> Parts:
     )
 
 
-def exchange(form: Form, bins: int, reveals: bool, *, rows: int, batch: int, steps: int, tested: int) -> Exchange:
+def exchange(form: Form, bins: int, reveals: bool, *, rows: int, batch: int, steps: int, tested: int) -> Exchanged:
     """What a whole training takes: so many ``steps`` of a ``batch`` each, over ``rows``, of which so many are ``tested`` on."""
     of = parts(form, bins, reveals)
     whole = of.once.plus(of.row, rows).plus(of.step, steps).plus(of.step_row, steps * batch)
@@ -131,7 +131,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         tested=(held_out or trained) if train.metrics_by == "histogram" else 0,
     )
     if not steps:
-        whole = Exchange()  # refused: there is nothing to train on
+        whole = Exchanged()  # refused: there is nothing to train on
     return TrainingCost(
         rows=steps * size,
         batches=steps,
@@ -144,7 +144,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     )
 
 
-def _counted(form: Form, bins: int, reveals: bool, *, rows: int, batch: int, tested: int) -> Exchange:
+def _counted(form: Form, bins: int, reveals: bool, *, rows: int, batch: int, tested: int) -> Exchanged:
     """The whole program over so few rows, with one step if there is a batch."""
     plan = HiddenPlan(
         form=form,
@@ -169,4 +169,4 @@ def _counted(form: Form, bins: int, reveals: bool, *, rows: int, batch: int, tes
     with suppress(StopIteration):  # at its end: who counts waits for nobody
         compute(counter, plan, None, None, 0, after).send(None)
     of = counter.cost
-    return Exchange(of.rounds, of.opened[0], sum(of.opened.values()) - of.opened[0], sum(of.dealt.values()))
+    return Exchanged(of.rounds, of.opened[0], sum(of.opened.values()) - of.opened[0], sum(of.dealt.values()))

@@ -7,6 +7,8 @@ from pydantic import Field
 from vfl_node.training.section import Count, TrainerSection
 from vfl_node.training.words import Figure, Panel, ReportedTraining, Term, TrainingWords
 
+LEAKS = "Training opened no number of a row; what it opened at the end, and to whom, stands below"
+
 
 class HiddenSection(TrainerSection):
     """How much was exchanged; null where this party does not know it."""
@@ -24,8 +26,9 @@ class HiddenSection(TrainerSection):
     def words(self, of: ReportedTraining) -> TrainingWords:
         """Rounds and bytes."""
         if self.rounds is None:
-            return TrainingWords()
+            return TrainingWords(leaks=LEAKS)
         return TrainingWords(
+            leaks=LEAKS,
             figures=(Figure(self.rounds, "rounds in shares"),),
             panel=Panel(
                 "In shares",
