@@ -182,3 +182,21 @@ def test_a_digest_covers_columns_owners_targets_and_what_first_weights_are_drawn
     changed = [Own(2 * one, one, one), Own(one, 0 * one, one), Own(one, one, 3 * one)]
     digests = [digest_of(each, bytes(32)) for each in (own, *changed)] + [digest_of(own, b"\1" * 32)]
     assert len(set(digests)) == 5
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize("train", MODELS)
+def test_a_place_has_one_mask_and_that_is_drawn_once(world: Any, attempt: Any, train: dict[str, Any], parties: int) -> None:
+    """At each party; a value that is needed twice is opened once."""
+    draw, drawn = ShareMachine._draw, list[Any]()
+
+    def noted(machine: ShareMachine, seed: Any, number: int, name: str, shape: Any) -> Any:
+        if machine.place >= 0:
+            drawn.append((machine.place, machine._context, machine._section, number, name))
+        return draw(machine, seed, number, name, shape)
+
+    with mock.patch.object(ShareMachine, "_draw", noted):
+        attempt(train)(over_for(world, train, parties))
+    assert len(drawn) == len(set(drawn)) > 50
+    assert len({context for _, context, *_ in drawn}) == 1
+    assert {section for *_, section, _, _ in drawn} == {"columns", "epoch 0", "epoch 1", "epoch 2", "measure"}
