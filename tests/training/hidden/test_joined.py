@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_predictions_are_of_the_model_that_was_measured(trial: Any, tmp_path: Pa
     assert report.metrics.auc > 0.9
 
 
-def test_scores_beyond_the_range_are_seen_in_the_loss_alone(trial: Any, tmp_path: Path) -> None:
+def test_scores_beyond_the_range_are_told(trial: Any, tmp_path: Path) -> None:
     """26 correlated columns at too large a rate: the model is good, and what the sines make of its scores is not."""
     train = "epochs: 20, batch_size: 30, learning_rate: 0.2, momentum: 0.5, bins: 1024"
     report, labels, said = predicted(trial, tmp_path, "psu", train, "auc, nll")
@@ -57,6 +58,11 @@ def test_scores_beyond_the_range_are_seen_in_the_loss_alone(trial: Any, tmp_path
     assert roc_auc_score(labels, said) > 0.95
     assert report.metrics.auc < 0.8
     assert report.metrics.nll > 4 * report.local_metrics.nll
+    (warning,) = report.training.warnings
+    beyond = np.mean((said < 1e-7) | (said > 1 - 1e-7))
+    count, of = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", warning)[1::-1])
+    assert of == report.metrics.rows
+    assert count == pytest.approx(beyond * of, rel=0.3)
 
 
 def test_numbers_are_in_the_targets_unit(trial: Any, tmp_path: Path) -> None:

@@ -29,13 +29,14 @@ ROWS_AT_ONCE = 1024
 """So many rows make one operation, since they have as many numbers in memory as there are bins, three times and more."""
 
 
-def tallied(values: Shared, amounts: Shared, bins: int) -> Operation[Shared]:
+def tallied(values: Shared, amounts: Shared, bins: int, range_bits: int = RANGE_BITS) -> Operation[Shared]:
     """How much falls into each bin.
 
     Args:
-        values: of some rows, [n], with fractional bits; beyond ±:data:`RANGE`/2 they count in a wrong bin.
+        values: of some rows, [n], with fractional bits; beyond half of the range they count in a wrong bin.
         amounts: of these rows, [n, c], without fractional bits.
         bins: how many, a power of two.
+        range_bits: of their range, 2^range_bits.
 
     Returns:
         [bins, c], without fractional bits.
@@ -43,7 +44,7 @@ def tallied(values: Shared, amounts: Shared, bins: int) -> Operation[Shared]:
     Opens 7 bytes and 8·c for each row; the dealer sends 8·bins·(1 + c).
     """
     (rows,), columns = values.shape, amounts.shape[1]
-    bits = values.fraction + RANGE_BITS
+    bits = values.fraction + range_bits
     modulus, cut = np.uint64((1 << bits) - 1), np.uint64(bits - bins.bit_length() + 1)
 
     def places(of: Ring) -> np.ndarray:

@@ -23,7 +23,10 @@ from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 from vfl_node.training.hidden.network import SharedModel, scores
 
 BINS = 256
-"""Of the histogram. With scores that vary by 1 or more the area is within .0003."""
+"""Of the histogram. With scores that vary by 1 or more the area is within .001."""
+
+WIDE_BITS, WIDE_BINS = 7, 32
+"""Of a second histogram, over ±64, which shows scores that the first one and the sines do not see."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class OutputTally:
         ordered: twice the number of pairs in order; ties count once.
         loss: sum of −log p of the labels.
         right: rows on the right side of the threshold.
+        beyond: rows whose score is beyond ±16, about; they count as if it were within.
     """
 
     positive: int
@@ -43,6 +47,7 @@ class OutputTally:
     ordered: int
     loss: float
     right: int
+    beyond: int = 0
 
     @property
     def auc(self) -> float | None:
@@ -86,6 +91,7 @@ async def tally(
     """
     outputs = model.form.outputs
     total = [Shared(np.zeros((bins, 2), np.uint64), 0)] * outputs
+    wide = [Shared(np.zeros((WIDE_BINS, 1), np.uint64), 0)] * outputs
     count = columns[0].part.shape[0]
     for first in range(0, count, ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)
@@ -96,9 +102,14 @@ async def tally(
         amounts = [
             Shared(np.stack([of.part[:, k] for of in (genuine - positive, positive)], axis=1), 0) for k in range(outputs)
         ]
-        made = await machine.run(*(tallied(z[:, k], amounts[k], bins) for k in range(outputs)))
-        total = [one + more for one, more in zip(total, made, strict=True)]
-    return [await _opened(machine, of, centres(bins), float(np.log(threshold / (1 - threshold))), to) for of in total]
+        each = [tallied(z[:, k], amounts[k], bins) for k in range(outputs)]
+        made = await machine.run(
+            *each, *(tallied(z[:, k], genuine[:, k : k + 1], WIDE_BINS, WIDE_BITS) for k in range(outputs))
+        )
+        total = [one + more for one, more in zip(total, made[:outputs], strict=True)]
+        wide = [one + more for one, more in zip(wide, made[outputs:], strict=True)]
+    least = float(np.log(threshold / (1 - threshold)))
+    return [await _opened(machine, *of, centres(bins), least, to) for of in zip(total, wide, strict=True)]
 
 
 async def squared_errors(
@@ -139,8 +150,10 @@ def _share(machine: ShareMachine, opened: Opened, columns: int) -> Shared:
     return Shared(np.repeat(part, columns, axis=1) if machine.place >= 0 else np.zeros((len(part), columns), np.uint64), 0)
 
 
-async def _opened(machine: ShareMachine, histogram: Shared, score: np.ndarray, least: float, to: int | None) -> OutputTally:
-    """Sums of a histogram whose bins stand for ``score``; label 1 is predicted above ``least``."""
+async def _opened(
+    machine: ShareMachine, histogram: Shared, wide: Shared, score: np.ndarray, least: float, to: int | None
+) -> OutputTally:
+    """Sums of a histogram whose bins stand for ``score``, and of a wide one; label 1 is predicted above ``least``."""
     negative, positive = histogram[:, 0], histogram[:, 1]
     below = Shared(2 * (np.cumsum(negative.part, dtype=np.uint64) - negative.part) + negative.part, 0)
     left, right = await machine.run(masked(positive), masked(below))
@@ -150,7 +163,8 @@ async def _opened(machine: ShareMachine, histogram: Shared, score: np.ndarray, l
     loss = Shared(losses.sum(keepdims=True, dtype=np.uint64), FRACTION)
     upper = score > least
     right_side = Shared(positive.part[upper].sum(keepdims=True) + negative.part[~upper].sum(keepdims=True), 0)
-    sums = [Shared(of.part.sum(keepdims=True, dtype=np.uint64), 0) for of in (positive, negative, pairs)]
+    far = wide[:, 0][np.abs(np.arange(WIDE_BINS) + 0.5 - WIDE_BINS / 2) > WIDE_BINS / 8]
+    sums = [Shared(of.part.sum(keepdims=True, dtype=np.uint64), 0) for of in (positive, negative, pairs, far)]
     opened = await machine.run(*(revealed(of, to) for of in (*sums, loss, right_side)))
-    plus, minus, ordered, total, correct = (int(of.view(np.int64)[0]) for of in opened)
-    return OutputTally(plus, minus, ordered, total / (1 << FRACTION), correct)
+    plus, minus, ordered, beyond, total, correct = (int(of.view(np.int64)[0]) for of in opened)
+    return OutputTally(plus, minus, ordered, total / (1 << FRACTION), correct, beyond)

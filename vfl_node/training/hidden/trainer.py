@@ -45,6 +45,10 @@ from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 
+BEYOND = (
+    "Of {count:,} shared records held out {beyond:,} have scores beyond ±16, where the sum of sines is no sigmoid: the metrics "
+    "are wrong, and so may the model be. Lower train.learning_rate, or say train.weight_decay."
+)
 UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
 
 COPIES = 3
@@ -218,7 +222,7 @@ class _Training:
             device="cpu",
             disclosures=learns(session.job, HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing))),
             section=section,
-            warnings=(UNSHARED,) if data.alignment.common == 0 else (),
+            warnings=warnings(data.alignment.common, count, outcome),
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
             columns=encoded_columns(data.table, inputs.encoder.columns),
@@ -265,6 +269,14 @@ class _Training:
             "local_rows": len(rows.training),
             "local_population": {"population": "owned", "rows": len(rows.tested), "real_share": None},
         }
+
+
+def warnings(shared: int | None, count: int | None, outcome: HiddenOutcome) -> tuple[str, ...]:
+    """What this party's owner should know of the model."""
+    said = [UNSHARED] if shared == 0 else []
+    if beyond := max((of.beyond for of in outcome.tallies), default=0):
+        said.append(BEYOND.format(count=count, beyond=beyond))
+    return tuple(said)
 
 
 def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values:
