@@ -1,7 +1,7 @@
 """What a party receives in training in shares tells it neither membership nor labels; without one of the protections it does.
 
-The attacker knows its own columns and what it received. A boosted tree is trained on half of its rows with the truth beside them,
-more than any attacker has, and judged on the other half.
+The attacker knows its own columns and what it received. A boosted tree is trained on half of its rows with the truth beside
+them, more than any attacker has, and judged on the other half.
 """
 
 from __future__ import annotations
