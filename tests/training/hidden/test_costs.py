@@ -33,7 +33,7 @@ evaluate: {test_fraction: 0.3, metrics: [auc]}
 """
 
 
-def plan_of(form: Form, tested: int, reveals: bool) -> HiddenPlan:
+def plan_of(form: Form, tested: int, reveals: bool, told: bool) -> HiddenPlan:
     return HiddenPlan(
         form=form,
         rows=ROWS,
@@ -48,6 +48,7 @@ def plan_of(form: Form, tested: int, reveals: bool) -> HiddenPlan:
         weight_decay=0.0,
         bins=256,
         reveals=reveals,
+        told=told,
     )
 
 
@@ -67,6 +68,7 @@ def program(plan: HiddenPlan) -> Program:
     return run
 
 
+@pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize(
     ("form", "tested", "reveals"),
     [
@@ -78,9 +80,9 @@ def program(plan: HiddenPlan) -> Program:
     ],
     ids=str,
 )
-def test_rounds_and_bytes_are_those_of_a_run(form: Form, tested: int, reveals: bool) -> None:
-    run = Run(program(plan_of(form, tested, reveals)), len(form.widths))
-    said = exchange(form, 256, reveals, rows=ROWS, batch=BATCH, steps=EPOCHS * 2, tested=tested)
+def test_rounds_and_bytes_are_those_of_a_run(form: Form, tested: int, reveals: bool, told: bool) -> None:
+    run = Run(program(plan_of(form, tested, reveals, told)), len(form.widths))
+    said = exchange(form, 256, reveals, told, rows=ROWS, batch=BATCH, steps=EPOCHS * 2, tested=tested)
     active, *others = run.table.sent.values()
     assert (said.active, said.passive) == (active, sum(others))
     assert said.dealt == sum(run.queues.bytes.values())

@@ -63,7 +63,7 @@ def test_the_settings_are_all_there_are() -> None:
 @pytest.mark.parametrize("row", table("model, two parties of 23 columns"), ids=lambda row: row[0])
 def test_rounds_and_bytes_of_a_step(row: list[str]) -> None:
     train = trained(row[0].replace("hidden: []", "hidden: [ ]"))
-    of = costs.parts(Form((24, 23), train.hidden, train.outputs, train.form_loss), train.bins, True)
+    of = costs.parts(Form((24, 23), train.hidden, train.outputs, train.form_loss), train.bins, True, False)
     step = max(of.step.active, of.step.passive)
     said = [int(cell.replace(",", "")) for cell in row[1:]]
     assert of.step_row.active == of.step_row.passive

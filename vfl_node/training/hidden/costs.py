@@ -74,11 +74,11 @@ class PartCosts(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def parts(form: Form, bins: int, reveals: bool) -> PartCosts:
-    """Of a model of this form."""
+def parts(form: Form, bins: int, reveals: bool, told: bool) -> PartCosts:
+    """Of a model of this form; what its weights and metrics are opened to: as in :class:`HiddenPlan`."""
 
     def run(rows: int, batch: int = 0, tested: int = 0) -> Exchanged:
-        return _counted(form, bins, reveals, rows=rows, batch=batch, tested=tested)
+        return _counted(form, bins, reveals, told, rows=rows, batch=batch, tested=tested)
 
     once = run(1)
     row = run(2).plus(once, -1)
@@ -99,9 +99,9 @@ def parts(form: Form, bins: int, reveals: bool) -> PartCosts:
     )
 
 
-def exchange(form: Form, bins: int, reveals: bool, *, rows: int, batch: int, steps: int, tested: int) -> Exchanged:
+def exchange(form: Form, bins: int, reveals: bool, told: bool, *, rows: int, batch: int, steps: int, tested: int) -> Exchanged:
     """What a whole training takes: so many ``steps`` of a ``batch`` each, over ``rows``, of which so many are ``tested`` on."""
-    of = parts(form, bins, reveals)
+    of = parts(form, bins, reveals, told)
     whole = of.once.plus(of.row, rows).plus(of.step, steps).plus(of.step_row, steps * batch)
     if not tested:
         return whole
@@ -125,6 +125,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         Form(widths, train.hidden, train.outputs, train.form_loss),
         train.bins,
         train.reveal == "owners",
+        evaluate.share_with_passive,
         rows=m,
         batch=size,
         steps=train.epochs * steps,
@@ -144,7 +145,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     )
 
 
-def _counted(form: Form, bins: int, reveals: bool, *, rows: int, batch: int, tested: int) -> Exchanged:
+def _counted(form: Form, bins: int, reveals: bool, told: bool, *, rows: int, batch: int, tested: int) -> Exchanged:
     """The whole program over so few rows, with one step if there is a batch."""
     plan = HiddenPlan(
         form=form,
@@ -160,6 +161,7 @@ def _counted(form: Form, bins: int, reveals: bool, *, rows: int, batch: int, tes
         weight_decay=0.5,
         bins=bins,
         reveals=reveals,
+        told=told,
     )
     counter = Counter(len(form.widths))
 
