@@ -6,15 +6,18 @@ active party alone, which adds all shares and sends the sums: a round takes two 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import BYTES, Ring
 from vfl_node.errors import ProtocolError
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
 from vfl_node.transport.generated.vfl.v1 import shares_pb2
+
+Bytes = bytes | memoryview
 
 WINDOW = 8 << 20
 """Numbers that a party has from the dealer, or are on their way, before it uses them: 64 MiB."""
@@ -172,7 +175,7 @@ class DealingSink:
     async def flush(self) -> None:
         """Send what waits."""
         data, self._waiting, self._size = b"".join(self._waiting), [], 0
-        for part in _cut(data):
+        for part in _cut([data]):
             while self._ahead + len(part) // BYTES > WINDOW:
                 self._ahead -= (await self._channel.receive(shares_pb2.CorrectionsUsed)).count
             await self._channel.send(shares_pb2.Corrections(values=part))
@@ -180,43 +183,53 @@ class DealingSink:
             self.sent += len(part)
 
 
-async def _swapped(channel: Channel, payloads: Sequence[bytes], expected: Sequence[Opening]) -> list[Ring]:
+async def _swapped(channel: Channel, payloads: Sequence[Bytes], expected: Sequence[Opening]) -> list[Ring]:
     """Send payloads and receive as much as is expected, message by message in turn: so no queue fills up on both sides."""
-    outgoing = list(_cut(b"".join(payloads)))
-    due = sum(each.size for each in expected)
-    incoming = list[bytes]()
-    coming = -(-due // CHUNK_BYTES)
-    for number in range(max(len(outgoing), coming)):
-        if number < len(outgoing):
-            await channel.send(shares_pb2.MaskedShares(values=outgoing[number]))
-        if number < coming:
+    outgoing, place = _cut(payloads), 0
+    received = np.empty(sum(each.size for each in expected), np.uint8)
+    while (part := next(outgoing, None)) is not None or place < len(received):
+        if part is not None:
+            await channel.send(shares_pb2.MaskedShares(values=part))
+        if place < len(received):
             values = (await channel.receive(shares_pb2.MaskedShares)).values
-            if len(values) != min(CHUNK_BYTES, due - number * CHUNK_BYTES):
-                raise ProtocolError(
-                    f"{channel.peer} sent {len(values)} bytes of shares in message {number + 1}", code="E_COUNT"
-                )
-            incoming.append(values)
-    return list(_unpacked(b"".join(incoming), expected))
+            if len(values) != min(CHUNK_BYTES, len(received) - place):
+                raise ProtocolError(f"{channel.peer} sent {len(values)} bytes of shares at byte {place}", code="E_COUNT")
+            received[place : place + len(values)] = np.frombuffer(values, np.uint8)
+            place += len(values)
+    return list(_unpacked(received, expected))
 
 
-def _cut(data: bytes) -> Iterator[bytes]:
-    for first in range(0, len(data), CHUNK_BYTES):
-        yield data[first : first + CHUNK_BYTES]
+def _cut(parts: Iterable[Bytes]) -> Iterator[bytes]:
+    """All parts behind each other, in pieces of :data:`CHUNK_BYTES`; the last one may be smaller."""
+    piece = bytearray()
+    for part in parts:
+        view = memoryview(part)
+        while len(view):
+            taken = view[: CHUNK_BYTES - len(piece)]
+            piece += taken
+            view = view[len(taken) :]
+            if len(piece) == CHUNK_BYTES:
+                yield bytes(piece)
+                piece.clear()
+    if piece:
+        yield bytes(piece)
 
 
-def _packed(of: Opening, values: Ring) -> bytes:
-    """The low bytes of each number."""
-    flat = np.ascontiguousarray(values, dtype="<u8").view(np.uint8).reshape(-1, BYTES)
-    return flat[:, : of.bytes].tobytes()
+def _packed(of: Opening, values: Ring) -> Bytes:
+    """The low bytes of each number; the numbers themselves where that is all of them."""
+    flat = np.ascontiguousarray(values, dtype="<u8").reshape(-1).view(np.uint8)
+    return flat.data if of.bytes == BYTES else flat.reshape(-1, BYTES)[:, : of.bytes].tobytes()
 
 
-def _unpacked(data: bytes, expected: Sequence[Opening]) -> Iterator[Ring]:
+def _unpacked(data: NDArray[np.uint8], expected: Sequence[Opening]) -> Iterator[Ring]:
     start = 0
     for each in expected:
-        part = np.frombuffer(data, np.uint8, each.size, start).reshape(-1, each.bytes)
-        whole = np.zeros((len(part), BYTES), np.uint8)
-        whole[:, : each.bytes] = part
-        yield whole.view("<u8").astype(np.uint64).reshape(each.shape)
+        part = data[start : start + each.size]
+        if each.bytes < BYTES:
+            whole = np.zeros((len(part) // each.bytes, BYTES), np.uint8)
+            whole[:, : each.bytes] = part.reshape(-1, each.bytes)
+            part = whole.reshape(-1)
+        yield part.view("<u8").astype(np.uint64, copy=False).reshape(each.shape)
         start += each.size
 
 
