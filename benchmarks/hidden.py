@@ -1,6 +1,6 @@
 """Training in shares between real processes: time and bytes of a pass, beside the Paillier flow and a split step.
 
-    make bench-hidden                                        everything below, about 10 minutes; runs/bench/hidden.json
+    make bench-hidden                                        everything below, about 3 minutes; runs/bench/hidden.json
     python -m benchmarks.hidden --only logistic,paillier     parts of it
 
 Two data parties and the dealer are processes of `vfl-node run`, joined by mutual TLS over loopback, with one thread each.
