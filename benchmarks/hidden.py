@@ -1,0 +1,212 @@
+"""Training in shares between real processes: time and bytes of a pass, beside the Paillier flow and a split step.
+
+    make bench-hidden                                        everything below, about 3 minutes; runs/bench/hidden.json
+    python -m benchmarks.hidden --only logistic,paillier     parts of it
+
+Two data parties and the dealer are processes of `vfl-node run`, joined by mutual TLS over loopback, with one thread each.
+Tables are made of normal numbers, both parties have every record, and alignment is by psi. A figure is the median of all passes
+but the first, as the active party's report has them; the whole pass counts, corrections included. Bytes are those that every
+operation declares, and tests compare these with what is sent.
+
+==========  ==================================================================================================================
+part        what
+==========  ==================================================================================================================
+logistic    100,000 · 330 (half each), batches of 4,096: seconds of a pass for both losses
+small       10,000 · 23, one batch of all rows: milliseconds an iteration
+paillier    the same rows in the coordinator flow of `train.algorithm: logistic`, seconds an iteration
+layer       one hidden layer of 32, batches of 1,024, 64 columns: milliseconds a step, and of split training the same
+==========  ==================================================================================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from benchmarks.measure import machine
+from vfl_node.crypto.shares.machine import Counter
+from vfl_node.training.hidden.computation import HiddenPlan, compute
+from vfl_node.training.hidden.network import Form
+from vfl_node.training.schedule import Schedule
+
+Settings = Mapping[str, Any]
+
+
+def write_tables(folder: Path, rows: int, columns: tuple[int, int]) -> None:
+    """``active.parquet`` with labels and ``passive.parquet``: the same records, normal numbers."""
+    rng = np.random.default_rng(0)
+    ids = pa.array([f"{row:09d}" for row in range(rows)])
+    score = np.zeros(rows)
+    for role, width in zip(("passive", "active"), reversed(columns), strict=True):
+        values = rng.normal(size=(rows, width)).astype(np.float32)
+        score += values @ rng.normal(size=width) / np.sqrt(sum(columns))
+        table = {"id": ids, **{f"{role}{column}": values[:, column] for column in range(width)}}
+        if role == "active":
+            table["label"] = (rng.random(rows) < 1 / (1 + np.exp(-2 * score))).astype(np.int8)
+        pq.write_table(pa.table(table), folder / f"{role}.parquet")
+
+
+def run(folder: Path, train: Settings) -> dict[str, Any]:
+    """The active party's report of a job over the tables of ``folder``."""
+    coordinated = train["algorithm"] == "hidden" or train.get("flow") == "coordinator"
+    job = {
+        "name": "bench",
+        "parties": {"active": "active", "passive": "passive", **({"coordinator": "dealer"} if coordinated else {})},
+        "align": {"protocol": "psi"},
+        "train": dict(train),
+        "evaluate": {"test_fraction": 0.0, "metrics": ["auc"]},
+    }
+    (folder / "job.yaml").write_text(yaml.safe_dump(job))
+    data = [word for role in ("active", "passive") for word in ("--data", f"{role}={role}.parquet")]
+    words = [sys.executable, "-m", "vfl_node", "run", "job.yaml", *data, "--out", "out"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment(), check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    report = json.loads((folder / "out" / "report.json").read_text())
+    subprocess.run(["rm", "-r", str(folder / "out")], check=True)
+    return report
+
+
+def environment() -> dict[str, str]:
+    """One thread a process."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+
+
+def seconds(report: Mapping[str, Any]) -> float:
+    """Median of all epochs, or iterations, but the first."""
+    return statistics.median(epoch["seconds"] for epoch in report["training"]["epochs"][1:])
+
+
+def declared(rows: int, widths: tuple[int, int], train: Settings) -> dict[str, float]:
+    """Rounds a step, and megabytes of a pass, by role and from the dealer, as operations declare them."""
+    size = min(train["batch_size"], rows)
+    positions = np.arange(rows)
+
+    def cost(epochs: int) -> Any:
+        loss = train.get("loss", "exact")
+        plan = HiddenPlan(
+            form=Form((widths[0] + 1, widths[1]), tuple(train.get("hidden", ())), 1, loss),
+            rows=rows,
+            schedule=Schedule(bytes(32), rows, 0),
+            training=positions,
+            testing=positions[:0],
+            epochs=epochs,
+            batch_rows=size,
+            divisor=float(size),
+            learning_rate=0.1,
+            momentum=0.9,
+            weight_decay=0.0,
+            bins=256,
+            reveals=False,
+        )
+        counter = Counter(2)
+
+        async def after(epoch: int, parts: Any) -> None: ...
+
+        asyncio.run(compute(counter, plan, None, None, 0, after))
+        return counter.cost
+
+    none, one = cost(0), cost(1)
+    steps = rows // size
+    return {
+        "rounds a step": (one.rounds - none.rounds) / steps,
+        "MB opened by the active party": (one.opened[0] - none.opened[0]) / 1e6,
+        "MB opened by the passive party": (one.opened[1] - none.opened[1]) / 1e6,
+        "MB from the dealer": sum(one.dealt[of] - none.dealt[of] for of in (0, 1)) / 1e6,
+    }
+
+
+HIDDEN: Settings = {"algorithm": "hidden", "metrics_by": "none", "reveal": "none", "learning_rate": 0.1}
+
+
+def logistic(folder: Path) -> dict[str, Any]:
+    """Seconds and megabytes of a pass."""
+    write_tables(folder, 100_000, (165, 165))
+    found = {}
+    for loss in ("taylor", "exact"):
+        train = {**HIDDEN, "loss": loss, "batch_size": 4096, "epochs": 4}
+        found[f"{loss}, s a pass"] = seconds(run(folder, train))
+        found |= {f"{loss}, {name}": value for name, value in declared(100_000, (165, 165), train).items()}
+    return found
+
+
+def small(folder: Path) -> dict[str, Any]:
+    """Milliseconds an iteration over all rows at once."""
+    write_tables(folder, 10_000, (12, 11))
+    train = {**HIDDEN, "loss": "taylor", "batch_size": 10_000, "epochs": 20}
+    exact = {**train, "loss": "exact"}
+    return {"taylor, ms an iteration": 1000 * seconds(run(folder, train)), "exact, ms": 1000 * seconds(run(folder, exact))}
+
+
+def paillier(folder: Path) -> dict[str, Any]:
+    """Seconds an iteration of the coordinator flow on the rows of ``small``."""
+    write_tables(folder, 10_000, (12, 11))
+    train = {
+        "algorithm": "logistic",
+        "flow": "coordinator",
+        "loss": "taylor",
+        "iterations": 3,
+        "key_bits": 2048,
+        "least_rows": 0,
+    }
+    return {"s an iteration": seconds(run(folder, train))}
+
+
+def layer(folder: Path) -> dict[str, Any]:
+    """Milliseconds a step with one hidden layer, and of split training with layers of the same widths."""
+    rows, batch = 65_536, 1024
+    write_tables(folder, rows, (32, 32))
+    hidden = {**HIDDEN, "hidden": [32], "batch_size": batch, "epochs": 3}
+    split = {"bottom": [32], "active_bottom": [32], "top": [], "batch_size": batch, "epochs": 3, "optimizer": "sgd"}
+    in_shares, open_ = (
+        1000 * seconds(run(folder, train)) / (rows / batch) for train in (hidden, {"algorithm": "split", **split})
+    )
+    return {"ms a step": in_shares, "split, ms a step": open_, "ratio": in_shares / open_, **declared(rows, (32, 32), hidden)}
+
+
+PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
+    "logistic": logistic,
+    "small": small,
+    "paillier": paillier,
+    "layer": layer,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run parts and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(PARTS), help="of " + ", ".join(PARTS))
+    parser.add_argument("--out", type=Path, help="write every figure there, too")
+    chosen = parser.parse_args(arguments)
+    found: dict[str, Any] = {}
+    print("| part | what | figure |\n|---|---|--:|")
+    for name in chosen.only.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = PARTS[name](Path(folder))
+        for what, value in found[name].items():
+            print(f"| {name} | {what} | {value:.3g} |", flush=True)
+    if {"small", "paillier"} <= found.keys():
+        ratio = 1000 * found["paillier"]["s an iteration"] / found["small"]["taylor, ms an iteration"]
+        found["small"]["times quicker than paillier"] = ratio
+        print(f"| small | times quicker than paillier | {ratio:.3g} |")
+    if chosen.out:
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+        chosen.out.write_text(json.dumps({"machine": machine(), "found": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

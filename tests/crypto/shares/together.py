@@ -1,0 +1,155 @@
+"""Parties and dealer of a computation on shares in one thread."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.machine import Cost, Counter, Dealer, Party, ShareMachine, sent_by
+from vfl_node.crypto.shares.operation import Opening
+from vfl_node.crypto.shares.ring import Ring, decode, encode
+from vfl_node.crypto.shares.values import Shared
+
+Program = Callable[[ShareMachine], Coroutine[Any, Any, Any]]
+
+
+@types.coroutine
+def suspend() -> Any:
+    yield
+
+
+class Table:
+    """Where all parties lay down their shares.
+
+    Attributes:
+        seen: place → everything that was opened to it, in order.
+        sent: place → bytes.
+        rounds: how often they laid some down.
+    """
+
+    def __init__(self, parties: int) -> None:
+        self.parties, self.rounds = parties, 0
+        self.seen: dict[int, list[Ring]] = {place: [] for place in range(parties)}
+        self.sent = dict.fromkeys(range(parties), 0)
+        self._laid: list[dict[int, Sequence[Ring]]] = []
+
+    async def opened(self, place: int, number: int, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
+        if number == len(self._laid):
+            self._laid.append({})
+            self.rounds += 1
+            for sender, size in sent_by(shown, self.parties).items():
+                self.sent[sender] += size
+        laid = self._laid[number]
+        laid[place] = shares
+        while len(laid) < self.parties:
+            await suspend()
+        results = []
+        for index, each in enumerate(shown):
+            total = sum((laid[sender][index] for sender in laid if each.by in (None, sender)), np.zeros(each.shape, np.uint64))
+            if each.bytes < 8:
+                total &= np.uint64((1 << (8 * each.bytes)) - 1)
+            mine = each.to in (None, place)
+            if mine and each.by != place:
+                self.seen[place].append(total)
+            results.append(total if mine else np.zeros(each.shape, np.uint64))
+        return results
+
+
+class Seat:
+    def __init__(self, table: Table, place: int) -> None:
+        self._table, self._place, self._number = table, place, 0
+
+    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
+        self._number += 1
+        return await self._table.opened(self._place, self._number - 1, shown, shares)
+
+
+class Queues:
+    """The dealers' corrections: sinks and sources."""
+
+    def __init__(self, parties: int) -> None:
+        self.each: list[list[Ring]] = [[] for _ in range(parties)]
+        self.bytes = dict.fromkeys(range(parties), 0)
+
+    def to(self, place: int) -> Any:
+        async def put(corrections: Ring) -> None:
+            self.each[place].append(corrections)
+            self.bytes[place] += corrections.nbytes
+
+        return types.SimpleNamespace(put=put)
+
+    def of(self, place: int) -> Any:
+        async def take(count: int) -> Ring:
+            while sum(map(len, self.each[place])) < count:
+                await suspend()
+            every = np.concatenate(self.each[place])
+            self.each[place] = [every[count:]]
+            return every[:count]
+
+        return types.SimpleNamespace(take=take)
+
+
+class Run:
+    """A program run by all.
+
+    Args:
+        program: of a machine; the same for everybody.
+        parties: how many.
+        seed: of all seeds.
+
+    Attributes:
+        results: of each party.
+        table: what they saw.
+        queues: of the dealer.
+    """
+
+    def __init__(self, program: Program, parties: int = 2, seed: int = 0, **how: Any) -> None:
+        self.table, self.queues = Table(parties), Queues(parties)
+        seeds = [Randomness(f"seed {seed} of {place}".encode().ljust(32)) for place in range(parties)]
+        machines: list[ShareMachine] = [
+            Party(place, parties, seeds[place], Seat(self.table, place), self.queues.of(place), **how)
+            for place in range(parties)
+        ]
+        machines += [Dealer(place, seeds, self.queues.to(place), **how) for place in range(parties)]
+        self.results = together([program(machine) for machine in machines])[:parties]
+
+    @property
+    def value(self) -> np.ndarray:
+        """Of the shared result, in real numbers."""
+        return decode(sum((of.part for of in self.results), np.uint64(0) * self.results[0].part), self.results[0].fraction)
+
+
+def together(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    results, pending = [None] * len(coroutines), dict(enumerate(coroutines))
+    for _ in range(100_000):
+        for index, each in list(pending.items()):
+            try:
+                each.send(None)
+            except StopIteration as stop:
+                results[index] = stop.value
+                del pending[index]
+        if not pending:
+            return results
+    raise RuntimeError("they wait for each other")
+
+
+def counted(program: Program, parties: int = 2) -> Cost:
+    counter = Counter(parties)
+    together([program(counter)])
+    return counter.cost
+
+
+def shared(machine: ShareMachine, value: np.ndarray, fraction: int = 18, seed: int = 0) -> Shared:
+    """A share of a value, for tests: drawn at all places but the first."""
+    value = np.asarray(value, dtype=np.float64)
+    if machine.place < 0:
+        return Shared(np.zeros(value.shape, np.uint64), fraction)
+    drawn = [Randomness(f"share {seed} {place}".encode().ljust(32)).uint64(value.size) for place in range(1, machine.parties)]
+    others = [of.reshape(value.shape) for of in drawn]
+    if machine.place:
+        return Shared(others[machine.place - 1], fraction)
+    return Shared(encode(value, fraction) - sum(others, np.zeros(value.shape, np.uint64)), fraction)

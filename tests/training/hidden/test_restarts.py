@@ -1,0 +1,178 @@
+"""A training in shares that is killed anywhere ends with the bytes of one that was not, and no mask serves two values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from vfl_node.errors import StateError
+from vfl_node.training.checkpoints import FileCheckpoints
+from vfl_node.training.hidden import wire
+from vfl_node.training.hidden.inputs import digest_of
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
+
+TRAIN = {"hidden": (3,), "epochs": 2, "batch_size": 12}
+ALIKE = (
+    *("steps", "metrics", "local_metrics", "disclosures", "encoder", "population", "local_population", "rows", "warnings"),
+    "columns",
+)
+DIGEST = "vfl_node.training.hidden.trainer.digest_of"
+
+
+@pytest.fixture(autouse=True)
+def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that there are many, and the coordinator has to wait for the parties."""
+    monkeypatch.setattr(wire, "CHUNK_BYTES", 1 << 13)
+    monkeypatch.setattr(wire, "WINDOW", 1 << 11)
+    monkeypatch.setattr(wire, "_REPORTED", 1 << 8)
+
+
+class KilledError(Exception):
+    pass
+
+
+def kills(victim: str, at: int) -> Callable[[Any], None]:
+    """Kills a party that is about to send its message ``at``."""
+    left = at
+
+    def tamper(sent: Any) -> None:
+        nonlocal left
+        if sent.sender == victim:
+            if left <= 0:
+                raise KilledError
+            left -= 1
+
+    return tamper
+
+
+def assert_same(results: Any, whole: Any) -> None:
+    for ours, theirs in zip(results, whole, strict=True):
+        assert ours.weights.keys() == theirs.weights.keys()
+        assert all(torch.equal(ours.weights[name], theirs.weights[name]) for name in ours.weights)
+        assert len(ours.epochs) == len(theirs.epochs)
+        for name in ALIKE:
+            assert getattr(ours, name) == getattr(theirs, name), name
+
+
+def shares(of: Any, sender: str, receiver: str) -> list[bytes]:
+    return [each.values for each in of.sent(MaskedShares, sender, receiver)]
+
+
+MATRIX = [(2, "clinic", "owners"), (2, "lab", "none"), (2, "hub", "owners"), (3, "insurer", "none"), (3, "clinic", "none")]
+
+
+@pytest.mark.parametrize(
+    ("parties", "victim", "reveal"), [pytest.param(*of, marks=[pytest.mark.slow] if of[0] == 3 else []) for of in MATRIX]
+)
+def test_killed_before_any_of_its_messages(world: Any, attempt: Any, parties: int, victim: str, reveal: str) -> None:
+    over, train = world(parties, people=40), {**TRAIN, "reveal": reveal}
+    uncut = attempt(train)
+    whole = uncut(over)
+    sent = {(a, b): set(shares(uncut, a, b)) for a in over.data for b in over.data if a != b}
+    resumed_from = set()
+    for at in range(sum(entry.sender == victim for entry in uncut.transcript)):
+        first = attempt(train, tamper=kills(victim, at))
+        assert any(isinstance(result, KilledError) for result in first.raw(over))
+        second = first.again(over)
+        assert_same(second(over), whole)
+        resumed_from.add(second.resume_from)
+        for (a, b), messages in sent.items():  # every value under a mask is the one that was there before
+            assert set(shares(first, a, b)) | set(shares(second, a, b)) <= messages
+    assert resumed_from == {None, "epoch-000001", "epoch-000002"}
+
+
+def test_killed_again_and_again(world: Any, attempt: Any, tmp_path: Any) -> None:
+    """With checkpoints in files, as a node keeps them."""
+    over, train = world(people=40), {**TRAIN, "epochs": 5}
+    whole = attempt(train)(over)
+    of = attempt(train, tamper=kills("lab", 20))
+    of.state.checkpoints = {name: FileCheckpoints(tmp_path / name) for name in over.data}
+    while any(isinstance(result, KilledError) for result in of.raw(over)):
+        of = of.again(over, tamper=kills(("clinic", "hub", "lab")[of.number % 3], 16 + of.number))
+        assert of.number < 40
+    assert of.number > 3
+    assert_same(of.again(over)(over), whole)
+
+
+def test_what_a_checkpoint_has_is_what_it_goes_on_with(world: Any, attempt: Any) -> None:
+    over, of = world(), attempt()
+    whole = of(over)
+    of.state.checkpoints["lab"].load("epoch-000002").tensors["weights 1"].add_(1 << 20)
+    other = of.again(over, resume_from="epoch-000002")(over)
+    assert 0 < (other[1].weights["weight"] - whole[1].weights["weight"]).abs().max() < 0.1
+
+
+def columns_sent(of: Any, sender: str, over: Any) -> np.ndarray:
+    """What one of two parties sent first: its columns under their mask."""
+    table, _ = over.data[sender]
+    width = len(table.columns) + (sender == "clinic")
+    values = np.frombuffer(of.sent(MaskedShares, sender)[0].values, "<u8")
+    return values[: len(over) * width].reshape(len(over), width)
+
+
+def test_other_columns_in_a_later_attempt_get_other_masks(world: Any, attempt: Any) -> None:
+    """In one context the difference of what is sent would be that of the columns: the control has one digest for both."""
+    over = world()
+    changed = over.changed("clinic")
+    for fresh in (True, False):
+        with mock.patch(DIGEST, digest_of if fresh else lambda own, mark: bytes(32)):
+            first = attempt(tamper=kills("lab", 40))
+            first.raw(over)
+            second = first.again(changed)
+            assert second.resume_from is not None
+            results = second(changed)
+        apart = columns_sent(second, "clinic", over) - columns_sent(first, "clinic", over)
+        known = np.count_nonzero(apart) < len(over)  # one cell, and what scaling made of its column
+        assert known != fresh
+        (said, _) = second.sent(DealingTerms)
+        assert (said.epoch == 0) == fresh
+        if fresh:
+            assert_same(results, attempt()(changed))
+            assert len(np.unique(apart >> np.uint64(56))) > 100  # uniform
+
+
+def test_a_passive_party_has_the_same_columns_in_all_attempts(world: Any, attempt: Any) -> None:
+    over = world()
+    first = attempt(tamper=kills("hub", 4))
+    first.raw(over)
+    with pytest.raises(StateError) as caught:
+        first.again(over)(over.changed("lab"))
+    assert caught.value.code == "E_REPLAY"
+
+
+def test_other_secrets_of_the_coordinator_give_other_masks_and_the_same_model(world: Any, attempt: Any) -> None:
+    """As after it lost its state: nothing that parties hold depends on its seeds."""
+    over = world()
+    whole = attempt()(over)
+    first = attempt(tamper=kills("lab", 20))
+    first.raw(over)
+    second = first.again(over)
+    true = second.randomness
+    second.randomness = lambda name: true(name).derive("lost") if name == "hub" else true(name)
+    results = second(over)
+    assert second.resume_from is not None
+    for a, b in (("clinic", "lab"), ("lab", "clinic")):
+        assert not set(shares(first, a, b)) & set(shares(second, a, b))
+    for ours, theirs in zip(results, whole, strict=True):
+        assert (ours.weights["weight"] - theirs.weights["weight"]).abs().max() < 1e-4
+
+
+def test_a_checkpoint_of_another_schedule_is_refused(world: Any, attempt: Any) -> None:
+    over, first = world(), attempt()
+    first(over)
+    with pytest.raises(StateError, match="another schedule") as caught:
+        first.again(over, train={"seed": 1})(over)
+    assert caught.value.code == "E_REPLAY"
+
+
+def test_a_lost_checkpoint_is_named(world: Any, attempt: Any) -> None:
+    over, first = world(), attempt()
+    first(over)
+    with pytest.raises(StateError, match="no checkpoint epoch-000009") as caught:
+        first.again(over, resume_from="epoch-000009")(over)
+    assert caught.value.code == "E_STATE_CORRUPT"

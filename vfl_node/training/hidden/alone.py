@@ -1,0 +1,80 @@
+"""The same model in plain numbers: the active party's own, with which the shared one is compared.
+
+The same steps on the same form, with the true sigmoid at the end; hidden layers have the activation of the shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.sines import SIGMOID
+from vfl_node.training.glm.plain import sigmoid
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.network import HIDDEN_TERMS
+
+Floats = NDArray[np.float64]
+
+DIVERGED = 1e6
+
+
+def fit(values: Floats, labels: Floats, train: Hidden, randomness: Randomness) -> list[Floats]:
+    """Weights of the layers, each [inputs, outputs], and after the first one a bias behind each.
+
+    Args:
+        values: float64[n, d], the last column of ones.
+        labels: float64[n, K].
+        train: the job's section.
+        randomness: for batches and first weights.
+    """
+    after = [*train.hidden, labels.shape[1]]
+    first = randomness.derive("weights").normal((values.shape[1], after[0])) / np.sqrt(values.shape[1])
+    weights: list[Floats] = [np.asarray(first * bool(train.hidden), dtype=np.float64)]
+    for index, (inputs, outputs) in enumerate(pairwise(after)):
+        drawn = randomness.derive(f"weights {index}").normal((inputs, outputs)) / np.sqrt(inputs)
+        weights += [np.asarray(drawn, dtype=np.float64), np.zeros((1, outputs))]
+    velocity = [np.zeros_like(of) for of in weights]
+    size = min(train.batch_size, len(values))
+    batches = randomness.derive("batches")
+    for _ in range(train.epochs):
+        order = batches.permutation(len(values))
+        for start in range(0, len(values) - size + 1, size):
+            rows = order[start : start + size]
+            for index, gradient in enumerate(_gradients(values[rows], labels[rows], weights, train)):
+                velocity[index] = train.momentum * velocity[index] + train.learning_rate * (
+                    gradient / size + train.weight_decay * weights[index]
+                )
+                weights[index] = np.clip(weights[index] - velocity[index], -DIVERGED, DIVERGED)
+    return weights
+
+
+def scores(values: Floats, weights: Sequence[Floats]) -> Floats:
+    """z of rows, float64[n, K]."""
+    return _forward(values, weights)[0]
+
+
+def _forward(values: Floats, weights: Sequence[Floats]) -> tuple[Floats, list[tuple[Floats, Floats, Floats]]]:
+    z, kept = values @ weights[0], []
+    for weight, bias in zip(weights[1::2], weights[2::2], strict=True):
+        series = SIGMOID[HIDDEN_TERMS]
+        h, slope = 2 * series.values(z), 2 * series.slopes(z)
+        kept.append((h, slope, weight))
+        z = h @ weight + bias
+    return z, kept
+
+
+def _gradients(values: Floats, labels: Floats, weights: Sequence[Floats], train: Hidden) -> list[Floats]:
+    z, kept = _forward(values, weights)
+    if train.form_loss == "exact":
+        delta = sigmoid(z) - labels
+    else:
+        delta = z / 4 + 0.5 - labels if train.form_loss == "taylor" else z - labels
+    gradients: list[Floats] = []
+    for h, slope, weight in reversed(kept):
+        gradients[:0] = [h.T @ delta, delta.sum(axis=0, keepdims=True)]
+        delta = delta @ weight.T * slope
+    return [values.T @ delta, *gradients]

@@ -1,0 +1,216 @@
+"""The whole training in shares, as every data party and the dealer run it.
+
+::
+
+    columns    each party's columns and ownership bits under masks, once; w, the product of all bits, in shares
+    epoch e    steps over batches of the public schedule
+    measure    a histogram of scores by label on the rows held out; only sums are opened
+    reveal     each party's part of the weights to it, if the job says so
+
+Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at an epoch: its
+columns go once more over the wire, under the same masks, since they are the same.
+
+Source: ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
+from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, decode
+from vfl_node.crypto.shares.values import Shared
+from vfl_node.training.hidden.measuring import OutputTally, squared_errors, tally
+from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
+from vfl_node.training.hidden.rates import Rates
+from vfl_node.training.schedule import Schedule
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class HiddenPlan:
+    """What everybody knows of a training, the dealer too.
+
+    Attributes:
+        form: of the model.
+        rows: length of the shared order, m.
+        schedule: of batches.
+        training: positions trained on.
+        testing: positions measured on; none if nothing is measured.
+        epochs: how many.
+        batch_rows: shared rows of a batch.
+        divisor: of a sum over a batch: how many of its rows all parties own, about.
+        learning_rate: η.
+        momentum: μ.
+        weight_decay: λ.
+        bins: of the histogram.
+        reveals: whether weights are opened to their owners.
+        threshold: probability from which on label 1 is predicted.
+        told: whether passive parties get the metrics, too.
+    """
+
+    form: Form
+    rows: int
+    schedule: Schedule
+    training: Positions
+    testing: Positions
+    epochs: int
+    batch_rows: int
+    divisor: float
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    bins: int
+    reveals: bool
+    threshold: float = 0.5
+    told: bool = False
+
+    def batches(self, epoch: int) -> list[Positions]:
+        """Those of an epoch, all of the same size; the rows left over wait for the next one."""
+        batches = self.schedule.batches(0, epoch, self.training, self.batch_rows)
+        return [batch for batch in batches if len(batch) == self.batch_rows]
+
+    @property
+    def rates(self) -> Rates:
+        """Of every step."""
+        bits = MANTISSA_BITS[self.form.loss]
+        return Rates.of(self.learning_rate, self.divisor, self.momentum, self.weight_decay, bits)
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """What one party brings.
+
+    Attributes:
+        columns: uint64[m, d], 0 where a row is not its own.
+        bits: uint64[m, 1], 1 where it is.
+        targets: uint64[m, K] with 2·:data:`FRACTION` fractional bits at the active party, 0 where a row is not its own; zeros
+            at others.
+    """
+
+    columns: Ring
+    bits: Ring
+    targets: Ring
+
+
+@dataclass(frozen=True, eq=False)
+class WeightShares:
+    """A party's shares of all weights and velocities: what a checkpoint has."""
+
+    weights: tuple[Ring, ...]
+    velocity: tuple[Ring, ...]
+
+
+@dataclass(frozen=True)
+class HiddenOutcome:
+    """What a party has at the end.
+
+    Attributes:
+        parts: its shares.
+        weights: float64, in the order of the form: those revealed to it; zeros elsewhere, empty if none are.
+        tallies: of each output; empty of a model for numbers, and at a party that is not told.
+        sums: as :func:`~vfl_node.training.hidden.measuring.squared_errors`; empty of a model for classes, and likewise.
+    """
+
+    parts: WeightShares
+    weights: tuple[NDArray[np.float64], ...]
+    tallies: tuple[OutputTally, ...]
+    sums: tuple[float, ...]
+
+    @property
+    def measured(self) -> int | None:
+        """On how many rows the metrics are; None at a party that is not told."""
+        if self.tallies:
+            return self.tallies[0].positive + self.tallies[0].negative
+        return round(self.sums[0]) if self.sums else None
+
+
+After = Callable[[int, WeightShares], Awaitable[None]]
+"""What happens after an epoch (counted from 0)."""
+
+
+async def compute(
+    machine: ShareMachine, plan: HiddenPlan, own: Own | None, start: WeightShares | None, first: int, after: After
+) -> HiddenOutcome:
+    """The training.
+
+    Args:
+        machine: of whoever runs it.
+        plan: the same for everybody.
+        own: this party's; None at the dealer.
+        start: this party's shares before epoch ``first``; None at the dealer.
+        first: epoch to begin with.
+        after: called after each epoch.
+    """
+    form, place = plan.form, machine.place
+    machine.begin("columns")
+    matrices = await machine.run(
+        *(
+            known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None)
+            for of, width in enumerate(form.widths)
+        )
+    )
+    bits = await machine.run(
+        *(known(of, (plan.rows, 1), 0, own.bits if own and place == of else None) for of in range(1, machine.parties))
+    )
+    both = Shared(own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64), 0)
+    for of in bits:
+        (both,) = await machine.run(known_product(of, both, "numbers"))
+    (opened,) = await machine.run(masked(both))
+    targets = own.targets if own else np.zeros((plan.rows, form.outputs), np.uint64)
+
+    nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
+    model = _model(form, start or WeightShares(nothing, nothing))
+    rates = plan.rates
+    for epoch in range(first, plan.epochs):
+        machine.begin(f"epoch {epoch}")
+        for batch in plan.batches(epoch):
+            rows = [matrix[batch] for matrix in matrices]
+            model = await step(machine, model, rows, Shared(targets[batch], 2 * FRACTION), opened[batch], rates)
+        await after(epoch, _parts(model))
+
+    machine.begin("measure")
+    tallies: tuple[OutputTally, ...] = ()
+    sums: tuple[float, ...] = ()
+    if len(plan.testing):
+        to = None if plan.told else 0
+        tested = (
+            [matrix[plan.testing] for matrix in matrices],
+            targets[plan.testing] >> np.uint64(FRACTION),
+            opened[plan.testing],
+        )
+        if form.loss == "squares":
+            signed = (targets[plan.testing].view(np.int64) >> np.int64(FRACTION)).view(np.uint64)
+            sums = await squared_errors(machine, model, tested[0], signed, tested[2], to)
+        else:
+            classes = tested[1] >> np.uint64(FRACTION)
+            tallies = tuple(
+                await tally(machine, model, tested[0], classes, tested[2], bins=plan.bins, threshold=plan.threshold, to=to)
+            )
+        if to not in (None, place):
+            tallies, sums = (), ()
+    machine.begin("reveal")
+    weights = tuple(await _revealed(machine, model)) if plan.reveals else ()
+    return HiddenOutcome(_parts(model), weights, tallies, sums)
+
+
+async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:
+    """Each party's block of the first layer to it, the rest to the active party."""
+    parties = machine.parties
+    opened = await machine.run(*(revealed(of, at if at < parties else 0) for at, of in enumerate(model.weights)))
+    return [decode(of, WEIGHT_FRACTION) for of in opened]
+
+
+def _model(form: Form, parts: WeightShares) -> SharedModel:
+    weights, velocity = (tuple(Shared(of, WEIGHT_FRACTION) for of in each) for each in (parts.weights, parts.velocity))
+    return SharedModel(form, weights, velocity)
+
+
+def _parts(model: SharedModel) -> WeightShares:
+    return WeightShares(tuple(of.part for of in model.weights), tuple(of.part for of in model.velocity))

@@ -1,0 +1,121 @@
+"""What a party brings to a training in shares: its columns, which rows are its own, labels and first weights, as integers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
+from vfl_node.data.design import LinearEncoder
+from vfl_node.data.tables import LabelColumn
+from vfl_node.errors import DataError
+from vfl_node.session.session import Session
+from vfl_node.training.glm.plain import one_hot
+from vfl_node.training.hidden.computation import Own, Positions, WeightShares
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.network import Form
+from vfl_node.training.targets import TargetScale
+from vfl_node.training.trainer import TrainingData
+
+CLIP = 5.0
+"""Columns are cut off there, so that scores stay where the sines are right."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """One party's.
+
+    Attributes:
+        encoder: how its columns are encoded; holds its own data.
+        values: float64[n, d], its columns, all its rows; at the active party the last one is 1 everywhere.
+        labels: float64[n, K] of 0 and 1, or scaled numbers; None without labels.
+        scale: of numbers; None of classes, and without labels.
+        own: the same as integers in the shared order.
+    """
+
+    encoder: LinearEncoder
+    values: np.ndarray
+    labels: np.ndarray | None
+    scale: TargetScale | None
+    own: Own
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return int(self.values.shape[1])
+
+
+def prepare(session: Session, data: TrainingData, training: Positions) -> Inputs:
+    """Encode this party's table.
+
+    Raises:
+        DataError: nothing to train on (``E_EMPTY``), no columns at a passive party (``E_NO_FEATURES``), no labels
+            (``E_NO_LABEL``) or one target only (``E_ONE_CLASS``) where they belong.
+    """
+    train, active = Hidden.of(session.job), session.role == "active"
+    if len(training) == 0:
+        raise DataError(
+            f"{len(data.alignment)} shared rows leave none to train on",
+            code="E_EMPTY",
+            hint="use more records, or a smaller evaluate.test_fraction",
+        )
+    encoder = LinearEncoder.fit(data.table, train.scaling)
+    values = np.clip(encoder.transform(data.table).values, -CLIP, CLIP)
+    if active:
+        values = np.concatenate([values, np.ones((len(values), 1))], axis=1)
+    elif not values.shape[1]:
+        raise DataError(
+            "this party's table has no column to train on",
+            code="E_NO_FEATURES",
+            hint="add columns that vary, or declare ignored ones in data.columns",
+        )
+    rows = data.alignment.rows
+    mine = rows >= 0
+    columns = np.zeros((len(rows), values.shape[1]), np.uint64)
+    columns[mine] = encode(values[rows[mine]])
+    targets = np.zeros((len(rows), train.outputs), np.uint64)
+    labels, scale = _labels(data.table.labels, train, rows[training[mine[training]]]) if active else (None, None)
+    if labels is not None:
+        targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
+    return Inputs(encoder, values, labels, scale, Own(columns, mine[:, None].astype(np.uint64), targets))
+
+
+def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tuple[np.ndarray, TargetScale | None]:
+    """y of all rows, float64[n, K]; numbers in deviations of those that are trained on."""
+    if labels is None:
+        raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
+    if train.task == "classification":
+        return one_hot(labels, train.classes), None
+    scale = TargetScale.of(labels[trained])
+    return np.clip(scale.scaled(labels), -2 * CLIP, 2 * CLIP)[:, None], scale
+
+
+def first_parts(form: Form, randomness: Randomness, *, active: bool) -> WeightShares:
+    """Weights to begin with: zero without hidden layers, else normal with a variance of 1 / inputs; biases are zero.
+
+    The active party draws them, and has them as its shares. It learns nothing by that: what weights become is never opened
+    before the end.
+    """
+    nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
+    if not (active and form.hidden):
+        return WeightShares(nothing, nothing)
+    inputs = [sum(form.widths)] * len(form.widths)
+    weights = []
+    for index, shape in enumerate(form.shapes):
+        fan = inputs[index] if index < len(inputs) else shape[0]
+        bias = index >= len(inputs) and (index - len(inputs)) % 2
+        drawn = randomness.derive(f"weight {index}").normal(shape) / np.sqrt(fan)
+        weights.append(nothing[index] if bias else encode(drawn, WEIGHT_FRACTION))
+    return WeightShares(tuple(weights), nothing)
+
+
+def digest_of(own: Own, first_weights: bytes) -> bytes:
+    """SHA-256 of all that a party's values are made of; ``first_weights`` stand for what these are drawn from."""
+    hashed = hashlib.sha256(b"vfl-node hidden inputs 1" + first_weights)
+    for values in (own.columns, own.bits, own.targets):
+        hashed.update(np.array(values.shape, "<u8").tobytes())
+        hashed.update(np.ascontiguousarray(values, "<u8").data)
+    return hashed.digest()

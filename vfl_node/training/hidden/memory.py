@@ -1,0 +1,95 @@
+"""How much memory training in shares takes, from shapes alone; light: any command may ask."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from vfl_node.beside import Beside
+
+if TYPE_CHECKING:
+    from vfl_node.trainers import DataRole, TableShape
+    from vfl_node.training.hidden.config import Hidden
+
+USUAL_COLUMNS = 16
+"""Encoded columns of a party, where nobody says how many it has."""
+
+NUMBER_BYTES = 8
+
+COLUMN_COPIES = 4
+"""Of all parties' columns at a party, the most at a time: as numbers, as integers, under masks, and on their way."""
+
+DEALT_COPIES = 1.25
+"""Of all columns' masks at the coordinator, the most at a time, for each party that it deals to."""
+
+UNIT_NUMBERS = 30
+"""Of a unit of a layer and a row: 2·9 or 2·5 numbers of a sum of sines, and products."""
+
+AHEAD_BYTES = 128 << 20
+"""What has come from the dealer and is not used yet, once more while it is put together."""
+
+TALLIED_ROWS = 1024
+"""Rows of the histogram that are counted at a time."""
+
+TALLY_COPIES = 12
+"""Of a row of the histogram: the bin of a mask, and that times two amounts; dealt, drawn and computed."""
+
+
+def widths(passive_parties: int, beside: Beside) -> tuple[int, ...]:
+    """Encoded columns of each data party, the active one's intercept included."""
+    known = beside.columns or (0,) * (1 + passive_parties)
+    active, *others = (columns or USUAL_COLUMNS for columns in known)
+    return active + 1, *others
+
+
+def parameters(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
+    """Of the whole model, of which every party has shares; args as :meth:`~vfl_node.trainers.TrainerConfig.parameters`."""
+    after = (*train.hidden, train.outputs)
+    return sum(_widths(role, table, passive_parties, beside)) * after[0] + sum((a + 1) * b for a, b in pairwise(after))
+
+
+def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
+    """Of columns, of a batch, of what comes from the dealer and of measuring.
+
+    The length of the shared order is not known yet. It is taken to be that of the party's table: a union is longer.
+    """
+    columns = sum(_widths(role, table, passive_parties, beside))
+    share = train.shared_fraction or 1.0
+    rows = min(table.rows, int(train.batch_size / share) + 1)
+    numbers = COLUMN_COPIES * table.rows * columns + rows * _row_numbers(train, columns)
+    return NUMBER_BYTES * numbers + AHEAD_BYTES + _tally(train)
+
+
+def of_coordinator(train: Hidden, m: int, widths: tuple[int, ...], batch: int) -> int:
+    """Of the coordinator: it deals to each party by itself, and has the masks of all columns for each.
+
+    Args:
+        train: the job's section.
+        m: length of the shared order.
+        widths: as :func:`widths`.
+        batch: rows of one.
+    """
+    columns = sum(widths)
+    numbers = DEALT_COPIES * m * columns + len(widths) * batch * _row_numbers(train, columns)  # every party's shares
+    return len(widths) * (int(NUMBER_BYTES * numbers) + _tally(train))
+
+
+def _row_numbers(train: Hidden, columns: int) -> int:
+    """Of a row in a batch: its columns, and what is dealt and computed for each unit of a layer."""
+    return columns + UNIT_NUMBERS * (sum(train.hidden) + train.outputs)
+
+
+def _tally(train: Hidden) -> int:
+    """What the histogram of one model takes while it is made of some rows."""
+    return TALLY_COPIES * NUMBER_BYTES * TALLIED_ROWS * train.bins * train.outputs if train.metrics_by == "histogram" else 0
+
+
+def _widths(role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> tuple[int, ...]:
+    """As :func:`widths`, with this party's table as far as it is known."""
+    pixels = math.prod(table.image) if table.image else 0
+    own = (table.numeric + pixels) // 2 + sum(levels - 2 for levels in table.cardinalities)
+    known = list(beside.columns or (0,) * (1 + passive_parties))
+    place = 0 if role == "active" else 1
+    known[place] = known[place] or own
+    return widths(passive_parties, Beside(columns=tuple(known)))

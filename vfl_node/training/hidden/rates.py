@@ -1,0 +1,71 @@
+"""The step of gradient descent as integers.
+
+::
+
+    v ← μ·v + c·G + η·λ·W        W ← W − v        c = η / divisor
+
+G is a sum over a batch with 2·18 fractional bits. c may be 10⁻⁵, and a fixed-point c would have few significant bits. So
+c = mantissa · 2^−exponent with 1 ≤ mantissa < 2: residuals are multiplied by the mantissa while they have bits to spare, and
+G counts as a number with ``exponent`` more fractional bits. Velocity and gradient are then cut together, once; μ and η·λ have
+as many fractional bits as are cut, and at least :data:`LEAST_BITS`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION
+
+MOST_EXPONENT = 22
+"""A smaller c loses significant bits: beyond this velocity times momentum would leave its range."""
+
+LEAST_BITS = 26
+"""Of μ and η·λ: a weight decay of 10⁻⁵ in a step is then off by less than a thousandth of itself."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Public factors of a step.
+
+    Attributes:
+        mantissa: integer by which residuals are multiplied.
+        bits: its fractional bits.
+        exponent: how many more fractional bits a gradient has.
+        momentum: μ as an integer with :attr:`velocity_bits` fractional bits.
+        decay: η·λ, likewise.
+    """
+
+    mantissa: int
+    bits: int
+    exponent: int
+    momentum: int
+    decay: int
+
+    @classmethod
+    def of(cls, rate: float, divisor: float, momentum: float, weight_decay: float, bits: int) -> Rates:
+        """Those of a learning rate η and a ``divisor`` of sums, with a mantissa of ``bits`` fractional bits."""
+        factor = rate / divisor
+        exponent = min(max(math.ceil(-math.log2(factor)), 0), MOST_EXPONENT)
+        velocity_bits = _velocity_bits(exponent)
+        return cls(
+            round(factor * 2.0**exponent * 2**bits),
+            bits,
+            exponent,
+            round(momentum * 2**velocity_bits),
+            round(rate * weight_decay * 2**velocity_bits),
+        )
+
+    @property
+    def velocity_bits(self) -> int:
+        """Fractional bits of :attr:`momentum` and :attr:`decay`: so many are cut of what moves a weight."""
+        return _velocity_bits(self.exponent)
+
+    @property
+    def factor(self) -> float:
+        """c, as it is after rounding."""
+        return self.mantissa / 2.0 ** (self.bits + self.exponent)
+
+
+def _velocity_bits(exponent: int) -> int:
+    return max(2 * FRACTION + exponent - WEIGHT_FRACTION, LEAST_BITS)

@@ -1,0 +1,296 @@
+"""A data party's part in training in shares.
+
+::
+
+    toss a seed → which shared rows are held out, and batches
+    widths and digests to the active party, and the context of all masks back
+    shapes to the coordinator, the seed of this party's masks back
+    the computation (computation.py), with a checkpoint after each epoch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vfl_node import failpoints
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.machine import Party
+from vfl_node.data.encoded import encoded_columns
+from vfl_node.errors import ProtocolError
+from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.regression_metrics import PredictedNumbers
+from vfl_node.session.session import Session, bytes_moved
+from vfl_node.session.toss import toss
+from vfl_node.training.checkpoints import Checkpoints, load_of
+from vfl_node.training.evaluation import Values
+from vfl_node.training.glm.measuring import output_of
+from vfl_node.training.hidden import alone, terms
+from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.dealing import Dealing
+from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
+from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
+from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
+from vfl_node.training.intervals import Output
+from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
+
+BEYOND = (
+    "Of {count:,} shared records held out {beyond:,} have scores beyond ±16, where the sum of sines is no sigmoid: the metrics "
+    "are wrong, and so may the model be. Lower train.learning_rate, or say train.weight_decay."
+)
+UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
+
+COPIES = 3
+"""Of all parties' columns in memory: as they are masked, as they are sent, and as they came."""
+
+
+class HiddenTrainer(Trainer):
+    """Training in shares (:mod:`vfl_node.training.hidden.computation`), as a `Trainer`."""
+
+    def prepare(self, session: Session) -> None:
+        """As the base: sines must be those of all machines."""
+        terms.check_tables()
+
+    async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
+        """Train with the other data parties, and with the dealer's randomness.
+
+        Raises:
+            DataError: see :func:`vfl_node.training.hidden.inputs.prepare`.
+            ProtocolError: a message of another size, or contexts that differ.
+            StateError: a checkpoint is damaged or of another schedule; a passive party has other inputs than in an earlier
+                attempt (``E_REPLAY``); there is no memory for all columns (``E_MEMORY``).
+
+        Cost: see docs/hidden.md; every operation counts its own rounds and bytes.
+
+        Leaks: see :mod:`vfl_node.training.hidden.disclosures`.
+        """
+        assert session.coordinator is not None  # the job was checked
+        async with session.phase("train") as traffic, session.coordinator.phase("deal"):
+            return await _Training(session, data, checkpoints).train(resume, traffic)
+
+    def coordination(self, session: Session) -> Coordination:
+        """The coordinator deals."""
+        return Dealing(session)
+
+
+class _Training:
+    """One attempt of one data party."""
+
+    def __init__(self, session: Session, data: TrainingData, checkpoints: Checkpoints) -> None:
+        self._session, self._data, self._checkpoints = session, data, checkpoints
+        self._train, self._parties = Hidden.of(session.job), session.job.parties
+        self._place = self._parties.data.index(session.name)
+        self._epochs: list[Epoch] = []
+
+    async def train(self, resume: str | None, traffic: Sequence[Any]) -> Trained:
+        session, train = self._session, self._train
+        seed = await toss(session, session.randomness.derive("toss"))
+        schedule = Schedule(seed, len(self._data.alignment), train.seed)
+        training, _ = schedule.split(0, session.job.evaluate.test_fraction)
+        inputs = prepare(session, self._data, training)
+        context = await self._agree(inputs, schedule, len(training))
+        terms.check_room(session, len(self._data.alignment), context.widths, copies=COPIES)
+        form = Form(tuple(context.widths), train.hidden, train.outputs, train.form_loss)
+        parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
+        said = DealingTerms(
+            rows=len(self._data.alignment),
+            widths=context.widths,
+            context=context.context,
+            schedule=seed,
+            batch_rows=context.batch_rows,
+            divisor=context.divisor,
+            epoch=first,
+        )
+        plan = terms.plan_of(said, session.job)
+        dealer = session.coordinator
+        assert dealer is not None
+        await dealer.send(said)
+        masks = (await dealer.receive(DealerSeed)).seed
+        if len(masks) != terms.DIGEST_BYTES:
+            raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
+        channels = list(session.data_peers.values())
+        wire = PairWire(self._place, channels[0]) if len(self._parties.data) == 2 else StarWire(self._place, channels)
+        corrections = DealtCorrections(dealer)
+        party = Party(self._place, len(self._parties.data), Randomness(masks), wire, corrections, context.context.hex())
+
+        session.progress.emit(PhaseBegan("train", train.epochs, "epochs"))
+        session.progress.emit(Advanced(first))
+        began, moved = session.clock(), bytes_moved(traffic)
+
+        async def after(epoch: int, now: WeightShares) -> None:
+            nonlocal began, moved
+            self._epochs.append(Epoch(None, None, session.clock() - began, bytes_moved(traffic) - moved))
+            failpoints.reach("updated")
+            self._save(epoch, now, context.context, schedule.fingerprint)
+            session.progress.emit(Advanced(1))
+            began, moved = session.clock(), bytes_moved(traffic)
+
+        outcome = await compute(party, plan, inputs.own, parts, first, after)
+        await corrections.finish()
+        failpoints.reach("evaluate")
+        section = HiddenSection(
+            rounds=wire.rounds,
+            bytes=wire.sent,
+            dealer_bytes=corrections.received,
+            batch_rows=plan.batch_rows,
+            divisor=plan.divisor,
+            columns=dict(zip(self._parties.data, plan.form.widths, strict=True)),
+            dropped=inputs.encoder.dropped,
+        )
+        return self._result(plan, inputs, outcome, section)
+
+    async def _agree(self, inputs: Inputs, schedule: Schedule, trained: int) -> ShareContext:
+        """Everybody's widths, and the digest of all that values are made of."""
+        session, alignment = self._session, self._data.alignment
+        digest = digest_of(inputs.own, self._start.derive("mark").bytes(terms.DIGEST_BYTES))
+        batch, divisor = terms.batch_of(self._train, len(alignment), trained, self._shared_by_all)
+        if self._place:
+            (active,) = session.data_peers.values()
+            await active.send(ShareInputs(width=inputs.width, digest=digest))
+            said = await active.receive(ShareContext)
+            terms.check_context(said, session, (inputs.width, digest), (batch, divisor), schedule.fingerprint)
+            return said
+        widths, digests = [inputs.width], [digest]
+        for channel in session.data_peers.values():
+            theirs = await channel.receive(ShareInputs)
+            if len(theirs.digest) != terms.DIGEST_BYTES or not 0 < theirs.width <= terms.MOST_COLUMNS:
+                raise ProtocolError(f"{channel.peer} says what this job cannot have of its columns", code="E_COUNT")
+            session.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
+            widths.append(theirs.width)
+            digests.append(theirs.digest)
+        context = terms.context_of(session.job, digests, widths, schedule.fingerprint, divisor)
+        said = ShareContext(widths=widths, digests=digests, context=context, divisor=divisor, batch_rows=batch)
+        for channel in session.data_peers.values():
+            await channel.send(said)
+        return said
+
+    @property
+    def _start(self) -> Randomness:
+        return self._session.randomness.derive("first weights")
+
+    @property
+    def _shared_by_all(self) -> int | None:
+        """How many records all parties have, where every data party knows it."""
+        align = self._session.job.align
+        several = len(self._parties.passive) > 1 and not align.spec.every_row_is_shared  # the active party alone knows it
+        return self._data.alignment.common if align.tells_common and not several else None
+
+    def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
+        """This party's shares and the epoch to begin with."""
+        begin = first_parts(form, self._start, active=not self._place), 0
+        if resume is None:
+            return begin
+        checkpoint = load_of(self._checkpoints, resume, schedule)
+        if checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew, under fresh masks
+            return begin
+        self._epochs = [Epoch(None, None, **figures) for figures in checkpoint.meta["epochs"]]
+        parts = [
+            tuple(checkpoint.tensors[f"{name} {index}"].numpy().view(np.uint64) for index in range(len(form.shapes)))
+            for name in ("weights", "velocity")
+        ]
+        return WeightShares(*parts), len(self._epochs)
+
+    def _save(self, epoch: int, parts: WeightShares, context: bytes, schedule: str) -> None:
+        tensors = {
+            f"{name} {index}": torch.from_numpy(part.view(np.int64).copy())
+            for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
+            for index, part in enumerate(each)
+        }
+        figures = [{"seconds": of.seconds, "bytes": of.bytes} for of in self._epochs]
+        meta = {"schedule": schedule, "context": context.hex(), "epochs": figures}
+        self._checkpoints.save(f"epoch-{epoch + 1:06}", tensors, meta)
+
+    def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:
+        session, data = self._session, self._data
+        held_out = len(plan.testing) if session.job.evaluate.test_fraction else 0
+        count = outcome.measured
+        trained = Trained(
+            epochs=tuple(self._epochs),
+            steps=plan.epochs * len(plan.batches(0)),
+            rows=(len(plan.training), len(plan.testing)),
+            device="cpu",
+            disclosures=learns(session.job, HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing))),
+            section=section,
+            warnings=warnings(data.alignment.common, count, outcome),
+            weights=self._weights(inputs, outcome),
+            encoder=inputs.encoder.to_json(),
+            columns=encoded_columns(data.table, inputs.encoder.columns),
+            metrics=measured(session, inputs, outcome),
+            population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
+            held_out=plan.testing if held_out else np.empty(0, dtype=np.int64),
+            servable=Servable(state="", tested=np.empty(0, dtype=np.int64)) if plan.reveals else None,
+        )
+        return trained if self._place else replace(trained, **self._compared(plan, inputs))
+
+    def _weights(self, inputs: Inputs, outcome: HiddenOutcome) -> dict[str, Tensor]:
+        """What this party keeps of the model: its own block, the active one all layers behind; or its shares."""
+        if not outcome.weights:
+            return {f"share {index}": torch.from_numpy(of.view(np.int64)) for index, of in enumerate(outcome.parts.weights)}
+        own = outcome.weights[self._place]
+        kept = {"weight": torch.from_numpy(np.ascontiguousarray(own.T if self._place else own[:-1].T))}
+        if not self._place:
+            kept["bias"] = torch.from_numpy(own[-1].copy())
+            layers = outcome.weights[len(self._parties.data) :]
+            kept |= {f"layer {index}": torch.from_numpy(of.copy()) for index, of in enumerate(layers)}
+        if inputs.scale is not None:
+            kept["target"] = torch.tensor([inputs.scale.mean, inputs.scale.deviation], dtype=torch.float64)
+        return kept
+
+    def _compared(self, plan: HiddenPlan, inputs: Inputs) -> dict[str, Any]:
+        """The active party's own model, on all of its held-out rows."""
+        session, data, labels = self._session, self._data, inputs.labels
+        assert labels is not None
+        assert data.table.labels is not None
+        _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
+        rows = OwnRows.of(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
+        if inputs.width < 2 or not len(rows.training) or not len(rows.tested):
+            return {}
+        weights = alone.fit(
+            inputs.values[rows.training], labels[rows.training], self._train, session.randomness.derive("alone")
+        )
+        z = alone.scores(inputs.values[rows.tested], weights)
+        said: Output = PredictedNumbers(inputs.scale.original(z[:, 0])) if inputs.scale else output_of(z)
+        tested = data.table.labels[rows.tested]
+        local = said.metrics(session.job.evaluate.metrics, tested, session.job.evaluate.threshold)
+        return {
+            "local_metrics": {name: local.get(name) for name in session.job.evaluate.metrics},
+            "local_kind": "a model of the same kind",
+            "local_rows": len(rows.training),
+            "local_population": {"population": "owned", "rows": len(rows.tested), "real_share": None},
+        }
+
+
+def warnings(shared: int | None, count: int | None, outcome: HiddenOutcome) -> tuple[str, ...]:
+    """What this party's owner should know of the model."""
+    said = [UNSHARED] if shared == 0 else []
+    if beyond := max((of.beyond for of in outcome.tallies), default=0):
+        said.append(BEYOND.format(count=count, beyond=beyond))
+    return tuple(said)
+
+
+def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values:
+    """The metrics that sums give, of all that the job asks for; None for the others."""
+    values: Values = dict.fromkeys(session.job.evaluate.metrics)
+    if outcome.tallies:
+        areas = [of.auc for of in outcome.tallies]
+        values |= {"auc": None if None in areas else float(np.mean(areas))}  # type: ignore[arg-type]
+        if len(outcome.tallies) == 1:
+            values |= {"nll": outcome.tallies[0].nll, "accuracy": outcome.tallies[0].accuracy}
+    elif outcome.sums and outcome.sums[0] > 0:
+        count, errors, sum_, squares = outcome.sums
+        spread = squares - sum_ * sum_ / count
+        deviation = inputs.scale.deviation if inputs.scale else 1.0
+        mse = deviation**2 * max(errors, 0) / count
+        values |= {"mse": mse, "rmse": mse**0.5, "r2": 1 - errors / spread if spread > 0 else None}
+    return {name: values[name] for name in session.job.evaluate.metrics}
