@@ -115,7 +115,7 @@ def declared(rows: int, widths: tuple[int, int], train: Settings) -> dict[str, f
         )
         counter = Counter(2)
 
-        async def after(epoch: int, parts: Any) -> None: ...
+        async def after(*of: Any) -> None: ...
 
         asyncio.run(compute(counter, plan, None, None, 0, after))
         return counter.cost

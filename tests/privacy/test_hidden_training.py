@@ -55,7 +55,7 @@ def own(place: int) -> Own:
 
 def training(of: HiddenPlan) -> Any:
     async def program(machine: ShareMachine) -> Any:
-        async def after(epoch: int, parts: Any) -> None: ...
+        async def after(*of: Any) -> None: ...
 
         mine = own(machine.place) if machine.place >= 0 else None
         first = [np.random.default_rng(1).normal(size=shape) * 0.5 * (machine.place == 0) for shape in of.form.shapes]

@@ -53,7 +53,7 @@ def plan_of(form: Form, tested: int, reveals: bool, told: bool) -> HiddenPlan:
 
 
 def program(plan: HiddenPlan) -> Program:
-    async def after(epoch: int, parts: WeightShares) -> None:
+    async def after(epoch: int, parts: WeightShares, loss: float | None) -> None:
         pass
 
     async def run(machine: ShareMachine) -> Any:

@@ -62,7 +62,7 @@ def program(world: World, form: Form, steps: int = STEPS) -> Any:
         y = encode(world.labels, 2 * FRACTION) if machine.place == 0 else np.zeros(world.labels.shape, np.uint64)
         for batch in world.batches[:steps]:
             rows = [matrix[batch] for matrix in matrices]
-            model = await step(machine, model, rows, Shared(y[batch], 2 * FRACTION), opened[batch], rates(form))
+            model, _ = await step(machine, model, rows, Shared(y[batch], 2 * FRACTION), opened[batch], rates(form))
         z = await scores(machine, model, [matrix[:20] for matrix in matrices])
         return model, z
 

@@ -53,6 +53,7 @@ class HiddenPlan:
         reveals: whether weights are opened to their owners.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
+        shows_loss: whether the squared residuals of an epoch are opened, as one sum, to whom metrics are.
     """
 
     form: Form
@@ -70,6 +71,7 @@ class HiddenPlan:
     reveals: bool
     threshold: float = 0.5
     told: bool = False
+    shows_loss: bool = False
 
     def batches(self, epoch: int) -> list[Positions]:
         """Those of an epoch, all of the same size; the rows left over wait for the next one."""
@@ -131,8 +133,8 @@ class HiddenOutcome:
         return round(self.sums[0]) if self.sums else None
 
 
-After = Callable[[int, WeightShares], Awaitable[None]]
-"""What happens after an epoch (counted from 0)."""
+After = Callable[[int, WeightShares, float | None], Awaitable[None]]
+"""What happens after an epoch (counted from 0), with its mean squared residual if that is opened to this party."""
 
 
 async def compute(
@@ -170,10 +172,13 @@ async def compute(
     rates = plan.rates
     for epoch in range(first, plan.epochs):
         machine.begin(f"epoch {epoch}")
+        total = Shared(np.zeros(1, np.uint64), FRACTION)
         for batch in plan.batches(epoch):
             rows = [matrix[batch] for matrix in matrices]
-            model = await step(machine, model, rows, Shared(targets[batch], 2 * FRACTION), opened[batch], rates)
-        await after(epoch, _parts(model))
+            of_batch = Shared(targets[batch], 2 * FRACTION), opened[batch]
+            model, squares = await step(machine, model, rows, *of_batch, rates, squares=plan.shows_loss)
+            total = total + squares if squares else total
+        await after(epoch, _parts(model), await _loss(machine, plan, total) if plan.shows_loss else None)
 
     machine.begin("measure")
     tallies: tuple[OutputTally, ...] = ()
@@ -198,6 +203,16 @@ async def compute(
     machine.begin("reveal")
     weights = tuple(await _revealed(machine, model)) if plan.reveals else ()
     return HiddenOutcome(_parts(model), weights, tallies, sums)
+
+
+async def _loss(machine: ShareMachine, plan: HiddenPlan, total: Shared) -> float | None:
+    """The mean squared residual of an epoch, before each step."""
+    to = None if plan.told else 0
+    (opened,) = await machine.run(revealed(total, to))
+    if to not in (None, machine.place):
+        return None
+    mantissa = plan.rates.mantissa / 2.0**plan.rates.bits
+    return float(decode(opened, FRACTION)[0]) / mantissa**2 / (plan.divisor * len(plan.batches(0)))
 
 
 async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:

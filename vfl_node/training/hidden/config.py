@@ -59,6 +59,10 @@ class Hidden(TrainerConfig):
     reveal: Literal["owners", "none"] = Field(
         default="owners", description="owners: each party gets the weights of its own columns; none: weights stay in shares"
     )
+    show_loss: bool = Field(
+        default=False,
+        description="open the mean squared residual of each epoch, one number, to whom metrics are; two rounds more a step",
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
 
     @property
@@ -99,6 +103,10 @@ class Hidden(TrainerConfig):
         if evaluate.validation_fraction:
             raise ValueError(
                 "evaluate.validation_fraction must be 0 with hidden: it does not stop early; say train.weight_decay"
+            )
+        if job.align.dummies and self.show_loss:
+            raise ValueError(
+                "train.show_loss must be false with align.dummies: a sum over the shared records tells of their number"
             )
         if job.align.dummies and self.metrics_by != "none":
             raise ValueError(

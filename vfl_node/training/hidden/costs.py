@@ -74,11 +74,11 @@ class PartCosts(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def parts(form: Form, bins: int, reveals: bool, told: bool) -> PartCosts:
+def parts(form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool = False) -> PartCosts:
     """Of a model of this form; what its weights and metrics are opened to: as in :class:`HiddenPlan`."""
 
     def run(rows: int, batch: int = 0, tested: int = 0) -> Exchanged:
-        return _counted(form, bins, reveals, told, rows=rows, batch=batch, tested=tested)
+        return _counted(form, bins, reveals, told, shows_loss, rows=rows, batch=batch, tested=tested)
 
     once = run(1)
     row = run(2).plus(once, -1)
@@ -99,9 +99,23 @@ def parts(form: Form, bins: int, reveals: bool, told: bool) -> PartCosts:
     )
 
 
-def exchange(form: Form, bins: int, reveals: bool, told: bool, *, rows: int, batch: int, steps: int, tested: int) -> Exchanged:
-    """What a whole training takes: so many ``steps`` of a ``batch`` each, over ``rows``, of which so many are ``tested`` on."""
-    of = parts(form, bins, reveals, told)
+def exchange(
+    form: Form,
+    bins: int,
+    reveals: bool,
+    told: bool,
+    shows_loss: bool = False,
+    *,
+    rows: int,
+    batch: int,
+    steps: int,
+    tested: int,
+) -> Exchanged:
+    """What a whole training takes: so many ``steps`` of a ``batch`` each, over ``rows``, of which so many are ``tested`` on.
+
+    The loss of an epoch, 8 bytes, counts for each step.
+    """
+    of = parts(form, bins, reveals, told, shows_loss)
     whole = of.once.plus(of.row, rows).plus(of.step, steps).plus(of.step_row, steps * batch)
     if not tested:
         return whole
@@ -126,6 +140,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         train.bins,
         train.reveal == "owners",
         evaluate.share_with_passive,
+        train.show_loss,
         rows=m,
         batch=size,
         steps=train.epochs * steps,
@@ -145,7 +160,9 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     )
 
 
-def _counted(form: Form, bins: int, reveals: bool, told: bool, *, rows: int, batch: int, tested: int) -> Exchanged:
+def _counted(
+    form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool, *, rows: int, batch: int, tested: int
+) -> Exchanged:
     """The whole program over so few rows, with one step if there is a batch."""
     plan = HiddenPlan(
         form=form,
@@ -162,10 +179,11 @@ def _counted(form: Form, bins: int, reveals: bool, told: bool, *, rows: int, bat
         bins=bins,
         reveals=reveals,
         told=told,
+        shows_loss=shows_loss,
     )
     counter = Counter(len(form.widths))
 
-    async def after(epoch: int, parts: WeightShares) -> None:
+    async def after(epoch: int, parts: WeightShares, loss: float | None) -> None:
         pass
 
     with suppress(StopIteration):  # at its end: who counts waits for nobody

@@ -55,6 +55,8 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
                 "the loss, and how many are right"
             )
             entries.append(Disclosure("metrics", numbers.held_out, what))
+        if train.show_loss and (name == parties.active or job.evaluate.share_with_passive):
+            entries.append(Disclosure("loss", train.epochs, "the mean squared residual of each epoch over the shared records"))
         learnt[name] = tuple(entries)
     learnt[str(parties.coordinator)] = (
         Disclosure(

@@ -99,9 +99,16 @@ async def scores(machine: ShareMachine, model: SharedModel, columns: Sequence[Kn
 
 
 async def step(
-    machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne], targets: Shared, both: Opened, rates: Rates
-) -> SharedModel:
-    """The model after a step.
+    machine: ShareMachine,
+    model: SharedModel,
+    columns: Sequence[KnownToOne],
+    targets: Shared,
+    both: Opened,
+    rates: Rates,
+    *,
+    squares: bool = False,
+) -> tuple[SharedModel, Shared | None]:
+    """The model after a step, and the sum of squared residuals before it.
 
     Args:
         machine: of whoever runs it.
@@ -110,9 +117,12 @@ async def step(
         targets: y of the batch, [B, K], with 2·:data:`FRACTION` fractional bits: the active party's share is y.
         both: w of the batch, [B, 1], without fractional bits.
         rates: of the step.
+        squares: whether that sum is wanted: [1], times the mantissa's square, with :data:`FRACTION` fractional bits. It takes
+            two rounds and 8 bytes more a residual; nothing is opened but under masks.
     """
     z, hidden = await _forward(machine, model, columns)
-    delta = await _residual(machine, model.form, z, targets, both, rates)
+    residual, delta = await _residual(machine, model.form, z, targets, both, rates)
+    total = await _squared(machine, residual, delta) if squares else None
     gradients: list[Shared] = []
     for layer in reversed(hidden):
         (opened,) = await machine.run(masked(delta))
@@ -124,7 +134,16 @@ async def step(
         (slanted,) = await machine.run(product(opened, layer.slopes, "numbers"))
         (delta,) = await machine.run(truncated(slanted, FRACTION))
     first = await machine.run(*(known_product(of.transposed, delta) for of in columns))
-    return await _moved(machine, model, [*first, *gradients], rates)
+    return await _moved(machine, model, [*first, *gradients], rates), total
+
+
+async def _squared(machine: ShareMachine, residual: Opened, delta: Shared) -> Shared:
+    """Σ e·(e·w): of rows that all own alone, as w is 0 or 1."""
+    (weighed,) = await machine.run(masked(delta))
+    (each,) = await machine.run(product(residual, weighed, "numbers"))
+    whole = each.part.sum(keepdims=True, dtype=np.uint64).ravel()
+    (total,) = await machine.run(truncated(Shared(whole, each.fraction), FRACTION))
+    return total
 
 
 async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> tuple[Shared, list[_Hidden]]:
@@ -140,8 +159,10 @@ async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[
     return z, hidden
 
 
-async def _residual(machine: ShareMachine, form: Form, z: Shared, targets: Shared, both: Opened, rates: Rates) -> Shared:
-    """mantissa · (σ(z) − y) · w, with :data:`FRACTION` fractional bits."""
+async def _residual(
+    machine: ShareMachine, form: Form, z: Shared, targets: Shared, both: Opened, rates: Rates
+) -> tuple[Opened, Shared]:
+    """mantissa · (σ(z) − y) under a mask, and times w in shares, with :data:`FRACTION` fractional bits."""
     if form.loss == "exact":
         (curve,) = await machine.run(curved(z, SIGMOID[OUTPUT_TERMS]))
         raw = plus(machine, curve.value, 1 << (2 * FRACTION - 1)) - targets
@@ -154,7 +175,7 @@ async def _residual(machine: ShareMachine, form: Form, z: Shared, targets: Share
     (cut,) = await machine.run(truncated(scaled, scaled.fraction - FRACTION))
     (opened,) = await machine.run(masked(cut))
     (delta,) = await machine.run(product(opened, both, "numbers"))
-    return delta
+    return opened, delta
 
 
 async def _moved(machine: ShareMachine, model: SharedModel, gradients: Sequence[Shared], rates: Rates) -> SharedModel:

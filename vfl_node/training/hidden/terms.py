@@ -84,6 +84,7 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         threshold=job.evaluate.threshold,
         told=job.evaluate.share_with_passive,
         reveals=train.reveal == "owners",
+        shows_loss=train.show_loss,
     )
 
 

@@ -23,7 +23,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.errors import ProtocolError
-from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
@@ -128,12 +128,14 @@ class _Training:
         session.progress.emit(Advanced(first))
         began, moved = session.clock(), bytes_moved(traffic)
 
-        async def after(epoch: int, now: WeightShares) -> None:
+        async def after(epoch: int, now: WeightShares, loss: float | None) -> None:
             nonlocal began, moved
-            self._epochs.append(Epoch(None, None, session.clock() - began, bytes_moved(traffic) - moved))
+            self._epochs.append(Epoch(loss, None, session.clock() - began, bytes_moved(traffic) - moved))
             failpoints.reach("updated")
             self._save(epoch, now, context.context, schedule.fingerprint)
             session.progress.emit(Advanced(1))
+            if loss is not None:
+                session.progress.emit(EpochTrained(loss))
             began, moved = session.clock(), bytes_moved(traffic)
 
         outcome = await compute(party, plan, inputs.own, parts, first, after)
@@ -194,7 +196,7 @@ class _Training:
         checkpoint = load_of(self._checkpoints, resume, schedule)
         if checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew, under fresh masks
             return begin
-        self._epochs = [Epoch(None, None, **figures) for figures in checkpoint.meta["epochs"]]
+        self._epochs = [Epoch(auc=None, **figures) for figures in checkpoint.meta["epochs"]]
         parts = [
             tuple(checkpoint.tensors[f"{name} {index}"].numpy().view(np.uint64) for index in range(len(form.shapes)))
             for name in ("weights", "velocity")
@@ -207,7 +209,7 @@ class _Training:
             for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
             for index, part in enumerate(each)
         }
-        figures = [{"seconds": of.seconds, "bytes": of.bytes} for of in self._epochs]
+        figures = [{"loss": of.loss, "seconds": of.seconds, "bytes": of.bytes} for of in self._epochs]
         meta = {"schedule": schedule, "context": context.hex(), "epochs": figures}
         self._checkpoints.save(f"epoch-{epoch + 1:06}", tensors, meta)
 
