@@ -22,7 +22,9 @@ from vfl_node.training.logistic.config import Logistic
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "hidden.md").read_text(encoding="utf-8")
 (JOB,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-SHOWN = {"algorithm": "", "hidden": "[]", "shared_fraction": "null", "momentum": "0.9", "weight_decay": "0", "show_loss": "false"}
+SHOWN = {"algorithm": "", "hidden": "[]", "shared_fraction": "null", "momentum": "0.9", "weight_decay": "0"} | {
+    "show_loss": "false"
+}
 """Defaults that are shown otherwise than Python writes them."""
 COMMAND = next(line for line in PAGE.splitlines() if line.startswith("vfl-node estimate"))
 
