@@ -93,7 +93,7 @@ bench-unaligned: $(VENV)/dev.stamp ## measure the FedAds network between two nod
 bench-linkage: $(VENV)/bench-linkage.stamp ## measure the search for the nearest of 100,000 filters beside faiss and anonlink, about 5 minutes
 	$(BIN)/python -m benchmarks.linkage --out runs/bench/linkage.json
 
-bench-hidden: $(VENV)/dev.stamp ## measure training in shares beside Paillier and split training, about 3 minutes
+bench-hidden: $(VENV)/dev.stamp ## measure training in shares beside Paillier and split training, about 5 minutes
 	$(BIN)/python -m benchmarks.hidden --out runs/bench/hidden.json
 
 clean: ## remove the environment, the demo's output and caches

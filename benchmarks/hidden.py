@@ -1,6 +1,6 @@
 """Training in shares between real processes: time and bytes of a pass, beside the Paillier flow and a split step.
 
-    make bench-hidden                                        everything below, about 3 minutes; runs/bench/hidden.json
+    make bench-hidden                                        everything below, about 5 minutes; runs/bench/hidden.json
     python -m benchmarks.hidden --only logistic,paillier     parts of it
 
 Two data parties and the dealer are processes of `vfl-node run`, joined by mutual TLS over loopback, with one thread each.
@@ -15,6 +15,7 @@ logistic    100,000 · 330 (half each), batches of 4,096: seconds of a pass for 
 small       10,000 · 23, one batch of all rows: milliseconds an iteration
 paillier    the same rows in the coordinator flow of `train.algorithm: logistic`, seconds an iteration
 layer       one hidden layer of 32, batches of 1,024, 64 columns: milliseconds a step, and of split training the same
+memory      1,000,000 · 50, batches of 8,192: the most resident memory of each node, alignment by psi included
 ==========  ==================================================================================================================
 """
 
@@ -28,7 +29,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +63,8 @@ def write_tables(folder: Path, rows: int, columns: tuple[int, int]) -> None:
         pq.write_table(pa.table(table), folder / f"{role}.parquet")
 
 
-def run(folder: Path, train: Settings) -> dict[str, Any]:
-    """The active party's report of a job over the tables of ``folder``."""
+def run(folder: Path, train: Settings, watch: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """The active party's report of a job over the tables of ``folder``; ``watch`` is called with the process while it runs."""
     coordinated = train["algorithm"] == "hidden" or train.get("flow") == "coordinator"
     job = {
         "name": "bench",
@@ -73,9 +76,14 @@ def run(folder: Path, train: Settings) -> dict[str, Any]:
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
     data = [word for role in ("active", "passive") for word in ("--data", f"{role}={role}.parquet")]
     words = [sys.executable, "-m", "vfl_node", "run", "job.yaml", *data, "--out", "out"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment(), check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
+    with (folder / "log").open("w") as log:
+        running = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log, env=environment())
+        while running.poll() is None:
+            if watch:
+                watch(running.pid)
+            time.sleep(0.5)
+    if running.returncode:
+        raise SystemExit((folder / "log").read_text()[-2000:])
     report = json.loads((folder / "out" / "report.json").read_text())
     subprocess.run(["rm", "-r", str(folder / "out")], check=True)
     return report
@@ -178,11 +186,28 @@ def layer(folder: Path) -> dict[str, Any]:
     return {"ms a step": in_shares, "split, ms a step": open_, "ratio": in_shares / open_, **declared(rows, (32, 32), hidden)}
 
 
+def memory(folder: Path) -> dict[str, Any]:
+    """GiB of each node at its peak, a million rows of 50 columns."""
+    write_tables(folder, 1_000_000, (25, 25))
+    peaks: dict[str, float] = {}
+
+    def watch(of: int) -> None:
+        with suppress(OSError, ValueError):  # a node ends
+            for pid in Path(f"/proc/{of}/task/{of}/children").read_text().split():
+                name = Path(Path(f"/proc/{pid}/cmdline").read_text().split("\0")[-2]).parent.name
+                (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line)
+                peaks[name] = int(line.split()[1]) / 2**20
+
+    report = run(folder, {**HIDDEN, "batch_size": 8192, "epochs": 2}, watch)
+    return {**{f"GiB at {name}": of for name, of in peaks.items()}, "s the second pass": seconds(report)}
+
+
 PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     "logistic": logistic,
     "small": small,
     "paillier": paillier,
     "layer": layer,
+    "memory": memory,
 }
 
 
