@@ -283,8 +283,8 @@ def test_the_two_trainings_have_keys_of_their_own() -> None:
             False,
             "share_with_passive must be false with apsi",
         ),
-        ("flow: coordinator-clear", "", "psi", False, "needs a third party: name it in parties.coordinator"),
-        (BLIND, "", "psi", False, "needs a third party"),
+        ("flow: coordinator-clear", "", "psi", False, "needs a third party that holds the key: name it in parties.coordinator"),
+        (BLIND, "", "psi", False, "needs a third party that holds the key"),
         ("", "", "psi", True, "parties.coordinator takes part in train.algorithm: logistic with flow: coordinator"),
     ],
 )

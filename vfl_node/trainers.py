@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
 from vfl_node.beside import ONE_BESIDE, Beside
-from vfl_node.computing import TrainingCost as TrainingCost
 from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
@@ -34,9 +33,6 @@ DataRole = Literal["active", "passive"]
 
 Task = Literal["classification", "regression"]
 """What labels are: classes, or numbers on a scale (targets)."""
-
-ALWAYS = "always"
-"""Of :attr:`TrainerConfig.coordinated_by`."""
 
 DEFAULT_TRAINER = "split"
 """What ``train.algorithm`` is where a job does not say."""
@@ -61,6 +57,32 @@ class TableShape:
     lists: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass(frozen=True)
+class TrainingCost:
+    """What training over some number of shared rows takes, all repeats together unless it says otherwise.
+
+    Bytes are those of tensors and ciphertexts; the frames around them, some hundred bytes a message, are left out.
+
+    Attributes:
+        rows: trained on in a :attr:`TrainerConfig.unit`: an epoch, or an iteration.
+        batches: likewise.
+        steps: messages sent whose answers are awaited, one after the other.
+        active_bytes: sent by the active party.
+        passive_bytes: sent by all passive parties together.
+    """
+
+    rows: int
+    batches: int
+    steps: int
+    active_bytes: int
+    passive_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Both ways."""
+        return self.active_bytes + self.passive_bytes
+
+
 class TrainerConfig(Frozen):
     """The job's ``train`` section for one trainer, and the facts that the rest of vfl-node asks for.
 
@@ -81,8 +103,7 @@ class TrainerConfig(Frozen):
         recorded: whether a passive party records what it sends and gets in training, where the session has a transcript.
         by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
-        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does;
-            :data:`ALWAYS`: one takes part in every training.
+        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
         unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
         tasks: what its labels can be.
         algorithm: its name, that of the registry.
@@ -147,11 +168,6 @@ class TrainerConfig(Frozen):
         return bool(self.serving)
 
     @property
-    def can_join(self) -> bool:
-        """Whether all parties' halves of its model predict in one place: :attr:`joined` names what does it."""
-        return bool(self.joined)
-
-    @property
     def can_validate(self) -> bool:
         """Whether it measures on rows set apart and stops early (``evaluate.validation_fraction``)."""
         return False
@@ -199,7 +215,7 @@ class TrainerConfig(Frozen):
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
             passive_parties: how many there are.
-            beside: what else its size depends on, as far as it is known.
+            beside: what stands beside each row.
         """
         return None
 
@@ -327,7 +343,6 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "logistic": "vfl_node.training.logistic.config:Logistic",
         "linear": "vfl_node.training.linear.config:LinearRegression",
         "linked": "vfl_node.training.linked.config:Linked",
-        "hidden": "vfl_node.training.hidden.config:Hidden",
     },
     check=_check,
 )

@@ -122,7 +122,6 @@ class Trained:
         constant: as :attr:`vfl_node.training.evaluation.Evaluation.constant`, the mean over repeats.
         population: which rows the metrics are about: ``population``, ``rows`` (of the first
             repeat), ``real_share`` (share with real passive features, a ratio of counts).
-        local_population: likewise of the local metrics, where it is another one.
         calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party. In a
             regression (mean prediction, mean target, rows).
         local_calibration_curve: the same of the active party alone; empty without own features.
@@ -160,7 +159,6 @@ class Trained:
     local_repeats: Repeats | None = None
     constant: Values = field(default_factory=dict)
     population: Mapping[str, Any] | None = None
-    local_population: Mapping[str, Any] | None = None
     calibration_curve: Curve = field(default_factory=list)
     local_calibration_curve: Curve = field(default_factory=list)
     confusion: Confusion | None = None

@@ -107,7 +107,6 @@ class TrainingWords:
         panel: beside the curves.
         attacked: None where this trainer sends nothing that could tell synthetic rows.
         by_party: below the metrics; None where there is no such table.
-        leaks: what training told beside the alignment, above the ledger; a sentence without its full stop.
     """
 
     figures: tuple[Figure, ...] = ()
@@ -117,7 +116,6 @@ class TrainingWords:
     panel: Panel | None = None
     attacked: Attacked | None = None
     by_party: MetricsByParty | None = None
-    leaks: str = "Training leaks more"
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Training in shares on exactly the shared records, without anybody learning which these are."""
