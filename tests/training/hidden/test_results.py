@@ -137,8 +137,7 @@ def test_shares_that_stay_sum_to_the_model(world: Any, attempt: Any, parties: in
     for found, expected in zip(zip(*shares, strict=True), weights_of(opened), strict=True):
         np.testing.assert_allclose(decode(sum(found[1:], found[0]), WEIGHT_FRACTION), expected, atol=1e-4)
         for share in found:  # none of them alone says anything
-            assert np.abs(share.view(np.int64) / 2.0**63).max() > 0.2
-            assert np.abs(decode(share, WEIGHT_FRACTION)).min() > 10 * np.abs(expected).max()
+            assert np.abs(decode(share, WEIGHT_FRACTION)).max() > 1000 * np.abs(expected).max()
 
 
 def test_owners_have_their_own_weights_and_the_active_party_the_layers_behind(world: Any, attempt: Any) -> None:

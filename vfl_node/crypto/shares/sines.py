@@ -40,8 +40,6 @@ VALID = 0.4 * PERIOD
 ANGLE_BITS = FRACTION + PERIOD_BITS
 """An angle is an integer modulo 2^ANGLE_BITS."""
 
-ANGLE_BYTES = -(-ANGLE_BITS // 8)
-
 TABLES_DIGEST = "11f1fd68e9bb401740b47215a7a6f6bba492a4f588dbfd91dda04c0f767ed577"
 """SHA-256 of the tables; a party whose tables differ must not take part."""
 

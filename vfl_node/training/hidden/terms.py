@@ -123,6 +123,7 @@ def check_context(
 
     Raises:
         ProtocolError: another batch, width or digest than this party's, or a context that is not made of them (``E_COUNT``).
+        StateError: other inputs than in an earlier attempt (``E_REPLAY``).
     """
     parties = session.job.parties.data
     place = parties.index(session.name)
@@ -134,6 +135,7 @@ def check_context(
         or said.context != context_of(session.job, digests, widths, schedule, said.divisor)
     ):
         raise ProtocolError(f"{parties[0]} says what this job cannot have of its training", code="E_COUNT")
+    session.pins.check(f"share inputs of {parties[0]}", hashlib.sha256(b"".join(digests)).digest())
 
 
 def check_room(session: Session, rows: int, widths: Sequence[int], *, copies: int) -> None:

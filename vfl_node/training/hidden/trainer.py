@@ -35,7 +35,7 @@ from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, Weig
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import Dealing
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
-from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
+from vfl_node.training.hidden.inputs import CLIP, Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
@@ -292,7 +292,9 @@ def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values
     elif outcome.sums and outcome.sums[0] > 0:
         count, errors, sum_, squares = outcome.sums
         spread = squares - sum_ * sum_ / count
-        deviation = inputs.scale.deviation if inputs.scale else 1.0
-        mse = deviation**2 * max(errors, 0) / count
-        values |= {"mse": mse, "rmse": mse**0.5, "r2": 1 - errors / spread if spread > 0 else None}
+        if errors >= 0:  # else they have left the ring
+            values |= {"r2": 1 - errors / spread if 0 < spread < 2 * count * (2 * CLIP) ** 2 else None}
+        if errors >= 0 and inputs.scale:  # whose unit passive parties do not know
+            mse = inputs.scale.deviation**2 * errors / count
+            values |= {"mse": mse, "rmse": mse**0.5}
     return {name: values[name] for name in session.job.evaluate.metrics}
