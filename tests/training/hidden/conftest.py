@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,6 +155,13 @@ class State:
 
     checkpoints: dict[str, Checkpoints] = field(default_factory=lambda: defaultdict(MemoryCheckpoints))
     pins: dict[str, Pins] = field(default_factory=lambda: defaultdict(MemoryPins))
+    folder: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
+
+    def folder_of(self, name: str) -> Path:
+        """A party's own."""
+        path = Path(self.folder.name) / name
+        path.mkdir(exist_ok=True)
+        return path
 
     def newest(self, *names: str) -> str | None:
         """The newest checkpoint that all of these hold."""
@@ -224,6 +233,7 @@ class Attempt:
                 job=job,
                 attempt=self.number,
                 pins=self.state.pins[name],
+                folder=self.state.folder_of(name),
                 limits=self.limits,
                 clock=lambda ticks=ticks: float(next(ticks)),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -15,6 +16,7 @@ from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.hidden import wire
 from vfl_node.training.hidden.inputs import digest_of
+from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
 
 TRAIN = {"hidden": (3,), "epochs": 2, "batch_size": 12}
@@ -122,7 +124,8 @@ def test_other_columns_in_a_later_attempt_get_other_masks(world: Any, attempt: A
     changed = over.changed("clinic")
     for fresh in (True, False):
         digest = mock.patch(DIGEST, digest_of if fresh else lambda own, mark: bytes(32))
-        with digest, mock.patch.object(MemoryPins, "check"):  # as if everybody had lost what it had pinned
+        pinned = mock.patch.object(MemoryPins, "check"), mock.patch.object(OpeningLog, "check")
+        with digest, pinned[0], pinned[1]:  # as if everybody had lost what it had pinned
             first = attempt(tamper=kills("lab", 40))
             first.raw(over)
             second = first.again(changed)
@@ -179,3 +182,44 @@ def test_a_lost_checkpoint_is_named(world: Any, attempt: Any) -> None:
     with pytest.raises(StateError, match="no checkpoint epoch-000009") as caught:
         first.again(over, resume_from="epoch-000009")(over)
     assert caught.value.code == "E_STATE_CORRUPT"
+
+
+def test_a_party_that_opens_something_else_in_a_later_attempt_gets_nothing_more(world: Any, attempt: Any) -> None:
+    """Under masks that it has seen before the others' values would move by what it changed: the control shows by how much."""
+    over = world()
+    sizes: list[int] = []
+
+    def changes(sent: Any) -> None:
+        if sent.sender == "lab" and isinstance(sent.message, MaskedShares):
+            sizes.append(len(sent.message.values))
+            if len(sizes) == 4:  # what it opens of its weights in the first step
+                sent.message.values = bytes([sent.message.values[0] ^ 1]) + sent.message.values[1:]
+
+    for compared in (True, False):
+        sizes.clear()
+        first = attempt(tamper=kills("lab", 30))
+        first.raw(over)
+        second = first.again(over, resume_from=None, tamper=changes)
+        if compared:
+            results = second.raw(over)
+            assert any(isinstance(of, StateError) and of.code == "E_REPLAY" for of in results)
+        else:
+            with mock.patch.object(OpeningLog, "check"):
+                second.raw(over)
+        before, after = (shares(of, "clinic", "lab") for of in (first, second))
+        again = [one for one, other in zip(before, after, strict=False) if one != other]
+        assert bool(again) == (not compared)  # no value was sent twice under one mask
+
+
+def test_a_damaged_log_of_openings_is_refused(tmp_path: Path) -> None:
+    log = OpeningLog(tmp_path / "openings", b"context")
+    log.check("epoch 0", 0, [np.arange(3, dtype=np.uint64)])
+    log.close()
+    data = (tmp_path / "openings").read_bytes()
+    (tmp_path / "openings").write_bytes(data + b"cut off")
+    OpeningLog(tmp_path / "openings", b"context").check("epoch 0", 0, [np.arange(3, dtype=np.uint64)])
+    with pytest.raises(StateError):
+        OpeningLog(tmp_path / "openings", b"context").check("epoch 0", 0, [np.arange(4, dtype=np.uint64)])
+    (tmp_path / "openings").write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    with pytest.raises(StateError, match="damaged"):
+        OpeningLog(tmp_path / "openings", b"context")

@@ -192,7 +192,7 @@ def test_a_place_has_one_mask_and_that_is_drawn_once(world: Any, attempt: Any, t
 
     def noted(machine: ShareMachine, seed: Any, number: int, name: str, shape: Any) -> Any:
         if machine.place >= 0:
-            drawn.append((machine.place, machine._context, machine._section, number, name))
+            drawn.append((machine.place, machine.context, machine._section, number, name))
         return draw(machine, seed, number, name, shape)
 
     with mock.patch.object(ShareMachine, "_draw", noted):

@@ -9,14 +9,15 @@ All operations of a round are opened in one message. Every machine counts operat
 party that gets a correction changes with each operation.
 
 The context is a digest of everything that values are made of. All of the computation is arithmetic of integers, so in one
-context each place has one value, however often it is computed: a mask is never used for two. To go on after a restart, the
+context each place has one value, however often it is computed, if all send what they sent before: a mask is never used for two.
+Whoever repeats a section compares what is opened with what was (``seen``). To go on after a restart, the
 machines begin with a later section. If anything differs, so does the context, and all masks are fresh.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,7 +52,7 @@ class ShareMachine(ABC):
     """
 
     def __init__(self, place: int, parties: int, context: str) -> None:
-        self.place, self.parties, self._context = place, parties, context
+        self.place, self.parties, self.context = place, parties, context
         self.begin("")
 
     def begin(self, section: str) -> None:
@@ -73,7 +74,7 @@ class ShareMachine(ABC):
 
     def _draw(self, seed: Randomness, number: int, name: str, shape: Shape) -> Ring:
         """A party's share of a random value."""
-        drawn = seed.derive(f"{self._context} {self._section} {number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
+        drawn = seed.derive(f"{self.context} {self._section} {number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
         return drawn.reshape(shape)
 
 
@@ -87,6 +88,8 @@ class Party(ShareMachine):
         wire: to the other parties.
         corrections: from the dealer.
         context: as in the base.
+        seen: called with section, number of the first operation and what was opened in each round, before anything else is
+            sent; it may raise.
     """
 
     def __init__(
@@ -97,16 +100,20 @@ class Party(ShareMachine):
         wire: Wire,
         corrections: Corrections,
         context: str = "",
+        seen: Callable[[str, int, Sequence[Ring]], None] = lambda section, number, opened: None,
     ) -> None:
         super().__init__(place, parties, context)
-        self._seed, self._wire, self._corrections = seed, wire, corrections
+        self._seed, self._wire, self._corrections, self._seen = seed, wire, corrections, seen
 
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
         materials = [await self._material(number, operation) for number, operation in numbered]
         shown = [each for _, operation in numbered for each in operation.shown]
         pairs = zip(numbered, materials, strict=True)
         shares = [share for (_, operation), material in pairs for share in operation.shares(self.place, material)]
-        opened = iter(await self._wire.opened(shown, shares) if shown else ())
+        received = await self._wire.opened(shown, shares) if shown else ()
+        if shown:
+            self._seen(self._section, numbered[0][0], received)
+        opened = iter(received)
         return [
             operation.result(self.place, [next(opened) for _ in operation.shown], material)
             for (_, operation), material in zip(numbered, materials, strict=True)

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,12 +38,14 @@ from vfl_node.training.hidden.dealing import Dealing
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import CLIP, Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
+from vfl_node.transport.channel import Traffic
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 
 BEYOND = (
@@ -93,7 +96,7 @@ class _Training:
         self._place = self._parties.data.index(session.name)
         self._epochs: list[Epoch] = []
 
-    async def train(self, resume: str | None, traffic: Sequence[Any]) -> Trained:
+    async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
         session, train = self._session, self._train
         seed = await toss(session, session.randomness.derive("toss"))
         schedule = Schedule(seed, len(self._data.alignment), train.seed)
@@ -122,24 +125,16 @@ class _Training:
         channels = list(session.data_peers.values())
         wire = PairWire(self._place, channels[0]) if len(self._parties.data) == 2 else StarWire(self._place, channels)
         corrections = DealtCorrections(dealer)
-        party = Party(self._place, len(self._parties.data), Randomness(masks), wire, corrections, context.context.hex())
-
-        session.progress.emit(PhaseBegan("train", train.epochs, "epochs"))
-        session.progress.emit(Advanced(first))
-        began, moved = session.clock(), bytes_moved(traffic)
-
-        async def after(epoch: int, now: WeightShares, loss: float | None) -> None:
-            nonlocal began, moved
-            self._epochs.append(Epoch(loss, None, session.clock() - began, bytes_moved(traffic) - moved))
-            failpoints.reach("updated")
-            self._save(epoch, now, context.context, schedule.fingerprint)
-            session.progress.emit(Advanced(1))
-            if loss is not None:
-                session.progress.emit(EpochTrained(loss))
-            began, moved = session.clock(), bytes_moved(traffic)
-
-        outcome = await compute(party, plan, inputs.own, parts, first, after)
+        log = OpeningLog(session.folder / "openings", hashlib.sha256(context.context + masks).digest())
+        try:
+            party = Party(
+                self._place, len(self._parties.data), Randomness(masks), wire, corrections, context.context.hex(), log.check
+            )
+            outcome = await self._computed(party, plan, inputs, parts, first, schedule.fingerprint, traffic)
+        finally:
+            log.close()
         await corrections.finish()
+
         failpoints.reach("evaluate")
         section = HiddenSection(
             rounds=wire.rounds,
@@ -151,6 +146,34 @@ class _Training:
             dropped=inputs.encoder.dropped,
         )
         return self._result(plan, inputs, outcome, section)
+
+    async def _computed(
+        self,
+        party: Party,
+        plan: HiddenPlan,
+        inputs: Inputs,
+        parts: WeightShares,
+        first: int,
+        schedule: str,
+        traffic: Sequence[Traffic],
+    ) -> HiddenOutcome:
+        """The computation from epoch ``first`` on, with a checkpoint after each epoch."""
+        session = self._session
+        session.progress.emit(PhaseBegan("train", plan.epochs, "epochs"))
+        session.progress.emit(Advanced(first))
+        began, moved = session.clock(), bytes_moved(traffic)
+
+        async def after(epoch: int, now: WeightShares, loss: float | None) -> None:
+            nonlocal began, moved
+            self._epochs.append(Epoch(loss, None, session.clock() - began, bytes_moved(traffic) - moved))
+            failpoints.reach("updated")
+            self._save(epoch, now, party.context, schedule)
+            session.progress.emit(Advanced(1))
+            if loss is not None:
+                session.progress.emit(EpochTrained(loss))
+            began, moved = session.clock(), bytes_moved(traffic)
+
+        return await compute(party, plan, inputs.own, parts, first, after)
 
     async def _agree(self, inputs: Inputs, schedule: Schedule, trained: int) -> ShareContext:
         """Everybody's widths, and the digest of all that values are made of."""
@@ -203,14 +226,14 @@ class _Training:
         ]
         return WeightShares(*parts), len(self._epochs)
 
-    def _save(self, epoch: int, parts: WeightShares, context: bytes, schedule: str) -> None:
+    def _save(self, epoch: int, parts: WeightShares, context: str, schedule: str) -> None:
         tensors = {
             f"{name} {index}": torch.from_numpy(part.view(np.int64).copy())
             for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
             for index, part in enumerate(each)
         }
         figures = [{"loss": of.loss, "seconds": of.seconds, "bytes": of.bytes} for of in self._epochs]
-        meta = {"schedule": schedule, "context": context.hex(), "epochs": figures}
+        meta = {"schedule": schedule, "context": context, "epochs": figures}
         self._checkpoints.save(f"epoch-{epoch + 1:06}", tensors, meta)
 
     def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:

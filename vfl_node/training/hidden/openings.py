@@ -1,0 +1,80 @@
+"""What the other parties opened in earlier attempts: it must come again as it was, before this party opens anything more.
+
+Masks of an attempt that repeats a section are the same, and so are all values, if everybody repeats what it sent. A party that
+opens something else the second time would move the others' values under masks that it has seen before: the difference would be
+theirs. So each round's openings are written down before the next share goes out, and compared when they come again.
+
+Source: ours (H-RESTART).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from vfl_node.crypto.shares.ring import Ring
+from vfl_node.errors import StateError
+
+_RECORD = struct.Struct(">16s32s8s")  # place, digest, checksum of both
+
+
+class OpeningLog:
+    """Digests of all openings of a job, in a file.
+
+    Args:
+        path: of the file; a record that was cut off is dropped, as nothing was sent after it.
+        context: of the masks: in another one all of them are others.
+
+    Raises:
+        StateError: a record is damaged (``E_STATE_CORRUPT``).
+    """
+
+    def __init__(self, path: Path, context: bytes) -> None:
+        self._context = context
+        self._known: dict[bytes, bytes] = {}
+        data = path.read_bytes() if path.exists() else b""
+        whole = len(data) - len(data) % _RECORD.size
+        for place, digest, check in _RECORD.iter_unpack(data[:whole]):
+            if check != _checksum(place, digest):
+                raise StateError(
+                    "what was opened in an earlier attempt of this job is damaged on disk",
+                    code="E_STATE_CORRUPT",
+                    hint="submit the job again as a new one",
+                )
+            self._known[place] = digest
+        self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
+        self._file.truncate(whole)
+        self._file.seek(whole)
+
+    def check(self, section: str, number: int, opened: Sequence[Ring]) -> None:
+        """Compare a round with what it was, or write it down.
+
+        Raises:
+            StateError: another party opened something else in an earlier attempt (``E_REPLAY``).
+        """
+        place = hashlib.sha256(self._context + f" {section} {number}".encode()).digest()[:16]
+        hashed = hashlib.sha256()
+        for values in opened:
+            hashed.update(values.astype("<u8").tobytes())
+        digest = hashed.digest()
+        if place not in self._known:
+            self._file.write(_RECORD.pack(place, digest, _checksum(place, digest)))
+            self._known[place] = digest
+        elif self._known[place] != digest:
+            raise StateError(
+                "another party sends other masked values than in an earlier attempt of this job: together they would tell this "
+                "party's own",
+                code="E_REPLAY",
+                hint="submit a new job, under new masks, if you still trust the other parties",
+                for_peer="masked values differ from those of an earlier attempt",
+            )
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._file.close()
+
+
+def _checksum(place: bytes, digest: bytes) -> bytes:
+    return hashlib.sha256(b"vfl-node openings" + place + digest).digest()[:8]
