@@ -36,27 +36,19 @@ evaluate: {test_fraction: 0.2, validation_fraction: 0.1, metrics: [rmse, r2]}
 )
 """With more than fifty steps an epoch, so that there is a checkpoint after each."""
 
+AT_DATA = {
+    "align-store": 2,
+    "align-list": 1,
+    "align-synced": 1,
+    "align-stored": 1,
+    "align-keep": 1,
+    "aligned": 1,
+    "kept": 1,
+    "send": 12,
+}
 PLACES = {  # point → how often it is passed in a job before the end, at most
-    "clinic": {
-        "align-store": 2,
-        "align-list": 1,
-        "align-synced": 1,
-        "align-stored": 1,
-        "align-keep": 1,
-        "aligned": 1,
-        "kept": 1,
-        "send": 12,
-    },
-    "lab": {
-        "align-store": 2,
-        "align-list": 1,
-        "align-synced": 1,
-        "align-stored": 1,
-        "align-keep": 1,
-        "aligned": 1,
-        "kept": 1,
-        "send": 12,
-    },
+    "clinic": AT_DATA,
+    "lab": AT_DATA,
     "notary": {"align-store": 3, "align-list": 2, "align-synced": 2, "align-stored": 2, "kept": 1, "finish": 2, "send": 12},
 }
 CASES = [
