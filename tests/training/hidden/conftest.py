@@ -44,7 +44,7 @@ from vfl_node.transport.recorder import Recorder
 NAMES = ("clinic", "lab", "insurer")
 HUB = "hub"
 CLIP = 5.0
-SMALL = {"epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9}
+SMALL = {"epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9, "least_rows": 5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,13 +267,18 @@ class Attempt:
         """Of the training that was run."""
         return terms.plan_of(self.sent(DealingTerms)[0], self.job(over))
 
+    def start(self, over: World) -> list[NDArray[np.float64]]:
+        """First weights: the sum of what all parties draw."""
+        form = self.plan(over).form
+        parts = [first_parts(form, self.randomness(name).derive("first weights")).weights for name in over.data]
+        return [decode(sum(of[1:], of[0]), WEIGHT_FRACTION) for of in zip(*parts, strict=True)]
+
     def reference(self, over: World, **how: Any) -> list[NDArray[np.float64]]:
         """Weights of plaintext training on the rows that all own, with the same start, batches and divisor."""
         plan, train = self.plan(over), Hidden.of(self.job(over))
         x, y = plain_inputs(over, train, plan)
         own = [batch[over.both[batch]] for epoch in range(plan.epochs) for batch in plan.batches(epoch)]
-        start = first_parts(plan.form, self.randomness(NAMES[0]).derive("first weights"), active=True).weights
-        first = [decode(of, WEIGHT_FRACTION) for of in start]
+        first = self.start(over)
         decay = train.learning_rate * train.weight_decay
         return descend(plan.form, first, x, y, own, Step(train.learning_rate / plan.divisor, train.momentum, decay), **how)
 

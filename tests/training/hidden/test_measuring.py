@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -67,5 +68,11 @@ def test_nothing_is_defined_without_shared_records() -> None:
 def test_sums_of_a_model_for_numbers() -> None:
     y = Z[:, :1] + RNG.normal(0, 0.5, (ROWS, 1))
     run = Run(program(squared_errors, Form((3, 2), (), 1, "squares"), encode(y * BOTH[:, None])))
-    expected = (BOTH.sum(), ((Z[:, :1] - y)[BOTH] ** 2).sum(), y[BOTH].sum(), (y[BOTH] ** 2).sum())
-    np.testing.assert_allclose(run.results[0], expected, atol=0.05)
+    expected = (BOTH.sum(), ((Z[:, :1] - y)[BOTH] ** 2).sum(), y[BOTH].sum(), (y[BOTH] ** 2).sum(), 0)
+    np.testing.assert_allclose(astuple(run.results[0]), expected, atol=0.05)
+
+
+def test_numbers_far_off_are_counted() -> None:
+    y = np.where(np.arange(ROWS)[:, None] % 5 == 0, Z[:, :1] + 30, Z[:, :1])
+    run = Run(program(squared_errors, Form((3, 2), (), 1, "squares"), encode(y * BOTH[:, None])))
+    assert run.results[0].beyond == BOTH[::5].sum() > 0

@@ -14,7 +14,6 @@ from tests.training.hidden.plain import forward
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
 from vfl_node.errors import DataError
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.words import ReportedTraining
 
 LARGE = {"batch_size": 128, "learning_rate": 0.2}
@@ -97,11 +96,10 @@ def test_without_shared_records_the_decayed_first_weights_are_left(
     over = world(disjoint=True)
     of = attempt({"hidden": hidden, "weight_decay": 0.1, "metrics_by": metrics_by})
     results = of(over)
-    start = first_parts(of.plan(over).form, of.randomness("clinic").derive("first weights"), active=True).weights
     decay, momentum = 0.5 * 0.1, 0.9
     steps = of.plan(over).epochs * len(of.plan(over).batches(0))
-    for found, first in zip(weights_of(results), start, strict=True):
-        weight, velocity = decode(first, WEIGHT_FRACTION), np.zeros(first.shape)
+    for found, first in zip(weights_of(results), of.start(over), strict=True):
+        weight, velocity = first, np.zeros(first.shape)
         for _ in range(steps):
             velocity = momentum * velocity + decay * weight
             weight = weight - velocity

@@ -25,7 +25,7 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, decode
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.training.hidden.measuring import OutputTally, squared_errors, tally
+from vfl_node.training.hidden.measuring import NumberSums, OutputTally, squared_errors, tally
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
@@ -117,20 +117,25 @@ class HiddenOutcome:
         parts: its shares.
         weights: float64, in the order of the form: those revealed to it; zeros elsewhere, empty if none are.
         tallies: of each output; empty of a model for numbers, and at a party that is not told.
-        sums: as :func:`~vfl_node.training.hidden.measuring.squared_errors`; empty of a model for classes, and likewise.
+        sums: of a model for numbers; None of one for classes, and at a party that is not told.
     """
 
     parts: WeightShares
     weights: tuple[NDArray[np.float64], ...]
     tallies: tuple[OutputTally, ...]
-    sums: tuple[float, ...]
+    sums: NumberSums | None
 
     @property
     def measured(self) -> int | None:
         """On how many rows the metrics are; None at a party that is not told."""
         if self.tallies:
             return self.tallies[0].positive + self.tallies[0].negative
-        return round(self.sums[0]) if self.sums else None
+        return self.sums.rows if self.sums else None
+
+    @property
+    def beyond(self) -> int:
+        """How many rows the model is far off at, so that neither it nor its metrics are right."""
+        return max((of.beyond for of in self.tallies), default=self.sums.beyond if self.sums else 0)
 
 
 After = Callable[[int, WeightShares, float | None], Awaitable[None]]
@@ -150,7 +155,7 @@ async def compute(
         first: epoch to begin with.
         after: called after each epoch.
     """
-    form, place = plan.form, machine.place
+    form, place, rates = plan.form, machine.place, plan.rates
     machine.begin("columns")
     matrices = await machine.run(
         *(
@@ -169,7 +174,6 @@ async def compute(
 
     nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
     model = _model(form, start or WeightShares(nothing, nothing))
-    rates = plan.rates
     for epoch in range(first, plan.epochs):
         machine.begin(f"epoch {epoch}")
         total = Shared(np.zeros(1, np.uint64), FRACTION)
@@ -182,7 +186,7 @@ async def compute(
 
     machine.begin("measure")
     tallies: tuple[OutputTally, ...] = ()
-    sums: tuple[float, ...] = ()
+    sums: NumberSums | None = None
     if len(plan.testing):
         to = None if plan.told else 0
         tested = (
@@ -199,7 +203,7 @@ async def compute(
                 await tally(machine, model, tested[0], classes, tested[2], bins=plan.bins, threshold=plan.threshold, to=to)
             )
         if to not in (None, place):
-            tallies, sums = (), ()
+            tallies, sums = (), None
     machine.begin("reveal")
     weights = tuple(await _revealed(machine, model)) if plan.reveals else ()
     return HiddenOutcome(_parts(model), weights, tallies, sums)

@@ -46,6 +46,12 @@ class Hidden(TrainerConfig):
         default=0.0, ge=0, le=1e2, allow_inf_nan=False, description="times a weight, added to its gradient"
     )
     scaling: LinearScaling = Field(default="standard", description="how each party scales its columns, over its whole table")
+    least_rows: int = Field(
+        default=20,
+        ge=0,
+        description="a column in which fewer of a party's own records differ from the rest is left out, because its weight "
+        "would tell whether these are shared; 0: all columns stay",
+    )
     shared_fraction: float | None = Field(
         default=None,
         gt=0,

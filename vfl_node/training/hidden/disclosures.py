@@ -43,20 +43,28 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             if other != name
         ]
         if train.reveal == "owners":
-            text = "the weights of its own columns after training: a function of all shared records"
+            text = (
+                "the weights of its own columns after training: a function of all shared records. A column in which few records "
+                "differ tells about these: with its weight almost unmoved, that hardly any of them is shared"
+            )
             if name == parties.active and train.hidden:
                 text += ", and all layers behind the first"
             entries.append(Disclosure("weights", width.get(name), text))
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             what = (
-                "sums over the shared records held out: how many there are, their targets and squared errors"
+                "sums over the shared records held out: how many there are, their targets, the squares of these, squared "
+                "errors, and how many are far off"
                 if train.task == "regression"
                 else "sums over the shared records held out: how many there are of each label, how many pairs are in order, "
-                "the loss, and how many are right"
+                "the loss, how many are right, and how many have scores beyond ±16"
             )
             entries.append(Disclosure("metrics", numbers.held_out, what))
         if train.show_loss and (name == parties.active or job.evaluate.share_with_passive):
-            entries.append(Disclosure("loss", train.epochs, "the mean squared residual of each epoch over the shared records"))
+            what = (
+                "the sum of squared residuals of each epoch over the shared records: where scores begin near 0, the first one tells "
+                "how many records are trained on"
+            )
+            entries.append(Disclosure("loss", train.epochs, what))
         learnt[name] = tuple(entries)
     learnt[str(parties.coordinator)] = (
         Disclosure(

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
@@ -14,6 +15,7 @@ from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
 from vfl_node.training.glm.plain import one_hot
+from vfl_node.training.glm.side import common_enough
 from vfl_node.training.hidden.computation import Own, Positions, WeightShares
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form
@@ -23,6 +25,10 @@ from vfl_node.training.trainer import TrainingData
 CLIP = 5.0
 """Columns are cut off there, so that scores stay where the sines are right."""
 
+START = 0.05
+"""Standard deviation of first weights without hidden layers. The owner of a weight that hardly any shared record moves sees this
+instead of zero."""
+
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
@@ -30,13 +36,17 @@ class Inputs:
 
     Attributes:
         encoder: how its columns are encoded; holds its own data.
-        values: float64[n, d], its columns, all its rows; at the active party the last one is 1 everywhere.
+        used: bool[columns of the encoder]: which of them enter the model.
+        dropped: names of columns of the table, without levels, that do not, or not with all levels.
+        values: float64[n, d], those that do, all its rows; at the active party the last one is 1 everywhere.
         labels: float64[n, K] of 0 and 1, or scaled numbers; None without labels.
         scale: of numbers; None of classes, and without labels.
         own: the same as integers in the shared order.
     """
 
     encoder: LinearEncoder
+    used: NDArray[np.bool_]
+    dropped: tuple[str, ...]
     values: np.ndarray
     labels: np.ndarray | None
     scale: TargetScale | None
@@ -63,14 +73,16 @@ def prepare(session: Session, data: TrainingData, training: Positions) -> Inputs
             hint="use more records, or a smaller evaluate.test_fraction",
         )
     encoder = LinearEncoder.fit(data.table, train.scaling)
-    values = np.clip(encoder.transform(data.table).values, -CLIP, CLIP)
+    design = encoder.transform(data.table)
+    used = common_enough(design.integers, train.least_rows)
+    values = np.clip(design.integers[:, used] * design.steps[used], -CLIP, CLIP)
     if active:
         values = np.concatenate([values, np.ones((len(values), 1))], axis=1)
     elif not values.shape[1]:
         raise DataError(
             "this party's table has no column to train on",
             code="E_NO_FEATURES",
-            hint="add columns that vary, or declare ignored ones in data.columns",
+            hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
         )
     rows = data.alignment.rows
     mine = rows >= 0
@@ -80,7 +92,9 @@ def prepare(session: Session, data: TrainingData, training: Positions) -> Inputs
     labels, scale = _labels(data.table.labels, train, rows[training[mine[training]]]) if active else (None, None)
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
-    return Inputs(encoder, values, labels, scale, Own(columns, mine[:, None].astype(np.uint64), targets))
+    dropped = (*encoder.dropped, *dict.fromkeys(name for name, stays in zip(design.shown, used, strict=True) if not stays))
+    own = Own(columns, mine[:, None].astype(np.uint64), targets)
+    return Inputs(encoder, used, dropped, values, labels, scale, own)
 
 
 def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tuple[np.ndarray, TargetScale | None]:
@@ -93,21 +107,22 @@ def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tu
     return np.clip(scale.scaled(labels), -2 * CLIP, 2 * CLIP)[:, None], scale
 
 
-def first_parts(form: Form, randomness: Randomness, *, active: bool) -> WeightShares:
-    """Weights to begin with: zero without hidden layers, else normal with a variance of 1 / inputs; biases are zero.
+def first_parts(form: Form, randomness: Randomness) -> WeightShares:
+    """This party's shares of the weights to begin with; velocities are zero.
 
-    The active party draws them, and has them as its shares. It learns nothing by that: what weights become is never opened
-    before the end.
+    Weights are normal: with a variance of 1 / inputs, or without hidden layers with a standard deviation of :data:`START`;
+    biases behind hidden layers are zero. Every party draws a normal share with its part of the variance, so nobody knows the
+    sum. Else the owner of a weight would see by how much training has moved it, and a column in which few records differ would
+    tell whether these are shared.
     """
     nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
-    if not (active and form.hidden):
-        return WeightShares(nothing, nothing)
     inputs = [sum(form.widths)] * len(form.widths)
     weights = []
     for index, shape in enumerate(form.shapes):
         fan = inputs[index] if index < len(inputs) else shape[0]
         bias = index >= len(inputs) and (index - len(inputs)) % 2
-        drawn = randomness.derive(f"weight {index}").normal(shape) / np.sqrt(fan)
+        spread = 1 / np.sqrt(fan) if form.hidden else START
+        drawn = randomness.derive(f"weight {index}").normal(shape) * spread / np.sqrt(len(form.widths))
         weights.append(nothing[index] if bias else encode(drawn, WEIGHT_FRACTION))
     return WeightShares(tuple(weights), nothing)
 

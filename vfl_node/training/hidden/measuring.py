@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import gmpy2
 import numpy as np
 
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import masked, product, revealed, truncated
-from vfl_node.crypto.shares.ring import FRACTION, Ring, decode, encode
+from vfl_node.crypto.shares.ring import FRACTION, Ring, decode
 from vfl_node.crypto.shares.tallies import ROWS_AT_ONCE, centres, tallied
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 from vfl_node.training.hidden.network import SharedModel, scores
@@ -26,7 +28,10 @@ BINS = 256
 """Of the histogram. With scores that vary by 1 or more the area is within .001."""
 
 WIDE_BITS, WIDE_BINS = 7, 32
-"""Of a second histogram, over ±64, which shows scores that the first one and the sines do not see."""
+"""Of a second histogram, over ±64, which shows scores that the first one and the sines do not see.
+
+A score beyond ±64 falls into the bin of what it is modulo 128, so one of eight is missed.
+"""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ async def tally(
         )
         total = [one + more for one, more in zip(total, made[:outputs], strict=True)]
         wide = [one + more for one, more in zip(wide, made[outputs:], strict=True)]
-    least = float(np.log(threshold / (1 - threshold)))
+    least = float(gmpy2.log(threshold / (1 - threshold)))
     return [await _opened(machine, *of, centres(bins), least, to) for of in zip(total, wide, strict=True)]
 
 
@@ -119,8 +124,8 @@ async def squared_errors(
     targets: Ring,
     both: Opened,
     to: int | None = None,
-) -> tuple[float, ...]:
-    """Σw, Σw·(z − y)², Σw·y and Σw·y² on held-out rows, of a model for numbers.
+) -> NumberSums:
+    """The sums of a model for numbers on held-out rows.
 
     Args:
         machine: as for :func:`tally`.
@@ -139,9 +144,50 @@ async def squared_errors(
     of_error, of_label = await machine.run(product(error, both, "numbers"), product(label, both, "numbers"))
     weighed = await machine.run(masked(of_error), masked(of_label))
     squares = await machine.run(product(error, weighed[0], "numbers"), product(label, weighed[1], "numbers"))
-    sums = [_share(machine, both, 1), squares[0], of_label, squares[1]]
-    opened = await machine.run(*(revealed(of.summed(0), to) for of in sums))
-    return tuple(float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
+    genuine = _share(machine, both, 1)
+    wide = Shared(np.zeros((WIDE_BINS, 1), np.uint64), 0)
+    for first in range(0, z.shape[0], ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        (some,) = await machine.run(tallied(cut[rows, 0], genuine[rows], WIDE_BINS, WIDE_BITS))
+        wide = wide + some
+    sums = [*(of.summed(0) for of in (genuine, squares[0], of_label, squares[1])), _far(wide)]
+    opened = await machine.run(*(revealed(of, to) for of in sums))
+    count, *numbers, beyond = (float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
+    return NumberSums(round(count), *numbers, round(beyond))
+
+
+def _far(wide: Shared) -> Shared:
+    """How much of a wide histogram, [bins, 1], is beyond ±16: [1]."""
+    far = wide[:, 0][np.abs(np.arange(WIDE_BINS) + 0.5 - WIDE_BINS / 2) > WIDE_BINS / 8]
+    return Shared(far.part.sum(keepdims=True, dtype=np.uint64), 0)
+
+
+@dataclass(frozen=True)
+class NumberSums:
+    """What is opened of a model for numbers on the rows that all parties own; numbers are scaled targets.
+
+    Attributes:
+        rows: how many these are.
+        errors: Σ (z − y)².
+        labels: Σ y.
+        squares: Σ y².
+        beyond: rows whose error is beyond ±16, about.
+    """
+
+    rows: int
+    errors: float
+    labels: float
+    squares: float
+    beyond: int
+
+
+@cache
+def _losses(bins: int) -> tuple[Ring, Ring]:
+    """−log p of both labels in each bin: integers, the same on every machine, since they multiply shares."""
+    with gmpy2.context(precision=128):
+        each = [[gmpy2.log1p(gmpy2.exp(sign * z)) for z in centres(bins).tolist()] for sign in (1, -1)]
+        integers = [[int(gmpy2.rint(loss * (1 << FRACTION))) for loss in of] for of in each]
+    return np.array(integers[0], np.uint64), np.array(integers[1], np.uint64)
 
 
 def _share(machine: ShareMachine, opened: Opened, columns: int) -> Shared:
@@ -158,13 +204,12 @@ async def _opened(
     below = Shared(2 * (np.cumsum(negative.part, dtype=np.uint64) - negative.part) + negative.part, 0)
     left, right = await machine.run(masked(positive), masked(below))
     (pairs,) = await machine.run(product(left, right, "numbers"))
-    of_negative, of_positive = (encode(np.logaddexp(0, sign * score)) for sign in (1, -1))
+    of_negative, of_positive = _losses(len(score))
     losses = of_negative * negative.part + of_positive * positive.part
     loss = Shared(losses.sum(keepdims=True, dtype=np.uint64), FRACTION)
     upper = score > least
     right_side = Shared(positive.part[upper].sum(keepdims=True) + negative.part[~upper].sum(keepdims=True), 0)
-    far = wide[:, 0][np.abs(np.arange(WIDE_BINS) + 0.5 - WIDE_BINS / 2) > WIDE_BINS / 8]
-    sums = [Shared(of.part.sum(keepdims=True, dtype=np.uint64), 0) for of in (positive, negative, pairs, far)]
-    opened = await machine.run(*(revealed(of, to) for of in (*sums, loss, right_side)))
+    sums = [Shared(of.part.sum(keepdims=True, dtype=np.uint64), 0) for of in (positive, negative, pairs)]
+    opened = await machine.run(*(revealed(of, to) for of in (*sums, _far(wide), loss, right_side)))
     plus, minus, ordered, beyond, total, correct = (int(of.view(np.int64)[0]) for of in opened)
     return OutputTally(plus, minus, ordered, total / (1 << FRACTION), correct, beyond)

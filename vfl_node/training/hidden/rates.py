@@ -16,12 +16,16 @@ import math
 from dataclasses import dataclass
 
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION
+from vfl_node.errors import UsageError
 
 MOST_EXPONENT = 22
 """A smaller c loses significant bits: beyond this velocity times momentum would leave its range."""
 
 LEAST_BITS = 26
 """Of μ and η·λ: a weight decay of 10⁻⁵ in a step is then off by less than a thousandth of itself."""
+
+LEAST_MANTISSA = 1 << 7
+"""A smaller one is off by more than a half of a percent."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,26 @@ class Rates:
 
     @classmethod
     def of(cls, rate: float, divisor: float, momentum: float, weight_decay: float, bits: int) -> Rates:
-        """Those of a learning rate η and a ``divisor`` of sums, with a mantissa of ``bits`` fractional bits."""
+        """Those of a learning rate η and a ``divisor`` of sums, with a mantissa of ``bits`` fractional bits.
+
+        Raises:
+            UsageError: the rate of one row is above 1, or so small that it would be rounded to a few bits (``E_JOB``).
+        """
         factor = rate / divisor
-        exponent = min(max(math.ceil(-math.log2(factor)), 0), MOST_EXPONENT)
+        exponent = min(max(1 - math.frexp(factor)[1], 0), MOST_EXPONENT)
         velocity_bits = _velocity_bits(exponent)
+        mantissa = round(factor * 2.0**exponent * 2**bits)
+        if factor > 1 or mantissa < LEAST_MANTISSA:
+            what = "too large" if factor > 1 else "too small for fixed-point numbers"
+            least = LEAST_MANTISSA * divisor / 2 ** (MOST_EXPONENT + bits)
+            raise UsageError(
+                f"train.learning_rate {rate:g} is {what} for batches of about {divisor:.0f} shared records",
+                code="E_JOB",
+                hint=f"say a learning_rate between {least:.2g} and {divisor:.0f}",
+                for_peer="the learning rate does not fit the job's batches",
+            )
         return cls(
-            round(factor * 2.0**exponent * 2**bits),
+            mantissa,
             bits,
             exponent,
             round(momentum * 2**velocity_bits),

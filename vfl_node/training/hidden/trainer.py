@@ -52,6 +52,10 @@ BEYOND = (
     "Of {count:,} shared records held out {beyond:,} have scores beyond ±16, where the sum of sines is no sigmoid: the metrics "
     "are wrong, and so may the model be. Lower train.learning_rate, or say train.weight_decay."
 )
+FAR = (
+    "Of {count:,} shared records held out {beyond:,} are predicted more than 16 standard deviations off: the model has diverged. "
+    "Lower train.learning_rate, or say train.weight_decay."
+)
 UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
 
 COPIES = 3
@@ -143,7 +147,7 @@ class _Training:
             batch_rows=plan.batch_rows,
             divisor=plan.divisor,
             columns=dict(zip(self._parties.data, plan.form.widths, strict=True)),
-            dropped=inputs.encoder.dropped,
+            dropped=inputs.dropped,
         )
         return self._result(plan, inputs, outcome, section)
 
@@ -213,7 +217,7 @@ class _Training:
 
     def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
         """This party's shares and the epoch to begin with."""
-        begin = first_parts(form, self._start, active=not self._place), 0
+        begin = first_parts(form, self._start), 0
         if resume is None:
             return begin
         checkpoint = load_of(self._checkpoints, resume, schedule)
@@ -263,7 +267,9 @@ class _Training:
         if not outcome.weights:
             return {f"share {index}": torch.from_numpy(of.view(np.int64)) for index, of in enumerate(outcome.parts.weights)}
         own = outcome.weights[self._place]
-        kept = {"weight": torch.from_numpy(np.ascontiguousarray(own.T if self._place else own[:-1].T))}
+        weight = np.zeros((own.shape[1], len(inputs.used)))  # zero for a column that was left out
+        weight[:, inputs.used] = (own if self._place else own[:-1]).T
+        kept = {"weight": torch.from_numpy(weight)}
         if not self._place:
             kept["bias"] = torch.from_numpy(own[-1].copy())
             layers = outcome.weights[len(self._parties.data) :]
@@ -299,8 +305,8 @@ class _Training:
 def warnings(shared: int | None, count: int | None, outcome: HiddenOutcome) -> tuple[str, ...]:
     """What this party's owner should know of the model."""
     said = [UNSHARED] if shared == 0 else []
-    if beyond := max((of.beyond for of in outcome.tallies), default=0):
-        said.append(BEYOND.format(count=count, beyond=beyond))
+    if outcome.beyond:
+        said.append((FAR if outcome.sums else BEYOND).format(count=count, beyond=outcome.beyond))
     return tuple(said)
 
 
@@ -312,12 +318,11 @@ def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values
         values |= {"auc": None if None in areas else float(np.mean(areas))}  # type: ignore[arg-type]
         if len(outcome.tallies) == 1:
             values |= {"nll": outcome.tallies[0].nll, "accuracy": outcome.tallies[0].accuracy}
-    elif outcome.sums and outcome.sums[0] > 0:
-        count, errors, sum_, squares = outcome.sums
-        spread = squares - sum_ * sum_ / count
-        if errors >= 0:  # else they have left the ring
-            values |= {"r2": 1 - errors / spread if 0 < spread < 2 * count * (2 * CLIP) ** 2 else None}
-        if errors >= 0 and inputs.scale:  # whose unit passive parties do not know
-            mse = inputs.scale.deviation**2 * errors / count
+    elif (sums := outcome.sums) and sums.rows > 0:
+        spread = sums.squares - sums.labels**2 / sums.rows
+        if sums.errors >= 0:  # else they have left the ring
+            values |= {"r2": 1 - sums.errors / spread if 0 < spread < 2 * sums.rows * (2 * CLIP) ** 2 else None}
+        if sums.errors >= 0 and inputs.scale:  # whose unit passive parties do not know
+            mse = inputs.scale.deviation**2 * sums.errors / sums.rows
             values |= {"mse": mse, "rmse": mse**0.5}
     return {name: values[name] for name in session.job.evaluate.metrics}
