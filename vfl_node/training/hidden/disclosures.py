@@ -44,8 +44,8 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         ]
         if train.reveal == "owners":
             text = (
-                "the weights of its own columns after training: a function of all shared records. A column in which few records "
-                "differ tells about these: with its weight almost unmoved, that hardly any of them is shared"
+                "the weights of its own columns after training: a function of all shared records. A column in which few "
+                "records differ tells about these: with its weight almost unmoved, that hardly any of them is shared"
             )
             if name == parties.active and train.hidden:
                 text += ", and all layers behind the first"
@@ -61,8 +61,8 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             entries.append(Disclosure("metrics", numbers.held_out, what))
         if train.show_loss and (name == parties.active or job.evaluate.share_with_passive):
             what = (
-                "the sum of squared residuals of each epoch over the shared records: where scores begin near 0, the first one tells "
-                "how many records are trained on"
+                "the sum of squared residuals of each epoch over the shared records: where scores begin near 0, the first "
+                "one tells how many records are trained on"
             )
             entries.append(Disclosure("loss", train.epochs, what))
         learnt[name] = tuple(entries)

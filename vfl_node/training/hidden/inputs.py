@@ -26,8 +26,8 @@ CLIP = 5.0
 """Columns are cut off there, so that scores stay where the sines are right."""
 
 START = 0.05
-"""Standard deviation of first weights without hidden layers. The owner of a weight that hardly any shared record moves sees this
-instead of zero."""
+"""Standard deviation of the part of first weights that a party does not know, without hidden layers. The owner of a weight that
+hardly any shared record moves sees this instead of zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,19 +110,19 @@ def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tu
 def first_parts(form: Form, randomness: Randomness) -> WeightShares:
     """This party's shares of the weights to begin with; velocities are zero.
 
-    Weights are normal: with a variance of 1 / inputs, or without hidden layers with a standard deviation of :data:`START`;
-    biases behind hidden layers are zero. Every party draws a normal share with its part of the variance, so nobody knows the
-    sum. Else the owner of a weight would see by how much training has moved it, and a column in which few records differ would
-    tell whether these are shared.
+    Weights are normal: with a variance of 1 / inputs, or without hidden layers so that what the others draw has a standard
+    deviation of :data:`START`; biases behind hidden layers are zero. Every party draws its part, so nobody knows the sum. Else
+    the owner of a weight would see by how much training has moved it, and a column in which few records differ would tell
+    whether these are shared.
     """
-    nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
+    nothing, parties = tuple(np.zeros(shape, np.uint64) for shape in form.shapes), len(form.widths)
     inputs = [sum(form.widths)] * len(form.widths)
     weights = []
     for index, shape in enumerate(form.shapes):
         fan = inputs[index] if index < len(inputs) else shape[0]
         bias = index >= len(inputs) and (index - len(inputs)) % 2
-        spread = 1 / np.sqrt(fan) if form.hidden else START
-        drawn = randomness.derive(f"weight {index}").normal(shape) * spread / np.sqrt(len(form.widths))
+        spread = 1 / np.sqrt(fan * parties) if form.hidden else START / np.sqrt(parties - 1)
+        drawn = randomness.derive(f"weight {index}").normal(shape) * spread
         weights.append(nothing[index] if bias else encode(drawn, WEIGHT_FRACTION))
     return WeightShares(tuple(weights), nothing)
 

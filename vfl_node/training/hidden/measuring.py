@@ -152,8 +152,8 @@ async def squared_errors(
         wide = wide + some
     sums = [*(of.summed(0) for of in (genuine, squares[0], of_label, squares[1])), _far(wide)]
     opened = await machine.run(*(revealed(of, to) for of in sums))
-    count, *numbers, beyond = (float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
-    return NumberSums(round(count), *numbers, round(beyond))
+    count, errors, total, power, beyond = (float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
+    return NumberSums(round(count), errors, total, power, round(beyond))
 
 
 def _far(wide: Shared) -> Shared:

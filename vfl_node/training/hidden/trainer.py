@@ -53,8 +53,8 @@ BEYOND = (
     "are wrong, and so may the model be. Lower train.learning_rate, or say train.weight_decay."
 )
 FAR = (
-    "Of {count:,} shared records held out {beyond:,} are predicted more than 16 standard deviations off: the model has diverged. "
-    "Lower train.learning_rate, or say train.weight_decay."
+    "Of {count:,} shared records held out {beyond:,} are predicted more than 16 standard deviations off: the model has "
+    "diverged. Lower train.learning_rate, or say train.weight_decay."
 )
 UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
 
