@@ -140,6 +140,11 @@ class TrainerConfig(Frozen):
         """Whether it makes rows up for those that a party does not own, anew in each training."""
         return False
 
+    @property
+    def opens_weights(self) -> bool:
+        """Whether parties get weights that began at secret random numbers, drawn anew in each training."""
+        return False
+
     @final
     @property
     def can_serve(self) -> bool:

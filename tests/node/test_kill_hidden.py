@@ -82,6 +82,8 @@ def test_three_nodes_train_in_shares(nodes: Nodes) -> None:
     assert len(active["training"]["epochs"]) == 3
     assert places["clinic"].count("checkpointed") == places["lab"].count("checkpointed") == 3
     assert places["notary"].count("dealt") == 6
+    counted = {name: list((nodes.federation.folder / name / "state" / "partners").glob("*/trainings")) for name in left}
+    assert [len(counted[name]) for name in ("clinic", "lab", "notary")] == [1, 1, 0]  # opened weights count
 
 
 CASES = [(victim, phase) for victim in ("clinic", "lab", "notary") for phase in ("setup", "epoch", "measure")]

@@ -34,7 +34,7 @@ class TrainingData:
     Attributes:
         alignment: the shared rows as this party sees them.
         table: its own records that took part; labels where the job has them at this party.
-        number: which training with synthetic rows over these records with this partner it is, from 1.
+        number: which training over these records with this partner it is, of those that draw something secret anew, from 1.
     """
 
     alignment: Alignment

@@ -10,6 +10,8 @@ import pytest
 from tests.training.hidden.conftest import weights_of
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import UsageError
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import START, first_parts
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.rates import Rates
@@ -61,6 +63,18 @@ def test_a_weight_that_nothing_moves_is_what_it_began_with(world: Any, attempt: 
     assert np.abs(found[:-1] - start[:-1]).max() > 0.1
     np.testing.assert_allclose(found[-1], start[-1], atol=1e-6)
     assert np.abs(start[-1]) > 0.001
+
+
+def test_which_training_it_is_stands_in_the_ledger(world: Any, attempt: Any) -> None:
+    over = world()
+    for number in (1, 3):
+        job = attempt().job(over)
+        said = learns(job, HiddenNumbers(len(over), (4, 4), 10, number))
+        for name in ("clinic", "lab"):
+            (text,) = (of.text for of in said[name] if of.what == "weights")
+            assert ("this is training 3 over these records" in text) == (number == 3)
+    assert Hidden(algorithm="hidden").opens_weights
+    assert not Hidden(algorithm="hidden", reveal="none").opens_weights
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,14 @@ class Hidden(TrainerConfig):
         return True
 
     @property
+    def opens_weights(self) -> bool:
+        """As the base."""
+        return self.reveal == "owners"
+
+    @property
     def can_join(self) -> bool:
         """Where weights are opened."""
-        return self.reveal == "owners"
+        return self.opens_weights
 
     @property
     def outputs(self) -> int:

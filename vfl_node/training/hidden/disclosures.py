@@ -18,11 +18,13 @@ class HiddenNumbers:
         rows: length of the shared order; None where it is not known.
         widths: columns of each data party, in the job's order; empty where they are not known.
         held_out: shared rows that the metrics are about; None where that is not known.
+        number: of this training over the same records, among those that count.
     """
 
     rows: int | None
     widths: tuple[int, ...]
     held_out: int | None
+    number: int = 1
 
 
 def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, ...]]:
@@ -47,6 +49,11 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
                 "the weights of its own columns after training: a function of all shared records. A column in which few "
                 "records differ tells about these: with its weight almost unmoved, that hardly any of them is shared"
             )
+            if numbers.number > 1:
+                text += (
+                    f"; this is training {numbers.number} over these records, and the mean of several shows by how much "
+                    "training moves a weight"
+                )
             if name == parties.active and train.hidden:
                 text += ", and all layers behind the first"
             entries.append(Disclosure("weights", width.get(name), text))

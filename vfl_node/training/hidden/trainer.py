@@ -243,13 +243,14 @@ class _Training:
     def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:
         session, data = self._session, self._data
         held_out = len(plan.testing) if session.job.evaluate.test_fraction else 0
+        numbers = HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing), data.number)
         count = outcome.measured
         trained = Trained(
             epochs=tuple(self._epochs),
             steps=plan.epochs * len(plan.batches(0)),
             rows=(len(plan.training), len(plan.testing)),
             device="cpu",
-            disclosures=learns(session.job, HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing))),
+            disclosures=learns(session.job, numbers),
             section=section,
             warnings=warnings(data.alignment.common, count, outcome),
             weights=self._weights(inputs, outcome),
