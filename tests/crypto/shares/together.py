@@ -50,8 +50,7 @@ class Table:
         results = []
         for index, each in enumerate(shown):
             total = sum((laid[sender][index] for sender in laid if each.by in (None, sender)), np.zeros(each.shape, np.uint64))
-            if each.bytes < 8:
-                total &= np.uint64((1 << (8 * each.bytes)) - 1)
+            total &= np.uint64((1 << each.bits) - 1)
             mine = each.to in (None, place)
             if mine and each.by != place:
                 self.seen[place].append(total)
