@@ -71,8 +71,9 @@ class Rare:
         rare = np.zeros((ROWS, 2 * self.columns if self.twins else self.columns))
         for number, target in enumerate(self.targets):
             others = rng.choice(own[own != target], self.records - 1, replace=False)
-            at = [2 * number, 2 * number + 1] if self.twins else [number]
-            rare[np.ix_(others, at)] = 1
+            at = (2 * number, 2 * number + 1) if self.twins else (number,)
+            for column in at:
+                rare[others, column] = 1
             rare[target, at[0]] = 1
         if self.standardised:
             rare = np.clip((rare - rare[own].mean(axis=0)) / rare[own].std(axis=0), -CLIP, CLIP)

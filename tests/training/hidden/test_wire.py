@@ -50,7 +50,7 @@ def test_everybody_gets_the_sum_modulo_the_bits_that_are_opened(parties: int) ->
     shares = drawn(parties)
     found, _ = opened(shares)
     for number, each in enumerate(SHOWN):
-        whole = sum(of[number].astype(object) for place, of in enumerate(shares) if each.by in (None, place))
+        whole: Any = sum(of[number].astype(object) for place, of in enumerate(shares) if each.by in (None, place))
         assert each.by is not None or (whole >= 1 << each.bits).any()  # there is a carry to be lost
         for place in range(parties):
             expected = whole % (1 << each.bits) if each.to in (None, place) else 0 * whole
