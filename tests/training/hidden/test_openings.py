@@ -1,8 +1,8 @@
 """All that is opened and dealt is uniform and independent of what is masked; with any one mask left out, something is not.
 
 The numbers of one place are judged by χ² of their four highest bits, by the test of Kolmogorov and Smirnov, and by the shortest
-arc of the ring that has all n of them: uniform ones lie within a share t of it with a probability of n·t^(n − 1). Values without a
-mask lie close together. The smallest of these p-values counts times their number, a bound for the p-value of all.
+arc of the ring that has all n of them: uniform ones lie within a share t of it with a probability of n·t^(n − 1). Values
+without a mask lie close together. The smallest of these p-values counts times their number, a bound for the p-value of all.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ class Recorded:
 
     Attributes:
         masks: place → numbers of a mask.
+        drawn: place, and the place of the party that drew there → the bytes of its share.
         seen: place → what was opened or dealt there, as shares of the ring in 0 … 1.
     """
 
     def __init__(self) -> None:
         self.masks: dict[Place, int] = {}
+        self.drawn: dict[tuple[Place, int], bytes] = {}
         self.seen: dict[Place, Floats] = {}
 
     def note(self, party: int, section: str, number: int, shown: Sequence[Opening], opened: Sequence[Ring]) -> None:
@@ -70,8 +72,11 @@ def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterato
 
     def drawn(machine: ShareMachine, seed: Any, number: int, name: str, shape: Any) -> Any:
         place = (machine._section, number, name)
-        found.masks[place] = int(np.prod(shape))
-        return draw(machine, seed, number, name, shape) * np.uint64(not left_out(place))
+        values = draw(machine, seed, number, name, shape) * np.uint64(not left_out(place))
+        found.masks[place] = values.size
+        if machine.place >= 0:
+            found.drawn[place, machine.place] = values.tobytes()
+        return values
 
     async def dealt(party: Party, number: int, operation: Any) -> Any:
         made = await material(party, number, operation)
@@ -161,15 +166,25 @@ def test_any_one_mask_left_out_is_noticed(world: Any, attempt: Any, train: dict[
 def test_other_inputs_have_other_masks(world: Any, attempt: Any, train: dict[str, Any], parties: int) -> None:
     """The same randomness of all, and two tables of each: openings differ by uniform numbers.
 
-    Were the context the same, so were all masks, and openings would differ as what is masked.
+    Inputs change masks by the context alone. Were it the same, so were all masks, and openings would differ as what is masked.
     """
-    seen: dict[bool, list[Mapping[Place, Floats]]] = {True: [], False: []}
-    for same_context in seen:
+
+    def both(same_context: bool) -> tuple[Recorded, Recorded]:
+        runs = []
         for seed in (0, 1):
             with recorded() as found, mock.patch(DIGEST, alike) if same_context else nullcontext():
                 attempt({**ONE_STEP, **train})(over_for(world, train, parties, seed=seed))
-            seen[same_context].append(found.seen)
-        assert found.p_value > CHANCE
-    differing = {of: {place: (one[place] - other[place]) % 1 for place in one} for of, (one, other) in seen.items()}
-    assert uniform(differing[False]) > CHANCE
-    assert uniform(differing[True]) < 1e-30
+            assert found.p_value > CHANCE
+            runs.append(found)
+        return runs[0], runs[1]
+
+    def differing(one: Recorded, other: Recorded) -> float:
+        return uniform({place: (one.seen[place] - other.seen[place]) % 1 for place in one.seen})
+
+    one, other = both(same_context=False)
+    assert one.drawn.keys() == other.drawn.keys()
+    assert not any(one.drawn[place] == other.drawn[place] for place in one.drawn)
+    assert differing(one, other) > CHANCE
+    one, other = both(same_context=True)
+    assert one.drawn == other.drawn
+    assert differing(one, other) < 1e-30
