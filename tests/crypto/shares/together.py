@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ class Table:
 
     Attributes:
         seen: place → everything that was opened to it, in order.
+        heard: place → the numbers of all messages to it, in order: shares of the other one of two, or of each other party at
+            the active one of several, which adds them; sums at the others.
+        laid: place → the shares that it laid down itself, in order.
         sent: place → bytes.
         rounds: how often they laid some down.
     """
@@ -34,6 +37,8 @@ class Table:
     def __init__(self, parties: int) -> None:
         self.parties, self.rounds = parties, 0
         self.seen: dict[int, list[Ring]] = {place: [] for place in range(parties)}
+        self.heard: dict[int, list[Ring]] = {place: [] for place in range(parties)}
+        self.laid: dict[int, list[Ring]] = {place: [] for place in range(parties)}
         self.sent = dict.fromkeys(range(parties), 0)
         self._laid: list[dict[int, Sequence[Ring]]] = []
 
@@ -49,14 +54,29 @@ class Table:
             await suspend()
         results = []
         for index, each in enumerate(shown):
-            total = sum((laid[sender][index] for sender in laid if each.by in (None, sender)), np.zeros(each.shape, np.uint64))
-            if each.bytes < 8:
-                total &= np.uint64((1 << (8 * each.bytes)) - 1)
+            of_all = {sender: laid[sender][index] for sender in range(self.parties) if each.by in (None, sender)}
+            total = _sum(each, of_all.values())
             mine = each.to in (None, place)
             if mine and each.by != place:
                 self.seen[place].append(total)
+            self.laid[place] += [of_all[place]] if place in of_all else []
+            self.heard[place] += self._messages(place, each, of_all)
             results.append(total if mine else np.zeros(each.shape, np.uint64))
         return results
+
+    def _messages(self, place: int, each: Opening, of_all: dict[int, Ring]) -> list[Ring]:
+        others = {sender: share for sender, share in of_all.items() if sender != place}
+        if self.parties == 2:
+            return list(others.values()) if each.to in (None, place) else []
+        if place == 0:
+            return [share for sender, share in others.items() if each.to != sender]
+        if each.by == place or each.to not in (None, place):
+            return []
+        return [_sum(each, (others if each.to == place else of_all).values())]
+
+
+def _sum(each: Opening, shares: Iterable[Ring]) -> Ring:
+    return np.asarray(sum(shares, np.zeros(each.shape, np.uint64)) & np.uint64((1 << each.bits) - 1))
 
 
 class Seat:

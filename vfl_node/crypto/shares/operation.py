@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Generic, TypeVar
 
-from vfl_node.crypto.shares.ring import BYTES, Ring
+from vfl_node.crypto.shares.ring import BITS, Ring
 
 R = TypeVar("R", covariant=True)
 
@@ -55,13 +55,18 @@ class Opening:
         shape: of it.
         to: place of the only party that gets it; None: everybody.
         by: place of the only party that sends it; None: all shares are added.
-        bytes: of a number: only so many low ones are sent.
+        bits: of a number: only so many low ones are opened, in whole bytes.
     """
 
     shape: Shape
     to: int | None = None
     by: int | None = None
-    bytes: int = BYTES
+    bits: int = BITS
+
+    @property
+    def bytes(self) -> int:
+        """Of a number."""
+        return -(-self.bits // 8)
 
     @property
     def size(self) -> int:

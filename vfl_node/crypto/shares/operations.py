@@ -229,7 +229,7 @@ def curved(value: Shared, series: Series, factor: int = 1, *, slope: bool = Fals
         drawn=(Drawn("mask", shape),),
         dealt=dict.fromkeys(("sin", "cos"), (series.terms, *shape)),
         correlated=correlated,
-        shown=(Opening(shape, bytes=-(-bits // 8)),),
+        shown=(Opening(shape, bits=bits),),
         shares=shares,
     )
 

@@ -72,7 +72,7 @@ def tallied(values: Shared, amounts: Shared, bins: int, range_bits: int = RANGE_
         drawn=(Drawn("mask", (rows,)), Drawn("amount mask", (rows, columns))),
         dealt={"one": (rows, bins, 1), "amounts": (rows, bins, columns)},
         correlated=correlated,
-        shown=(Opening((rows,), bytes=-(-bits // 8)), Opening((rows, columns))),
+        shown=(Opening((rows,), bits=bits), Opening((rows, columns))),
         shares=shares,
     )
 

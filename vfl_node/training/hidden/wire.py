@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.operation import Opening
-from vfl_node.crypto.shares.ring import BYTES, Ring
+from vfl_node.crypto.shares.ring import BITS, BYTES, Ring
 from vfl_node.errors import ProtocolError
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
 from vfl_node.transport.generated.vfl.v1 import shares_pb2
@@ -94,7 +94,7 @@ class StarWire:
         for each, share in zip(shown, shares, strict=True):
             if _from_hub(each, place):
                 total = next(received)
-                results.append(total + share if each.to == place and each.by is None else total)
+                results.append(_total(each, [total, share]) if each.to == place and each.by is None else total)
             else:
                 results.append(share if each.by == place else np.zeros(each.shape, np.uint64))
         return results
@@ -256,8 +256,10 @@ def _sum(each: Opening, own: Sequence[Ring], received: Sequence[Ring], place: in
 
 
 def _total(each: Opening, shares: Sequence[Ring]) -> Ring:
-    """Their sum, as many low bytes of it as are opened."""
+    """Their sum, as many low bits of it as are opened: no carry of shares goes on to others."""
     total = np.zeros(each.shape, np.uint64)
     for share in shares:
         total += share
-    return total if each.bytes == BYTES else total & np.uint64((1 << (8 * each.bytes)) - 1)
+    if each.bits < BITS:
+        total &= np.uint64((1 << each.bits) - 1)
+    return total
