@@ -62,7 +62,7 @@ def test_scores_beyond_the_range_are_told(trial: Any, tmp_path: Path) -> None:
     beyond = np.mean((said < 1e-7) | (said > 1 - 1e-7))
     count, of = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", warning)[1::-1])
     assert of == report.metrics.rows
-    assert count == pytest.approx(beyond * of, rel=0.3)
+    assert count == pytest.approx(beyond * of, rel=0.5)  # by bins of 4, in one of two by a coin
 
 
 def test_numbers_are_in_the_targets_unit(trial: Any, tmp_path: Path) -> None:

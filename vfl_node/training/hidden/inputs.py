@@ -25,7 +25,7 @@ from vfl_node.training.trainer import TrainingData
 CLIP = 5.0
 """Columns are cut off there, so that scores stay where the sines are right."""
 
-START = 0.05
+START = 0.1
 """Standard deviation of the part of first weights that a party does not know, without hidden layers. The owner of a weight that
 hardly any shared record moves sees this instead of zero."""
 
