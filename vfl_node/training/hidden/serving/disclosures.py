@@ -1,0 +1,30 @@
+"""What each party learns from predictions by a model with opened weights, in words; see docs/prediction.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vfl_node.job import Job
+from vfl_node.ledger import Disclosure
+from vfl_node.training.service import disclosures
+from vfl_node.training.service.disclosures import SentOfRows
+from vfl_node.training.serving import Predicted, Served
+
+SOLVED = (
+    "; without hidden layers, a probability gives the score, and minus the asker's own part that is a linear function of the "
+    "columns of the others, whose weights follow from rows with known columns"
+)
+
+
+def learnt(job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+    """As :func:`vfl_node.training.service.disclosures.learnt`."""
+    return disclosures.learnt(job, exchanged, SentOfRows("partial scores", _part, SOLVED))
+
+
+def _part(party: str, which: str, of_all: bool) -> str:
+    return (
+        f"from {party} its part of the first layer for {which}: a linear function of {party}'s columns, one number for each "
+        f"unit of that layer. Whoever knows the columns of as many rows as {party} has columns can compute its weights; where "
+        f"the layer has as many units as {party} has columns, or more, also the columns of all other rows "
+        "(see docs/prediction.md)"
+    )
