@@ -40,9 +40,14 @@ class OpenedHalf:
         self._encoder = LinearEncoder.from_json(model.encoder)
         if {name: of.shape for name, of in kept.items()} != _shapes(train, self._encoder.width, active="bias" in kept):
             raise damaged(WHAT, HINT)
-        self._weight, self._bias = kept["weight"].T, kept.get("bias", np.zeros(train.first_width))
+        self._weight, self._bias = kept["weight"].T, kept.get("bias")
         self._layers = [kept[name] for name in _layers(train) if name in kept]
         self._unit = TargetScale(*kept["target"].tolist()) if "target" in kept else None
+
+    @property
+    def active(self) -> bool:
+        """Whether it is the active party's, with a bias and all layers behind the first."""
+        return self._bias is not None
 
     def columns(self, table: Table) -> Floats:
         """The columns of all rows as they were trained on, float64[n, d], multiples of 2⁻¹⁸.
@@ -66,6 +71,7 @@ class OpenedHalf:
         Returns:
             Probabilities, float64[n] or of K > 2 classes float64[n, K]; in a regression float64[n], in the target's unit.
         """
+        assert self._bias is not None  # an active party's half
         z = alone.behind(sums + self._bias, self._layers)
         return output_of(z).probabilities if self._unit is None else self._unit.original(z[:, 0])
 

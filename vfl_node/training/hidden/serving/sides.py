@@ -17,10 +17,11 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.opened import Floats, OpenedHalf, placed
+from vfl_node.training.hidden.opened import HINT, WHAT, Floats, OpenedHalf, placed
 from vfl_node.training.hidden.serving.stored import StoredBatches
 from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, ServiceTerms
 from vfl_node.training.serving import StoredModel
+from vfl_node.versions import damaged
 
 MOST = 2.0**40
 """What others send is cut off there, so that sums stay finite whatever it is; no true part is nearly as large."""
@@ -65,6 +66,11 @@ class PartOfScores(OpenedSide, EmbeddingSide):
 
 class SumOfScores(OpenedSide, ScoringSide):
     """The active party's half."""
+
+    def __init__(self, model: StoredModel, alignment: Alignment, table: Table) -> None:
+        super().__init__(model, alignment, table)
+        if not self._half.active:
+            raise damaged(WHAT, HINT)
 
     def expected(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
         """What the model says; every party owns every row, so it is the same for all."""
