@@ -11,27 +11,30 @@ from vfl_node.training.serving import Predicted, Served
 
 
 @dataclass(frozen=True)
-class SentOfRows:
-    """What a passive party sends of each row, in words.
+class RowsTold:
+    """The rows of which a passive party has sent something.
 
     Attributes:
-        what: its name in the ledger.
-        told: (the passive party, which rows, whether all parties have each of them) → what the active party learns.
-        solved: what besides follows from predictions for the party that asks; continues a sentence.
+        count: how many.
+        which: in words.
+        of_all: whether all parties have each of them, as new records.
     """
 
-    what: str
-    told: Callable[[str, str, bool], str]
-    solved: str = ""
+    count: int
+    which: str
+    of_all: bool
 
 
-def learnt(job: Job, exchanged: Served | Predicted, sent: SentOfRows) -> dict[str, tuple[Disclosure, ...]]:
+def learnt(
+    job: Job, exchanged: Served | Predicted, sent: Callable[[str, RowsTold], Disclosure], *, solved: str = ""
+) -> dict[str, tuple[Disclosure, ...]]:
     """Data party → what it learnt.
 
     Args:
         job: that predicts.
         exchanged: of known records, or of new ones.
-        sent: what passive parties send.
+        sent: (a passive party, rows) → what the active party learns by what that party has sent of them.
+        solved: what besides follows from predictions for the party that asks; continues a sentence.
     """
     active, passive, asker = job.parties.active, job.parties.passive, str(job.asker)
     of_all, several = isinstance(exchanged, Predicted), len(passive) > 1
@@ -45,7 +48,7 @@ def learnt(job: Job, exchanged: Served | Predicted, sent: SentOfRows) -> dict[st
             else "each row of the batches asked for"
         )
     entries: dict[str, tuple[Disclosure, ...]] = dict.fromkeys(job.parties.data, ())
-    entries[active] = tuple(Disclosure(sent.what, rows, sent.told(name, which, of_all)) for name in passive)
+    entries[active] = tuple(sent(name, RowsTold(rows, which, of_all)) for name in passive)
     if isinstance(exchanged, Served):
         requests = _requests(asker, exchanged)
         entries = {name: of if name == asker else (*of, requests) for name, of in entries.items()}
@@ -57,7 +60,7 @@ def learnt(job: Job, exchanged: Served | Predicted, sent: SentOfRows) -> dict[st
             rows,
             f"from {active} the model's probability, or number in the target's unit, for {which}"
             f"{'' if of_all else ', its own or not'}: from enough of them a copy of the model can be trained, and something of "
-            f"{active}'s labels and columns{others} inferred{sent.solved} (see docs/privacy.md)",
+            f"{active}'s labels and columns{others} inferred{solved} (see docs/privacy.md)",
         )
         entries[asker] = (probabilities,)
     return entries

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.training.service import disclosures
-from vfl_node.training.service.disclosures import SentOfRows
+from vfl_node.training.service.disclosures import RowsTold
 from vfl_node.training.serving import Predicted, Served
 
 SOLVED = (
@@ -18,13 +18,15 @@ SOLVED = (
 
 def learnt(job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
     """As :func:`vfl_node.training.service.disclosures.learnt`."""
-    return disclosures.learnt(job, exchanged, SentOfRows("partial scores", _part, SOLVED))
+    return disclosures.learnt(job, exchanged, _part, solved=SOLVED)
 
 
-def _part(party: str, which: str, of_all: bool) -> str:
-    return (
-        f"from {party} its part of the first layer for {which}: a linear function of {party}'s columns, one number for each "
-        f"unit of that layer. Whoever knows the columns of as many rows as {party} has columns can compute its weights; where "
+def _part(party: str, rows: RowsTold) -> Disclosure:
+    return Disclosure(
+        "partial scores",
+        rows.count,
+        f"from {party} its part of the first layer for {rows.which}: a linear function of {party}'s columns, one number for "
+        f"each unit of that layer. Whoever knows the columns of as many rows as {party} has columns can compute its weights; where "
         f"the layer has as many units as {party} has columns, or more, also the columns of all other rows "
-        "(see docs/prediction.md)"
+        "(see docs/prediction.md)",
     )
