@@ -150,9 +150,9 @@ def ids(rows: Any) -> list[str]:
 class Predicting:
     """Nodes that have trained a model in shares over one alignment, and kept it for predictions."""
 
-    def __init__(self, nodes: Nodes, align: str) -> None:
-        self.nodes, self.federation = nodes, nodes.federation
-        self.text = text(TWO).replace("psu", align) + SERVED
+    def __init__(self, nodes: Nodes, align: str, passive: tuple[str, ...] = TWO) -> None:
+        self.nodes, self.federation, self.data = nodes, nodes.federation, ("clinic", *passive)
+        self.text = text(passive).replace("psu", align) + SERVED
         self.model = nodes.submit(self.text)
         for name in nodes.names:
             assert self.federation.end(name, self.model)["state"] == "done", self.federation.log(name)[-3000:]
@@ -183,14 +183,14 @@ class Predicting:
         """End the service of ``name``."""
         service = self.service(name)
         self.federation.client(name).cancel(service)
-        for party in TWO_WITH_DATA:
+        for party in self.data:
             assert self.federation.end(party, service)["state"] == "done"
         return service
 
     def together(self, folder: Path) -> dict[str, float]:
         """Id → what ``vfl-node run --predictions`` writes of the halves that these nodes have kept."""
         job, parties = self.federation.trial.job(self.text), {}
-        for name in TWO_WITH_DATA:
+        for name in self.data:
             settings = load_settings(self.federation.folder / name / "node.yaml")
             table = read_input(settings, job)
             parties[name] = TrialParty(settings, JobFolder(self.federation.job_folder(name, self.model)), table, table)
@@ -277,3 +277,17 @@ def test_records_that_a_union_hides_are_predicted_as_new_ones_alone(
     assert {row[0] for row in rows if row[1]} == both
     for row in rows:
         assert not row[1] or float(row[1]) == pytest.approx(expected[row[0]], abs=1e-9)
+
+
+@pytest.mark.slow
+def test_predictions_of_three_parties_with_data(four: Nodes, several: SeveralTrial, tmp_path: Path) -> None:
+    asked = Predicting(four, "psi", THREE)
+    expected = asked.together(tmp_path)
+    for name in asked.data:
+        ended, (_, *known) = asked.ask(name, tmp_path, "\n".join(["id", *ids((20, 119, 60))]))
+        assert ended.returncode == 0, ended.stderr
+        ended, (_, *new) = asked.ask(name, tmp_path, several.files[name].read_text(), "--align")
+        assert ended.returncode == 0, ended.stderr
+        assert {row[0] for row in new if row[1]} == set(expected) == set(ids(range(20, 120)))
+        for row in [*known, *(row for row in new if row[1])]:
+            assert float(row[1]) == pytest.approx(expected[row[0]], abs=1e-9)

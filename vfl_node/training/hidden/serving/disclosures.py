@@ -26,7 +26,7 @@ def _part(party: str, rows: RowsTold) -> Disclosure:
         "partial scores",
         rows.count,
         f"from {party} its part of the first layer for {rows.which}: a linear function of {party}'s columns, one number for "
-        f"each unit of that layer. Whoever knows the columns of as many rows as {party} has columns can compute its weights; where "
-        f"the layer has as many units as {party} has columns, or more, also the columns of all other rows "
+        f"each unit of that layer. Whoever knows the columns of as many rows as {party} has columns can compute its weights. "
+        f"If the layer has as many units as {party} has columns, or more, the columns of all other rows follow, too "
         "(see docs/prediction.md)",
     )
