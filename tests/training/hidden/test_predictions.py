@@ -22,12 +22,11 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError, PeerLost, PolicyError, StateError, UsageError
 from vfl_node.job import Job, Parties, Predict, Serve
+from vfl_node.training.additive.sides import SumOfScores
 from vfl_node.training.glm.plain import probabilities
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.joined import predict as joined
-from vfl_node.training.hidden.opened import OpenedHalf
-from vfl_node.training.hidden.serving.predictor import HiddenPredictor
-from vfl_node.training.hidden.serving.sides import SumOfScores
+from vfl_node.training.hidden.opened import HiddenPredictor, opened
+from vfl_node.training.hidden.opened import predict as joined
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.serving import KeptHalf, Predicted, Served, StoredModel, check_known, predictor_of
 from vfl_node.training.targets import TargetScale
@@ -62,7 +61,7 @@ class Asked:
     @property
     def scoring(self) -> SumOfScores:
         table, view = self.over.data["clinic"]
-        return SumOfScores(self.model("clinic"), view, table)
+        return SumOfScores(self.model("clinic"), opened(self.model("clinic")), view, table)
 
     def by_hand(self) -> np.ndarray:
         """What the weights say of all shared rows, computed in the plain."""
@@ -208,11 +207,12 @@ def test_whole_batches_travel_whichever_row_is_wanted(world: Any, attempt: Any) 
 def test_a_part_has_the_same_bits_in_every_batch(world: Any, attempt: Any) -> None:
     asked = trained(world, attempt, train={"hidden": [7]}, people=300)
     table, view = asked.over.data["lab"]
-    half = OpenedHalf(asked.model("lab"))
-    columns = half.columns(table)
-    together = half.part(columns)
+    half = opened(asked.model("lab"))
+    columns, positions = half.columns(table), np.arange(len(view))
+    together = half.part(columns, view, positions)
     for size in (1, 2, 3, 8, 50):
-        assert all((half.part(columns[at : at + size]) == together[at : at + size]).all() for at in range(0, 100, size))
+        parts = [half.part(columns, view, positions[at : at + size]) for at in range(0, len(view), size)]
+        assert (np.concatenate(parts) == together).all()
     assert len(view) > 100
 
 
@@ -313,7 +313,7 @@ def test_enough_known_rows_give_weights_and_with_a_wide_layer_columns(world: Any
         request, _ = asked.all_rows("active")
         assert errors_of(asked.talk("active", request)) == {}
         table, view = asked.over.data["lab"]
-        half = OpenedHalf(asked.model("lab"))
+        half = opened(asked.model("lab"))
         (ask, _) = asked.sent(prediction_pb2.PredictionAsk, "clinic")
         parts, batches = asked.parts("lab"), asked.scoring.batches
         columns = half.columns(table)[view.rows[np.concatenate([batches.positions(number) for number in ask.batches])]]
@@ -355,7 +355,7 @@ def test_the_active_partys_half_needs_its_bias(world: Any, attempt: Any) -> None
     asked = trained(world, attempt)
     table, view = asked.over.data["lab"]
     with pytest.raises(StateError) as caught:
-        SumOfScores(asked.model("lab"), view, table)
+        SumOfScores(asked.model("lab"), opened(asked.model("lab")), view, table)
     assert caught.value.code == "E_STATE_CORRUPT"
 
 

@@ -22,8 +22,8 @@ class Hidden(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
-    joined: ClassVar[str] = "vfl_node.training.hidden.joined:predict"
-    serving: ClassVar[str] = "vfl_node.training.hidden.serving.predictor:HiddenPredictor"
+    joined: ClassVar[str] = "vfl_node.training.hidden.opened:predict"
+    serving: ClassVar[str] = "vfl_node.training.hidden.opened:HiddenPredictor"
     serves_unshared: ClassVar[bool] = False
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False

@@ -28,6 +28,7 @@ from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
+from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Values
 from vfl_node.training.glm.measuring import output_of
@@ -40,7 +41,6 @@ from vfl_node.training.hidden.inputs import CLIP, Inputs, digest_of, first_parts
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.training.hidden.section import HiddenSection
-from vfl_node.training.hidden.serving.stored import StoredBatches
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
 from vfl_node.training.network.batches import check_batch_fits
@@ -309,8 +309,7 @@ class _Training:
 
 def _servable(schedule: Schedule) -> Servable:
     """What predictions need besides; training has shown nobody anything of a row."""
-    batches = StoredBatches(batches=schedule.derive("predictions").hex())
-    return Servable(batches.to_json(), tested=np.empty(0, dtype=np.int64))
+    return Servable(StoredBatches.of(schedule).to_json(), tested=np.empty(0, dtype=np.int64))
 
 
 def warnings(shared: int | None, count: int | None, outcome: HiddenOutcome) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What each party learns from predictions by a model with opened weights, in words; see docs/prediction.md."""
+"""What each party learns from predictions by an additive model, in words; see docs/prediction.md."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _part(party: str, rows: RowsTold) -> Disclosure:
     return Disclosure(
         "partial scores",
         rows.count,
-        f"from {party} its part of the first layer for {rows.which}: a linear function of {party}'s columns, one number for "
-        f"each unit of that layer. Whoever knows the columns of as many rows as {party} has columns can compute its weights. "
-        f"If the layer has as many units as {party} has columns, or more, the columns of all other rows follow, too "
-        "(see docs/prediction.md)",
+        f"from {party} its partial scores of {rows.which}: a linear function of {party}'s columns, one number for each unit of "
+        f"the first layer, or without hidden layers for each output. Whoever knows the columns of as many rows as {party} has "
+        f"columns can compute its weights. If there are as many numbers as {party} has columns, or more, the columns of all "
+        "other rows follow, too (see docs/prediction.md)",
     )

@@ -1,4 +1,4 @@
-"""What a party stores of a training in shares to predict with, beside its weights."""
+"""What a party stores of a training to predict with, beside its weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 
-from vfl_node.training.hidden.opened import HINT, WHAT
+from vfl_node.training.additive.half import HINT, WHAT
+from vfl_node.training.schedule import Schedule
 from vfl_node.versions import Steps, damaged, parsed
 
 VERSION = 1
@@ -22,6 +23,11 @@ class StoredBatches(BaseModel, extra="forbid", frozen=True):
     """
 
     batches: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> StoredBatches:
+        """That of a training by ``schedule``."""
+        return cls(batches=schedule.derive("predictions").hex())
 
     def to_json(self) -> str:
         """As JSON, with the version of its form."""
