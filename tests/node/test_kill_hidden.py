@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 from nodes import command
 
+from tests.node.halves import together
 from tests.node.killed_jobs import KilledJobs
 from tests.node.several import ROWS, SeveralTrial
-from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.inputs import read_input
-from vfl_node.execution.known_rows import TrialParty, write_predictions
-from vfl_node.settings import load_settings
 
 TWO = ("lab",)
 THREE = ("lab", "insurer")
@@ -189,14 +186,7 @@ class Predicting:
 
     def together(self, folder: Path) -> dict[str, float]:
         """Id → what ``vfl-node run --predictions`` writes of the halves that these nodes have kept."""
-        job, parties = self.federation.trial.job(self.text), {}
-        for name in self.data:
-            settings = load_settings(self.federation.folder / name / "node.yaml")
-            table = read_input(settings, job)
-            parties[name] = TrialParty(settings, JobFolder(self.federation.job_folder(name, self.model)), table, table)
-        write_predictions(job, parties, folder / "together.csv")
-        with (folder / "together.csv").open() as file:
-            return {row["id"]: float(row["probability"]) for row in csv.DictReader(file)}
+        return together(self.federation, self.federation.trial.job(self.text), self.model, self.data, folder)
 
 
 TWO_WITH_DATA = ("clinic", *TWO)

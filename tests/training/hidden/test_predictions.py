@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -12,56 +12,47 @@ import pytest
 import torch
 
 from benchmarks.sessions import session
+from tests.training.additive import Asking, errors_of
 from tests.training.hidden.conftest import HUB, Attempt, World, plain_inputs, weights_of
 from tests.training.hidden.plain import forward
-from tests.training.predicting import Request, Requests, Shown, Tally
+from tests.training.predicting import Request, Shown
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
-from vfl_node.errors import DataError, PeerLost, PolicyError, StateError, UsageError
+from vfl_node.errors import DataError, PolicyError, StateError, UsageError
 from vfl_node.job import Job, Parties, Predict, Serve
 from vfl_node.training.additive.sides import SumOfScores
 from vfl_node.training.glm.plain import probabilities
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.opened import HiddenPredictor, opened
-from vfl_node.training.hidden.opened import predict as joined
 from vfl_node.training.hidden.trainer import HiddenTrainer
-from vfl_node.training.serving import KeptHalf, Predicted, Served, StoredModel, check_known, predictor_of
+from vfl_node.training.serving import Predicted, Served, StoredModel, check_known, predictor_of
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import Trained
-from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2, training_pb2
-from vfl_node.transport.memory import memory_network, run_together
-from vfl_node.transport.recorder import Recorder
 
 BATCH = 8
 SERVE = Serve(to="both", batch_size=BATCH)
 
 
-@dataclass
-class Asked:
+class Asked(Asking):
     """A trained model whose parties ask each other for predictions."""
 
-    over: World
-    of: Attempt
-    results: tuple[Trained, ...]
-    recorder: Recorder = field(default_factory=Recorder)
-
-    @property
-    def trained(self) -> Job:
-        return self.of.job(self.over).model_copy(update={"serve": SERVE})
-
-    def model(self, name: str) -> StoredModel:
-        of = self.results[list(self.over.data).index(name)]
-        assert of.servable is not None
-        return StoredModel(self.trained, of.weights, of.encoder, of.servable.state)
+    def __init__(self, over: World, of: Attempt, results: tuple[Trained, ...]) -> None:
+        self.over, self.of, self.results = over, of, results
+        self.trained = of.job(over).model_copy(update={"serve": SERVE})
+        models = {}
+        for name, result in zip(over.data, results, strict=True):
+            assert result.servable is not None
+            models[name] = StoredModel(self.trained, result.weights, result.encoder, result.servable.state)
+        super().__init__(over.data, models, HiddenPredictor())
 
     @property
     def scoring(self) -> SumOfScores:
         table, view = self.over.data["clinic"]
-        return SumOfScores(self.model("clinic"), opened(self.model("clinic")), view, table)
+        return SumOfScores(self.models["clinic"], opened(self.models["clinic"]), view, table)
 
     def by_hand(self) -> np.ndarray:
         """What the weights say of all shared rows, computed in the plain."""
@@ -72,63 +63,6 @@ class Asked:
         if unit is not None:
             return TargetScale(*unit.tolist()).original(z[:, 0])
         return probabilities(z)[:, 0] if z.shape[1] == 1 else probabilities(z)
-
-    def all_rows(self, to: str) -> tuple[Request, np.ndarray]:
-        """A request for every record of the asker, and the shared position of each."""
-        table, view = self.over.data[self.name(to)]
-        order = np.flatnonzero(view.owned)
-        order = order[np.argsort(view.rows[order])]
-        return Request(Table(Identifiers.of(table.ids.take(view.rows[order])), {})), order
-
-    def name(self, to: str) -> str:
-        (name,) = self.trained.parties.named(to)
-        return name
-
-    def run(self, predict: Predict, protocol: Any) -> dict[str, Any]:
-        """Every data party's result or error; the coordinator has no part in it."""
-        active, *passive = self.over.data
-        parties = Parties(active=active, passive=tuple(passive))
-        self.recorder, network = Recorder(), memory_network(*parties.all)
-        sessions = {
-            name: session(
-                name,
-                {peer: self.recorder.wrap(name, network[name][peer]) for peer in parties.met_by(name)},
-                Randomness(bytes(32)),
-                parties=parties,
-                predict=predict,
-            )
-            for name in parties.all
-        }
-        ended = run_together(*((protocol(own, name), own.peers.values()) for name, own in sessions.items()))
-        return dict(zip(sessions, ended, strict=True))
-
-    def talk(self, to: str, *requests: Request, shown: dict[str, Shown] | None = None) -> dict[str, Any]:
-        """Every party's result or error of one service."""
-
-        def protocol(own: Any, name: str) -> Any:
-            table, view = self.over.data[name]
-            asks = Requests(*requests) if name == self.name(to) else None
-            told = (shown or {}).get(name) or Shown()
-            return HiddenPredictor().serve(own, self.model(name), view, table, asks, shown=told, tally=Tally())
-
-        return self.run(Predict(model="the-job", to=to), protocol)
-
-    def once(self, to: str, data: dict[str, tuple[Table, Alignment]]) -> dict[str, Any]:
-        """Every party's result or error of a job with new records."""
-
-        def protocol(own: Any, name: str) -> Any:
-            table, view = data[name]
-            return HiddenPredictor().predict_once(own, self.model(name), view, table, shown=Shown())
-
-        return self.run(Predict(model="the-job", to=to, rows="new"), protocol)
-
-    def sent(self, kind: type[Any], sender: str) -> list[Any]:
-        return list(self.recorder.messages(kind, sender=sender))
-
-    def parts(self, sender: str) -> np.ndarray:
-        """All that a passive party has sent of rows, float64[rows, width], in the order of messages."""
-        tensors = [message.tensor for message in self.sent(training_pb2.Embedding, sender)]
-        return np.concatenate([codec.decode(of, dtype=torch.float64, shape=tuple(of.shape)).numpy() for of in tensors])
 
 
 def shared_by_all(over: World) -> World:
@@ -145,10 +79,6 @@ def trained(world: Any, attempt: Any, parties: int = 2, train: dict[str, Any] | 
     return Asked(over, of, of(over))
 
 
-def errors_of(results: dict[str, Any]) -> dict[str, Exception]:
-    return {name: of for name, of in results.items() if isinstance(of, Exception) and not isinstance(of, PeerLost)}
-
-
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "regression": ({}, {}),
     "network": ({"hidden": [4, 3]}, {}),
@@ -162,15 +92,14 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_every_asker_gets_what_the_model_says(world: Any, attempt: Any, kind: str, parties: int) -> None:
     train, people = KINDS[kind]
     asked = trained(world, attempt, parties, train, **people)
-    halves = [KeptHalf(asked.model(name), view, table) for name, (table, view) in asked.over.data.items()]
     expected = asked.by_hand()
     unit = np.ptp(expected)
-    for to in ("active", asked.trained.parties.called(list(asked.over.data)[-1])):
+    for to in ("active", asked.parties.called(list(asked.over.data)[-1])):
         request, positions = asked.all_rows(to)
         results = asked.talk(to, request)
         assert errors_of(results) == {}
         assert request.answered is not None
-        assert np.abs(request.answered - joined(halves[0], halves[1:], positions)).max() < 1e-9 * max(1.0, unit)
+        assert np.abs(request.answered - asked.together(positions)).max() < 1e-9 * max(1.0, unit)
         assert np.abs(request.answered - expected[positions]).max() < 1e-4 * unit  # columns have 18 fractional bits
         served = results[asked.name(to)]
         assert (served.requests, served.batches) == (1, -(-len(asked.over) // BATCH))
@@ -179,13 +108,11 @@ def test_every_asker_gets_what_the_model_says(world: Any, attempt: Any, kind: st
 def test_parts_of_other_rows_give_other_predictions(world: Any, attempt: Any) -> None:
     """The negative control: each party's part counts."""
     asked = trained(world, attempt, 3, {"hidden": [4]})
-    halves = [KeptHalf(asked.model(name), view, table) for name, (table, view) in asked.over.data.items()]
     positions = np.arange(len(asked.over))
-    right = joined(halves[0], halves[1:], positions)
-    for place, half in enumerate(halves):
-        other = replace(half, alignment=replace(half.alignment, rows=half.alignment.rows[::-1].copy()))
-        first, *rest = [*halves[:place], other, *halves[place + 1 :]]
-        assert np.abs(joined(first, rest, positions) - right).max() > 0.05
+    right = asked.together(positions)
+    for name, (table, view) in asked.data.items():
+        other = {**asked.data, name: (table, replace(view, rows=view.rows[::-1].copy()))}
+        assert np.abs(asked.together(positions, other) - right).max() > 0.05
 
 
 def test_whole_batches_travel_whichever_row_is_wanted(world: Any, attempt: Any) -> None:
@@ -207,7 +134,7 @@ def test_whole_batches_travel_whichever_row_is_wanted(world: Any, attempt: Any) 
 def test_a_part_has_the_same_bits_in_every_batch(world: Any, attempt: Any) -> None:
     asked = trained(world, attempt, train={"hidden": [7]}, people=300)
     table, view = asked.over.data["lab"]
-    half = opened(asked.model("lab"))
+    half = opened(asked.models["lab"])
     columns, positions = half.columns(table), np.arange(len(view))
     together = half.part(columns, view, positions)
     for size in (1, 2, 3, 8, 50):
@@ -249,8 +176,7 @@ def test_new_records_are_predicted_by_their_own_columns(world: Any, attempt: Any
     predicted = results[own_name]
     assert isinstance(predicted, Predicted)
     assert [of for name, of in results.items() if name != own_name] == [None]
-    halves = [KeptHalf(asked.model(name), view, table) for name, (table, view) in data.items()]
-    expected = joined(halves[0], halves[1:], np.argsort(data[own_name][1].rows))
+    expected = asked.together(np.argsort(data[own_name][1].rows), data)
     assert predicted.shared == 30
     assert (predicted.rows == np.sort(data[own_name][1].rows)).all()
     assert np.abs(predicted.probabilities - expected).max() < 1e-9
@@ -313,7 +239,7 @@ def test_enough_known_rows_give_weights_and_with_a_wide_layer_columns(world: Any
         request, _ = asked.all_rows("active")
         assert errors_of(asked.talk("active", request)) == {}
         table, view = asked.over.data["lab"]
-        half = opened(asked.model("lab"))
+        half = opened(asked.models["lab"])
         (ask, _) = asked.sent(prediction_pb2.PredictionAsk, "clinic")
         parts, batches = asked.parts("lab"), asked.scoring.batches
         columns = half.columns(table)[view.rows[np.concatenate([batches.positions(number) for number in ask.batches])]]
@@ -336,7 +262,7 @@ def test_huge_parts_end_in_numbers(world: Any, attempt: Any) -> None:
 @pytest.mark.parametrize("name", ["clinic", "lab"])
 def test_a_damaged_half_is_refused_before_anybody_is_met(world: Any, attempt: Any, name: str) -> None:
     asked = trained(world, attempt, train={"hidden": [3]})
-    model = asked.model(name)
+    model = asked.models[name]
     HiddenPredictor().check(model)
     without = [{key: of for key, of in model.weights.items() if key != missing} for missing in model.weights]
     reshaped = [{**model.weights, key: of[..., :1]} for key, of in model.weights.items() if of.shape[-1] > 1]
@@ -355,7 +281,7 @@ def test_the_active_partys_half_needs_its_bias(world: Any, attempt: Any) -> None
     asked = trained(world, attempt)
     table, view = asked.over.data["lab"]
     with pytest.raises(StateError) as caught:
-        SumOfScores(asked.model("lab"), opened(asked.model("lab")), view, table)
+        SumOfScores(asked.models["lab"], opened(asked.models["lab"]), view, table)
     assert caught.value.code == "E_STATE_CORRUPT"
 
 
@@ -364,7 +290,7 @@ def test_a_table_without_a_column_of_the_model_is_refused(world: Any, attempt: A
     table, view = asked.over.data["lab"]
     first, *_ = table.columns
     over = replace(asked.over, data={**asked.over.data, "lab": (replace(table, columns={first: table.columns[first]}), view)})
-    errors = errors_of(replace(asked, over=over).talk("active", asked.all_rows("active")[0]))
+    errors = errors_of(Asked(over, asked.of, asked.results).talk("active", asked.all_rows("active")[0]))
     assert isinstance(errors["lab"], DataError)
     assert errors["lab"].code == "E_COLUMN"
 
