@@ -371,8 +371,8 @@ train: {algorithm: linked}
     ],
 )
 def test_what_needs_a_model_says_so(text: str, said: str) -> None:
+    rest = "" if "align:" in text else "parties: {active: a, passive: b}\nalign: {protocol: psi}\n"
     with pytest.raises(UsageError) as caught:
-        rest = "" if "align:" in text else "parties: {active: a, passive: b}\nalign: {protocol: psi}\n"
         parse(f"name: t\n{rest}{text}", Job, source="j")
     assert said in caught.value.message
 

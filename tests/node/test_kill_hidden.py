@@ -265,6 +265,7 @@ def test_records_that_a_union_hides_are_predicted_as_new_ones_alone(
     assert [row[0] for row in rows] == [line.split(",")[0] for line in lines[::-1]]
     both, expected = set(ids(set(ROWS["clinic"]) & set(ROWS["lab"]))), union.together(tmp_path)
     assert {row[0] for row in rows if row[1]} == both
+    assert all("canary" not in union.federation.log(party) for party in union.nodes.names)
     for row in rows:
         assert not row[1] or float(row[1]) == pytest.approx(expected[row[0]], abs=1e-9)
 
