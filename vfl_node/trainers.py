@@ -69,6 +69,8 @@ class TrainerConfig(Frozen):
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
         serving: ``module:attribute`` of the :class:`~vfl_node.training.serving.Predictor` by its models; empty: they cannot be
             served.
+        serves_unshared: whether known records are also predicted by a model over an alignment in which some party may lack a
+            row. If not, only new records are, which all parties share.
         joined: ``module:attribute`` of what predicts with all parties' halves in one place
             (``(active, passives, positions) → float64[k] or [k, K]``; the halves as
             :class:`~vfl_node.training.serving.KeptHalf`, those of the passive parties a sequence in the job's order), for a
@@ -94,6 +96,7 @@ class TrainerConfig(Frozen):
     implementation: ClassVar[str]
     report_section: ClassVar[str]
     serving: ClassVar[str] = ""
+    serves_unshared: ClassVar[bool] = True
     joined: ClassVar[str] = ""
     embedded: ClassVar[str] = ""
     max_passive_parties: ClassVar[int] = 1

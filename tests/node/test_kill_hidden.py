@@ -1,14 +1,20 @@
-"""Real nodes that train in shares with a coordinator: each may be killed (-9) anywhere, and all end with the same bytes."""
+"""Real nodes that train in shares with a coordinator, and predict: each may be killed (-9) anywhere, with the same end."""
 
 from __future__ import annotations
 
+import csv
+import signal
 from itertools import pairwise
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from nodes import command
 
+from tests.node.halves import together
 from tests.node.killed_jobs import KilledJobs
-from tests.node.several import SeveralTrial
+from tests.node.several import ROWS, SeveralTrial
 
 TWO = ("lab",)
 THREE = ("lab", "insurer")
@@ -127,3 +133,154 @@ def test_all_killed_at_once(nodes: Nodes, reveal: str) -> None:
     for name in ("clinic", "lab", "notary"):
         nodes.federation.start(name)
     assert nodes.outcome(job_id) == expected
+
+
+# Predictions.
+
+SERVED = "serve: {to: both, batch_size: 16}\n"
+KNOWN = {"clinic": (119, 20, 60, 75), "lab": (33, 118)}
+"""Records of each party, all of which the other has, too."""
+
+
+def ids(rows: Any) -> list[str]:
+    return [f"canary-{row:04d}-patient" for row in rows]
+
+
+class Predicting:
+    """Nodes that have trained a model in shares over one alignment, and kept it for predictions."""
+
+    def __init__(self, nodes: Nodes, align: str, passive: tuple[str, ...] = TWO) -> None:
+        self.nodes, self.federation, self.data = nodes, nodes.federation, ("clinic", *passive)
+        self.text = text(passive).replace("psu", align) + SERVED
+        self.model = nodes.submit(self.text)
+        for name in nodes.names:
+            assert self.federation.end(name, self.model)["state"] == "done", self.federation.log(name)[-3000:]
+
+    def ask(self, name: str, folder: Path, content: str, *words: str) -> tuple[Any, list[list[str]]]:
+        """What ``vfl-node predict`` at ``name`` says, and the rows of its answer."""
+        (folder / "asked.csv").write_text(content)
+        config = self.federation.folder / name / "node.yaml"
+        files = ("--data", folder / "asked.csv", "--out", folder / "said.csv")
+        ended = command("predict", self.model, *files, *words, "--config", config)
+        if ended.returncode:
+            return ended, []
+        with (folder / "said.csv").open(newline="") as file:
+            return ended, list(csv.reader(file))
+
+    def known(self, name: str, folder: Path) -> list[list[str]]:
+        ended, rows = self.ask(name, folder, "\n".join(["id", *ids(KNOWN[name])]))
+        assert ended.returncode == 0, ended.stderr
+        return rows
+
+    def service(self, name: str) -> str:
+        """The newest service that ``name`` asks."""
+        wanted = {"model": self.model, "to": self.federation.roles[name], "rows": "known"}
+        views = self.federation.client(name).jobs()
+        return next(view["id"] for view in views if view["predict"] == wanted)
+
+    def cancel(self, name: str) -> str:
+        """End the service of ``name``."""
+        service = self.service(name)
+        self.federation.client(name).cancel(service)
+        for party in self.data:
+            assert self.federation.end(party, service)["state"] == "done"
+        return service
+
+    def together(self, folder: Path) -> dict[str, float]:
+        """Id → what ``vfl-node run --predictions`` writes of the halves that these nodes have kept."""
+        return together(self.federation, self.federation.trial.job(self.text), self.model, self.data, folder)
+
+
+TWO_WITH_DATA = ("clinic", *TWO)
+
+
+@pytest.fixture(scope="module")
+def intersection(nodes: Nodes) -> Predicting:
+    return Predicting(nodes, "psi")
+
+
+@pytest.fixture(scope="module")
+def union(nodes: Nodes) -> Predicting:
+    return Predicting(nodes, "psu")
+
+
+@pytest.mark.parametrize("name", TWO_WITH_DATA)
+def test_known_records_are_predicted_by_all_halves(intersection: Predicting, tmp_path: Path, name: str) -> None:
+    head, *rows = intersection.known(name, tmp_path)
+    assert head == ["id", "probability"]
+    assert [row[0] for row in rows] == ids(KNOWN[name])
+    expected = intersection.together(tmp_path)
+    assert [float(row[1]) for row in rows] == pytest.approx([expected[row[0]] for row in rows], abs=1e-9)
+    assert len({row[1] for row in rows}) == len(rows)
+    service = intersection.cancel(name)
+    (other,) = set(TWO_WITH_DATA) - {name}
+    for party, requests in ((name, 1), (other, None)):
+        report = intersection.federation.report(party, service)
+        assert (report["predictions"]["to"], report["predictions"]["requests"]) == (name, requests)
+        assert 1 <= report["predictions"]["batches"] <= len(rows)
+        whats = {of: [entry["what"] for entry in entries] for of, entries in report["learnt"].items()}
+        assert whats == (
+            {"clinic": ["partial scores"], "lab": ["requests"]}
+            if name == "clinic"
+            else {"clinic": ["partial scores", "requests"], "lab": ["predictions"]}
+        )
+    assert service not in {view["id"] for view in intersection.federation.client("notary").jobs()}
+
+
+@pytest.mark.parametrize(
+    ("name", "victim"),
+    [("clinic", "lab"), ("lab", "clinic"), *(pytest.param(name, name, marks=pytest.mark.slow) for name in TWO_WITH_DATA)],
+)
+def test_a_node_killed_in_a_request_is_asked_again(intersection: Predicting, tmp_path: Path, name: str, victim: str) -> None:
+    deaths, federation = intersection.nodes.folder(victim), intersection.federation
+    expected = intersection.known(name, tmp_path)
+    intersection.cancel(name)
+    (deaths / "places").unlink(missing_ok=True)
+    (deaths / "death").write_text("0")
+    assert intersection.known(name, tmp_path) == expected
+    place = (deaths / "places").read_text().split().index("predict") + 1
+    (deaths / "death").unlink()
+    intersection.cancel(name)
+    (deaths / "places").unlink()
+    (deaths / "death").write_text(str(place))
+    answers: list[list[list[str]]] = []
+    asking = Thread(target=lambda: answers.append(intersection.known(name, tmp_path)))
+    asking.start()
+    assert federation.processes[victim].wait(240) == -signal.SIGKILL
+    federation.start(victim)
+    asking.join()
+    assert answers == [expected]
+    intersection.cancel(name)
+
+
+@pytest.mark.parametrize("name", TWO_WITH_DATA)
+def test_records_that_a_union_hides_are_predicted_as_new_ones_alone(
+    union: Predicting, several: SeveralTrial, tmp_path: Path, name: str
+) -> None:
+    ended, _ = union.ask(name, tmp_path, "\n".join(["id", *ids(KNOWN[name])]))
+    assert ended.returncode != 0
+    assert "predicts no known records" in ended.stderr
+    assert "--align" in ended.stderr
+    head, *lines = several.files[name].read_text().splitlines()
+    ended, (_, *rows) = union.ask(name, tmp_path, "\n".join([head, *lines[::-1]]), "--align")
+    assert ended.returncode == 0, ended.stderr
+    assert [row[0] for row in rows] == [line.split(",")[0] for line in lines[::-1]]
+    both, expected = set(ids(set(ROWS["clinic"]) & set(ROWS["lab"]))), union.together(tmp_path)
+    assert {row[0] for row in rows if row[1]} == both
+    assert all("canary" not in union.federation.log(party) for party in union.nodes.names)
+    for row in rows:
+        assert not row[1] or float(row[1]) == pytest.approx(expected[row[0]], abs=1e-9)
+
+
+@pytest.mark.slow
+def test_predictions_of_three_parties_with_data(four: Nodes, several: SeveralTrial, tmp_path: Path) -> None:
+    asked = Predicting(four, "psi", THREE)
+    expected = asked.together(tmp_path)
+    for name in asked.data:
+        ended, (_, *known) = asked.ask(name, tmp_path, "\n".join(["id", *ids((20, 119, 60))]))
+        assert ended.returncode == 0, ended.stderr
+        ended, (_, *new) = asked.ask(name, tmp_path, several.files[name].read_text(), "--align")
+        assert ended.returncode == 0, ended.stderr
+        assert {row[0] for row in new if row[1]} == set(expected) == set(ids(range(20, 120)))
+        for row in [*known, *(row for row in new if row[1])]:
+            assert float(row[1]) == pytest.approx(expected[row[0]], abs=1e-9)

@@ -16,10 +16,10 @@ from vfl_node.job import Job, Predict, Serve, parse_job
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
 from vfl_node.protection import Protection
+from vfl_node.training.service.shown import names_of
 from vfl_node.training.serving import Served
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving.shown import names_of
 
 Make = Callable[..., Any]
 OWNED = (0.9, 0.9)

@@ -41,6 +41,8 @@ from vfl_node.metrics import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.training.network.tasks import probabilities
+from vfl_node.training.service.batches import Batches
+from vfl_node.training.service.exchange import AT_ONCE
 from vfl_node.training.serving import check_allowed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
@@ -52,8 +54,6 @@ from vfl_node.training.split.serving import (
     learnt,
     predict_once,
 )
-from vfl_node.training.split.serving.batches import Batches
-from vfl_node.training.split.serving.exchange import AT_ONCE
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_channels, run_together

@@ -281,6 +281,23 @@ def predictor_of(config: TrainerConfig | None) -> Predictor:
     return kind()
 
 
+def check_known(trained: Job) -> None:
+    """Refuse predictions of known records by a model that would show with them who has which record.
+
+    Args:
+        trained: the job that trained the model.
+
+    Raises:
+        UsageError: its trainer predicts only what all parties share, and its alignment hides which records these are
+            (``E_PREDICT``).
+    """
+    if trained.train is None or trained.train.serves_unshared or trained.align.spec.every_row_is_shared:
+        return
+    reason = f"a model over {trained.align.protocol} predicts no known records: that would show which of them all parties have"
+    hint = "predict them as new records: vfl-node predict --align. Then all parties learn which of these records they share"
+    raise UsageError(reason, code="E_PREDICT", hint=hint, for_peer=reason)
+
+
 def check_allowed(job: Job, serve: Serve | None) -> None:
     """Refuse predictions that the training job does not allow.
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.sessions import session
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares import sines
 from vfl_node.crypto.shares.ring import encode
 from vfl_node.data.tables import NumericColumn, Table
@@ -277,11 +279,12 @@ def test_the_active_party_needs_labels_that_differ(world: Any, attempt: Any) -> 
 
 
 def test_a_machine_with_other_sines_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    HiddenTrainer().prepare(None)  # type: ignore[arg-type]
+    own = session("clinic", {}, Randomness(bytes(32)))
+    HiddenTrainer().prepare(own)
     first, *rest = sines._tables()
     other = first.copy()
     other[1] += 1
     monkeypatch.setattr(sines, "_tables", lambda: (other, *rest))
     with pytest.raises(StateError) as caught:
-        HiddenTrainer().prepare(None)  # type: ignore[arg-type]
+        HiddenTrainer().prepare(own)
     assert caught.value.code == "E_DEVICE"

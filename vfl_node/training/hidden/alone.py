@@ -54,12 +54,17 @@ def fit(values: Floats, labels: Floats, train: Hidden, randomness: Randomness) -
 
 def scores(values: Floats, weights: Sequence[Floats]) -> Floats:
     """z of rows, float64[n, K]."""
-    return _forward(values, weights)[0]
+    return behind(values @ weights[0], weights[1:])
 
 
-def _forward(values: Floats, weights: Sequence[Floats]) -> tuple[Floats, list[tuple[Floats, Floats, Floats]]]:
-    z, kept = values @ weights[0], []
-    for weight, bias in zip(weights[1::2], weights[2::2], strict=True):
+def behind(z: Floats, layers: Sequence[Floats]) -> Floats:
+    """z of rows, float64[n, K], from the sums ``z`` that the first layer makes of them, float64[n, width]."""
+    return _forward(z, layers)[0]
+
+
+def _forward(z: Floats, layers: Sequence[Floats]) -> tuple[Floats, list[tuple[Floats, Floats, Floats]]]:
+    kept = []
+    for weight, bias in zip(layers[::2], layers[1::2], strict=True):
         series = SIGMOID[HIDDEN_TERMS]
         h, slope = 2 * series.values(z), 2 * series.slopes(z)
         kept.append((h, slope, weight))
@@ -68,7 +73,7 @@ def _forward(values: Floats, weights: Sequence[Floats]) -> tuple[Floats, list[tu
 
 
 def _gradients(values: Floats, labels: Floats, weights: Sequence[Floats], train: Hidden) -> list[Floats]:
-    z, kept = _forward(values, weights)
+    z, kept = _forward(values @ weights[0], weights[1:])
     if train.form_loss == "exact":
         delta = sigmoid(z) - labels
     else:

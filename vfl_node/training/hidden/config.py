@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
-from vfl_node.trainers import ALWAYS, DataRole, TableShape, Task, TrainerConfig, TrainingCost
+from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.hidden import memory
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ class Hidden(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
-    joined: ClassVar[str] = "vfl_node.training.hidden.joined:predict"
+    joined: ClassVar[str] = "vfl_node.training.hidden.opened:predict"
+    serving: ClassVar[str] = "vfl_node.training.hidden.opened:HiddenPredictor"
+    serves_unshared: ClassVar[bool] = False
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
     coordinated_by: ClassVar[str] = ALWAYS
@@ -92,6 +94,11 @@ class Hidden(TrainerConfig):
         return 1 if self.classes == 2 else self.classes
 
     @property
+    def first_width(self) -> int:
+        """How many numbers the first layer makes of a row."""
+        return self.hidden[0] if self.hidden else self.outputs
+
+    @property
     def form_loss(self) -> Literal["exact", "taylor", "squares"]:
         """What is descended."""
         return "squares" if self.task == "regression" else self.loss
@@ -107,8 +114,12 @@ class Hidden(TrainerConfig):
         return self
 
     def check(self, job: Job) -> None:
-        """As the base: one split, and no metrics that tell what dummies hide."""
+        """As the base: one split, no metrics that tell what dummies hide, and no predictions by weights that nobody has."""
         evaluate = job.evaluate
+        if job.serve and self.reveal == "none":
+            raise ValueError(
+                "serve needs train.reveal: owners: with none the weights stay in shares, by which nobody can predict"
+            )
         if evaluate.repeats > 1:
             raise ValueError("evaluate.repeats must be 1 with hidden: sums over other rows held out tell of single rows")
         if evaluate.validation_fraction:
@@ -153,6 +164,15 @@ class Hidden(TrainerConfig):
     def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
         """All columns, those of others under masks; what comes from the dealer ahead of need; one batch; the histogram."""
         return memory.batch_bytes(self, role, table, passive_parties, beside)
+
+    def served_message_bytes(self, rows: int) -> int:
+        """A party's part of the first layer for a batch, or what is predicted from it."""
+        return self.served_row_bytes * rows + HEAD_BYTES
+
+    @property
+    def served_row_bytes(self) -> int:
+        """The most that a row of a batch has in a message of predictions."""
+        return memory.NUMBER_BYTES * max(self.first_width, self.outputs)
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """All."""

@@ -28,6 +28,7 @@ from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
+from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Values
 from vfl_node.training.glm.measuring import output_of
@@ -42,6 +43,7 @@ from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
+from vfl_node.training.network.batches import check_batch_fits
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
@@ -66,8 +68,17 @@ class HiddenTrainer(Trainer):
     """Training in shares (:mod:`vfl_node.training.hidden.computation`), as a `Trainer`."""
 
     def prepare(self, session: Session) -> None:
-        """As the base: sines must be those of all machines."""
+        """As the base: sines must be those of all machines, and batches of predictions must fit into a message."""
         terms.check_tables()
+        if serve := session.job.serve:
+            train = Hidden.of(session.job)
+            check_batch_fits(
+                serve.batch_size,
+                train.served_row_bytes,
+                of=f"at a first layer of {train.first_width} units",
+                setting="serve.batch_size",
+                narrower="say a narrower first layer in train.hidden",
+            )
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties, and with the dealer's randomness.
@@ -259,7 +270,7 @@ class _Training:
             metrics=measured(session, inputs, outcome),
             population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
             held_out=plan.testing if held_out else np.empty(0, dtype=np.int64),
-            servable=Servable(state="", tested=np.empty(0, dtype=np.int64)) if plan.reveals else None,
+            servable=_servable(plan.schedule) if plan.reveals else None,
         )
         return trained if self._place else replace(trained, **self._compared(plan, inputs))
 
@@ -301,6 +312,11 @@ class _Training:
             "local_rows": len(rows.training),
             "local_population": {"population": "owned", "rows": len(rows.tested), "real_share": None},
         }
+
+
+def _servable(schedule: Schedule) -> Servable:
+    """What predictions need besides; training has shown nobody anything of a row."""
+    return Servable(StoredBatches.of(schedule).to_json(), tested=np.empty(0, dtype=np.int64))
 
 
 def warnings(shared: int | None, count: int | None, outcome: HiddenOutcome) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from torch import Tensor
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.served import ServedAudit
 from vfl_node.protection import Protection
+from vfl_node.training.service.sides import EmbeddingSide, Positions, ScoringSide
 from vfl_node.training.serving import Names, ShownRows
-from vfl_node.training.split.serving.sides import Embedder, Positions, Scorer
 
 ROWS_AT_ONCE = 4096
 
@@ -44,11 +44,12 @@ class DisclosureGuard:
         protection: which attacks the owner lets run on what is sent, and how successful they may be.
     """
 
-    def __init__(self, side: Embedder | Scorer, shown: ShownRows, protection: Protection) -> None:
+    def __init__(self, side: EmbeddingSide | ScoringSide, shown: ShownRows, protection: Protection) -> None:
         audit, limit = side.draws.derive("audit of predictions"), protection.max_attack_auc
-        self._shown, self._audit = shown, ServedAudit(audit, limit=limit, active=protection.membership)
-        audited = isinstance(side, Embedder) and side.alignment.missing and protection.membership
-        self._embedder = side if audited and isinstance(side, Embedder) else None
+        active = protection.membership and side.makes_rows_up
+        self._shown, self._audit = shown, ServedAudit(audit, limit=limit, active=active)
+        audited = isinstance(side, EmbeddingSide) and side.alignment.missing and active
+        self._embedder = side if audited and isinstance(side, EmbeddingSide) else None
         self._known = np.empty(0, dtype=np.int64)
         self._add_others()
         self._expected: ServedAudit | None = None
@@ -107,7 +108,7 @@ def names_of(embedding: Tensor) -> Names:
     return np.frombuffer(digests, dtype="<i8").astype(np.int64) | np.int64(-(2**63))
 
 
-def _embed(audit: ServedAudit, side: Embedder, positions: Positions) -> None:
+def _embed(audit: ServedAudit, side: EmbeddingSide, positions: Positions) -> None:
     """Show ``audit`` the rows at ``positions`` as the peer receives them."""
     synthetic = ~side.alignment.owned
     for start in range(0, len(positions), ROWS_AT_ONCE):
