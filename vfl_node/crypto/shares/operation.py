@@ -82,6 +82,7 @@ class Operation(Generic[R]):
         correlated: what the dealer makes of the drawn ones.
         shown: what is opened.
         shares: (place, material) → a party's shares of it.
+        receiver: place of the only party that may get what is dealt; None: any one.
     """
 
     result: Callable[[int, Sequence[Ring], Material], R]
@@ -90,3 +91,4 @@ class Operation(Generic[R]):
     correlated: Callable[[Material], Material] = lambda values: {}
     shown: Sequence[Opening] = ()
     shares: Callable[[int, Material], Sequence[Ring]] = lambda place, material: ()
+    receiver: int | None = None

@@ -96,7 +96,7 @@ def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None) -
     def result(place: int, opened: Sequence[Ring], material: Material) -> KnownToOne:
         if place == DEALER:
             return KnownToOne(owner, material["mask"], fraction)
-        return KnownToOne(owner, opened[0] if matrix is None else matrix, fraction)
+        return KnownToOne(owner, opened[0] if matrix is None else matrix, fraction, material.get("mask"))
 
     return Operation(
         result, drawn=(Drawn("mask", shape, owner=owner, lasting=True),), shown=(Opening(shape, by=owner),), shares=shares
@@ -110,6 +110,9 @@ def known_product(matrix: KnownToOne, value: Shared, kind: Kind = "matrices") ->
 
         b_j  a mask of each other party's share      f = Σ_{j≠o} (w_j − b_j)  opened to o      c  shares of R·Σ b_j
         o: X·(w_o + f) + c_o                          j: E·b_j + c_j
+
+    The owner alone may get what is dealt: c_o tells whoever learns the other shares R·b, and with b equations of X
+    (:mod:`vfl_node.crypto.shares.audit`).
     """
     times, shape = _product(kind, matrix.part.shape, value.shape)
     owner, fraction = matrix.owner, matrix.fraction + value.fraction
@@ -133,6 +136,7 @@ def known_product(matrix: KnownToOne, value: Shared, kind: Kind = "matrices") ->
         correlated=correlated,
         shown=(Opening(value.shape, to=owner),),
         shares=shares,
+        receiver=owner,
     )
 
 

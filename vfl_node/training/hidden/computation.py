@@ -2,8 +2,11 @@
 
 ::
 
-    columns    each party's columns and ownership bits under masks, once; w, the product of all bits, in shares
-    epoch e    steps over batches of the public schedule
+    columns        each party's columns and ownership bits under masks, once
+    both k         w, the product of all bits, in shares; with an audit there are several, and one is used
+    both           w under a mask
+    epoch e block k   a step over a batch of the public schedule; with an audit some are checked instead
+    epoch e        the loss, if it is shown
     measure    a histogram of scores by label on the rows held out; only sums are opened
     reveal     each party's part of the weights to it, if the job says so
 
@@ -15,22 +18,25 @@ Source: ours.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.machine import Counter, ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
-from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, decode
-from vfl_node.crypto.shares.values import Shared
+from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
+from vfl_node.crypto.shares.values import KnownToOne, Shared
 from vfl_node.training.hidden.measuring import OutputTally, squared_errors, tally
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
 
 Positions = NDArray[np.int64]
+
+CANDIDATES = 16
+"""Products of ownership bits with an audit: a spoilt one is used with a probability of 1 / 16."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class HiddenPlan:
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
         shows_loss: whether the squared residuals of an epoch are opened, as one sum, to whom metrics are.
+        audits: whether some of what the dealer deals is checked.
     """
 
     form: Form
@@ -72,6 +79,7 @@ class HiddenPlan:
     threshold: float = 0.5
     told: bool = False
     shows_loss: bool = False
+    audits: bool = False
 
     def batches(self, epoch: int) -> list[Positions]:
         """Those of an epoch, all of the same size; the rows left over wait for the next one."""
@@ -133,6 +141,16 @@ class HiddenOutcome:
         return round(self.sums[0]) if self.sums else None
 
 
+def candidates(*, audits: bool) -> list[str]:
+    """Sections that make w, of which one is used."""
+    return [f"both {number}" for number in range(CANDIDATES if audits else 1)]
+
+
+def block(epoch: int, number: int) -> str:
+    """The section of a step."""
+    return f"epoch {epoch} block {number}"
+
+
 After = Callable[[int, WeightShares, float | None], Awaitable[None]]
 """What happens after an epoch (counted from 0), with its mean squared residual if that is opened to this party."""
 
@@ -161,9 +179,8 @@ async def compute(
     bits = await machine.run(
         *(known(of, (plan.rows, 1), 0, own.bits if own and place == of else None) for of in range(1, machine.parties))
     )
-    both = Shared(own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64), 0)
-    for of in bits:
-        (both,) = await machine.run(known_product(of, both, "numbers"))
+    both = await _owned_by_all(machine, plan, bits, own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64))
+    machine.begin("both")
     (opened,) = await machine.run(masked(both))
     targets = own.targets if own else np.zeros((plan.rows, form.outputs), np.uint64)
 
@@ -171,14 +188,17 @@ async def compute(
     model = _model(form, start or WeightShares(nothing, nothing))
     rates = plan.rates
     for epoch in range(first, plan.epochs):
-        machine.begin(f"epoch {epoch}")
-        total = Shared(np.zeros(1, np.uint64), FRACTION)
-        for batch in plan.batches(epoch):
+        total, steps = Shared(np.zeros(1, np.uint64), FRACTION), 0
+        for number, batch in enumerate(plan.batches(epoch)):
+            machine.begin(block(epoch, number))
             rows = [matrix[batch] for matrix in matrices]
-            of_batch = Shared(targets[batch], 2 * FRACTION), opened[batch]
+            if plan.audits and await _checked(machine, lambda by, rows=rows: _blank_step(by, plan, rows)):
+                continue
+            of_batch = Shared(targets[batch], 2 * FRACTION), (both if plan.audits else opened)[batch]
             model, squares = await step(machine, model, rows, *of_batch, rates, squares=plan.shows_loss)
-            total = total + squares if squares else total
-        await after(epoch, _parts(model), await _loss(machine, plan, total) if plan.shows_loss else None)
+            total, steps = total + squares if squares else total, steps + 1
+        machine.begin(f"epoch {epoch}")
+        await after(epoch, _parts(model), await _loss(machine, plan, total, steps) if plan.shows_loss else None)
 
     machine.begin("measure")
     tallies: tuple[OutputTally, ...] = ()
@@ -205,14 +225,51 @@ async def compute(
     return HiddenOutcome(_parts(model), weights, tallies, sums)
 
 
-async def _loss(machine: ShareMachine, plan: HiddenPlan, total: Shared) -> float | None:
-    """The mean squared residual of an epoch, before each step."""
+async def _owned_by_all(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[KnownToOne], first: Ring) -> Shared:
+    """w in shares: the product of all ``bits`` and of the active party's."""
+
+    async def multiply(by: ShareMachine, bits: Sequence[KnownToOne], both: Shared) -> Shared:
+        for of in bits:
+            (both,) = await by.run(known_product(of, both, "numbers"))
+        return both
+
+    made, nothing = Shared(first, 0), Shared(np.zeros_like(first), 0)
+    for section in candidates(audits=plan.audits):
+        machine.begin(section)
+        if not (plan.audits and await _checked(machine, lambda by: multiply(by, [of.as_dealt for of in bits], nothing))):
+            made = await multiply(machine, bits, Shared(first, 0))
+    return made
+
+
+async def _blank_step(machine: ShareMachine, plan: HiddenPlan, rows: Sequence[KnownToOne]) -> None:
+    """A step with nobody's values, as the dealer runs it."""
+    nothing = tuple(np.zeros(shape, np.uint64) for shape in plan.form.shapes)
+    count = rows[0].part.shape[0]
+    model = _model(plan.form, WeightShares(nothing, nothing))
+    targets = Shared(np.zeros((count, plan.form.outputs), np.uint64), 2 * FRACTION)
+    both = Shared(np.zeros((count, 1), np.uint64), 0)
+    await step(machine, model, [of.as_dealt for of in rows], targets, both, plan.rates, squares=plan.shows_loss)
+
+
+async def _checked(machine: ShareMachine, blank: Callable[[ShareMachine], Awaitable[object]]) -> bool:
+    """Whether a section is checked instead of used; then it has been. ``blank`` is its program with nobody's values."""
+    counter = Counter(machine.parties)
+    if machine.place >= 0:
+        await blank(counter)
+    auditor = await machine.auditor(counter.cost.dealt.get(machine.place, 0) // BYTES)
+    if auditor:
+        await blank(auditor)
+    return auditor is not None
+
+
+async def _loss(machine: ShareMachine, plan: HiddenPlan, total: Shared, steps: int) -> float | None:
+    """The mean squared residual of an epoch, before each of its steps; None if there was none."""
     to = None if plan.told else 0
     (opened,) = await machine.run(revealed(total, to))
-    if to not in (None, machine.place):
+    if to not in (None, machine.place) or not steps:
         return None
     mantissa = plan.rates.mantissa / 2.0**plan.rates.bits
-    return float(decode(opened, FRACTION)[0]) / mantissa**2 / (plan.divisor * len(plan.batches(0)))
+    return float(decode(opened, FRACTION)[0]) / mantissa**2 / (plan.divisor * steps)
 
 
 async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:

@@ -29,6 +29,9 @@ UNIT_NUMBERS = 30
 AHEAD_BYTES = 128 << 20
 """What has come from the dealer and is not used yet, once more while it is put together."""
 
+CHECKED_COPIES = 3
+"""Of a batch's numbers, with an audit: all that is dealt for a step is here before it is used, once more while it is put together."""
+
 TALLIED_ROWS = 1024
 """Rows of the histogram that are counted at a time."""
 
@@ -57,7 +60,8 @@ def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_partie
     columns = sum(_widths(role, table, passive_parties, beside))
     share = train.shared_fraction or 1.0
     rows = min(table.rows, int(train.batch_size / share) + 1)
-    numbers = COLUMN_COPIES * table.rows * columns + rows * _row_numbers(train, columns)
+    batches = CHECKED_COPIES if train.dealer_audit else 1
+    numbers = COLUMN_COPIES * table.rows * columns + batches * rows * _row_numbers(train, columns)
     return NUMBER_BYTES * numbers + AHEAD_BYTES + _tally(train)
 
 
