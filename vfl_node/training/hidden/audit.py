@@ -17,7 +17,7 @@ from vfl_node.session.toss import toss
 from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.openings import OpeningLog
-from vfl_node.training.hidden.wire import PairWire
+from vfl_node.training.hidden.wire import PairWire, StarWire
 
 
 async def tossed(session: Session) -> Coins | None:
@@ -29,8 +29,9 @@ async def tossed(session: Session) -> Coins | None:
     return Coins(await toss(apart, session.randomness.derive("toss of the audit")), share, candidates(audits=True))
 
 
-def made(place: int, coins: Coins, wire: PairWire, log: OpeningLog, dealer: str) -> SectionAudit:
+def made(place: int, coins: Coins, wire: PairWire | StarWire, log: OpeningLog, dealer: str) -> SectionAudit:
     """A party's part; ``dealer`` is the coordinator's name."""
+    assert isinstance(wire, PairWire)  # the job was checked
 
     def refusal(section: str) -> ProtocolError:
         return ProtocolError(

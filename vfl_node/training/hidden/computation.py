@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,7 +193,7 @@ async def compute(
         for number, batch in enumerate(plan.batches(epoch)):
             machine.begin(block(epoch, number))
             rows = [matrix[batch] for matrix in matrices]
-            if plan.audits and await _checked(machine, lambda by, rows=rows: _blank_step(by, plan, rows)):
+            if plan.audits and await _checked(machine, partial(_blank_step, plan, rows)):
                 continue
             of_batch = Shared(targets[batch], 2 * FRACTION), (both if plan.audits else opened)[batch]
             model, squares = await step(machine, model, rows, *of_batch, rates, squares=plan.shows_loss)
@@ -228,20 +229,21 @@ async def compute(
 async def _owned_by_all(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[KnownToOne], first: Ring) -> Shared:
     """w in shares: the product of all ``bits`` and of the active party's."""
 
-    async def multiply(by: ShareMachine, bits: Sequence[KnownToOne], both: Shared) -> Shared:
+    async def multiplied(bits: Sequence[KnownToOne], both: Shared, machine: ShareMachine) -> Shared:
         for of in bits:
-            (both,) = await by.run(known_product(of, both, "numbers"))
+            (both,) = await machine.run(known_product(of, both, "numbers"))
         return both
 
-    made, nothing = Shared(first, 0), Shared(np.zeros_like(first), 0)
+    made = own = Shared(first, 0)
+    nothing = Shared(np.zeros_like(first), 0)
     for section in candidates(audits=plan.audits):
         machine.begin(section)
-        if not (plan.audits and await _checked(machine, lambda by: multiply(by, [of.as_dealt for of in bits], nothing))):
-            made = await multiply(machine, bits, Shared(first, 0))
+        if not (plan.audits and await _checked(machine, partial(multiplied, [of.as_dealt for of in bits], nothing))):
+            made = await multiplied(bits, own, machine)
     return made
 
 
-async def _blank_step(machine: ShareMachine, plan: HiddenPlan, rows: Sequence[KnownToOne]) -> None:
+async def _blank_step(plan: HiddenPlan, rows: Sequence[KnownToOne], machine: ShareMachine) -> None:
     """A step with nobody's values, as the dealer runs it."""
     nothing = tuple(np.zeros(shape, np.uint64) for shape in plan.form.shapes)
     count = rows[0].part.shape[0]

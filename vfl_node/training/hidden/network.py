@@ -175,10 +175,10 @@ async def _residual(
     scaled = raw.times(rates.mantissa, rates.bits)
     (cut,) = await machine.run(truncated(scaled, scaled.fraction - FRACTION))
     if isinstance(both, Opened):
-        (opened,) = await machine.run(masked(cut))
+        (opened,), bits = await machine.run(masked(cut)), both
     else:
-        opened, both = await machine.run(masked(cut), masked(both))
-    (delta,) = await machine.run(product(opened, both, "numbers"))
+        opened, bits = await machine.run(masked(cut), masked(both))
+    (delta,) = await machine.run(product(opened, bits, "numbers"))
     return opened, delta
 
 

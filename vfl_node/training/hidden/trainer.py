@@ -54,6 +54,10 @@ BEYOND = (
     "are wrong, and so may the model be. Lower train.learning_rate, or say train.weight_decay."
 )
 UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
+ALL_CHECKED = (
+    "train.dealer_audit chose every batch of this training for a check, so the model is what it began with. Submit the job again, "
+    "with more epochs or smaller batches."
+)
 
 COPIES = 3
 """Of all parties' columns in memory: as they are masked, as they are sent, and as they came."""
@@ -245,15 +249,15 @@ class _Training:
     def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:
         session, data = self._session, self._data
         held_out = len(plan.testing) if session.job.evaluate.test_fraction else 0
-        count = outcome.measured
+        count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
         trained = Trained(
             epochs=tuple(self._epochs),
-            steps=plan.epochs * len(plan.batches(0)) - (section.audited or 0),
+            steps=steps,
             rows=(len(plan.training), len(plan.testing)),
             device="cpu",
             disclosures=learns(session.job, HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing))),
             section=section,
-            warnings=warnings(data.alignment.common, count, outcome),
+            warnings=warnings(data.alignment.common, count, steps, outcome),
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
             columns=encoded_columns(data.table, inputs.encoder.columns),
@@ -302,11 +306,13 @@ class _Training:
         }
 
 
-def warnings(shared: int | None, count: int | None, outcome: HiddenOutcome) -> tuple[str, ...]:
+def warnings(shared: int | None, count: int | None, steps: int, outcome: HiddenOutcome) -> tuple[str, ...]:
     """What this party's owner should know of the model."""
     said = [UNSHARED] if shared == 0 else []
     if beyond := max((of.beyond for of in outcome.tallies), default=0):
         said.append(BEYOND.format(count=count, beyond=beyond))
+    if steps == 0:
+        said.append(ALL_CHECKED)
     return tuple(said)
 
 
