@@ -131,7 +131,9 @@ def test_if_another_party_than_the_owner_got_the_numbers_a_check_would_tell_it_c
     assert np.array_equal(equations, matmul(X[owner], mine["mask"]))
     Run(run(owner))  # as it is: what the other party has are masks that were drawn
     mine, masks_shown = kept[f"material {other}"], kept[f"material {owner}"]["product"]
-    assert not np.array_equal(matmul(kept[f"matrix {other}"].part, mine["mask"]) + mine["product"], matmul(X[owner], mine["mask"]))
+    assert not np.array_equal(
+        matmul(kept[f"matrix {other}"].part, mine["mask"]) + mine["product"], matmul(X[owner], mine["mask"])
+    )
     assert known_product(KnownToOne(owner, X[owner], 0), value).receiver == owner
 
 

@@ -125,9 +125,7 @@ class Audits:
                 await suspend()
             return self.shown[1 - place][len(self.shown[place]) - 1]
 
-        return SectionAudit(
-            place, self._shows, swap, lambda section, came: None, lambda section: SpoiltError(place, section)
-        )
+        return SectionAudit(place, self._shows, swap, lambda section, came: None, lambda section: SpoiltError(place, section))
 
 
 class Run:
@@ -160,7 +158,9 @@ class Run:
         self.audits = Audits(shows or (lambda section: False))
         seeds = [Randomness(f"seed {seed} of {place}".encode().ljust(32)) for place in range(parties)]
         machines: list[ShareMachine] = [
-            Party(place, parties, seeds[place], Seat(self.table, place), self.queues.of(place), **how, **self._audit(shows, place))
+            Party(
+                place, parties, seeds[place], Seat(self.table, place), self.queues.of(place), **how, **self._audit(shows, place)
+            )
             for place in range(parties)
         ]
         machines += [Dealer(place, seeds, self.queues.to(place), **how) for place in range(parties)]

@@ -18,6 +18,7 @@ from vfl_node.crypto.shares.machine import Dealer, Party
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.training.hidden import terms, wire
 from vfl_node.training.hidden.computation import block, candidates
+from vfl_node.training.hidden.costs import exchange
 from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import Corrections, CorrectionsUsed, DealerSeed, MaskedShares, SectionSeed
 
@@ -54,6 +55,19 @@ def test_weights_are_those_of_plaintext_on_the_batches_that_are_not_checked(
     assert 0 < len(checked) < len(blocks(of, over))
     for each in results:
         assert (each.section.audited, each.steps) == (len(checked), len(blocks(of, over)) - len(checked))
+    plan = of.plan(over)
+    said = exchange(
+        *(plan.form, plan.bins, plan.reveals, plan.told, False, True),
+        rows=plan.rows,
+        batch=plan.batch_rows,
+        steps=results[0].steps,
+        tested=len(plan.testing),
+        checks=len(checked),
+    )
+    if not plan.shows_loss:  # which an epoch has, and a step is counted with
+        assert [each.section.bytes for each in results] == [said.active, said.passive]
+        assert results[0].section.rounds == said.rounds
+        assert sum(each.section.dealer_bytes for each in results) == said.dealt
     assert len(of.sent(SectionSeed, "lab")) == len(checked) + len(candidates(audits=True)) - 1
 
 
@@ -164,7 +178,9 @@ def test_what_a_check_shows_is_the_same_whatever_the_data_are(world: Any, attemp
         of = attempt(AUDIT)
         with mock.patch(DIGEST, lambda own, mark: bytes(32)):
             of(world(seed=seed))
-        seen.append([(each.sender, each.message) for each in of.transcript if isinstance(each.message, SectionSeed | Corrections)])
+        seen.append(
+            [(each.sender, each.message) for each in of.transcript if isinstance(each.message, SectionSeed | Corrections)]
+        )
     assert seen[0] == seen[1]
     assert len({message.seed for _, message in seen[0] if isinstance(message, SectionSeed)}) > 30  # and no seed comes twice
 

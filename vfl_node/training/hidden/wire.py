@@ -51,7 +51,6 @@ class PairWire:
             for each, share in zip(shown, shares, strict=True)
         ]
 
-
     async def swapped(self, seed: bytes) -> bytes:
         """Show the other party the seed of a section, and get its own. Raises ProtocolError: another size (``E_COUNT``)."""
         await self._channel.send(shares_pb2.SectionSeed(seed=seed))
