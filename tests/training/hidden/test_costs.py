@@ -109,7 +109,7 @@ def test_the_estimate_takes_the_mean_of_what_is_checked() -> None:
     assert none is not None
     assert some is not None
     assert none.batches == some.batches == 10
-    assert none.steps - some.steps == 18  # pairs of rounds: 5 less for each of ten steps, 1 more for 15 products of bits
+    assert none.steps - some.steps == 17  # pairs of rounds: 5 less for each of ten steps, 1 more for 15 products of bits
     assert some.coordinator_bytes - none.coordinator_bytes == 15 * 8 * 1250
 
 

@@ -10,21 +10,22 @@
                   the dealer's own program, and compares all numbers
 
 **What it proves.** Every correction is a function of the masks of its section and of masks that its receiver knows: those of
-the receiver's own matrix. So a checked section with one wrong number is always noticed, by its receiver. Coins are independent,
-and all corrections of a section are here, and are held to in later attempts, before anything depends on its coin. Whatever the
-dealer has seen by then (the pace of earlier sections, restarts) tells it nothing of this coin. So it spoils b sections unnoticed
-with probability (1 − x)^b exactly, x being the share that is checked, also if it decides as it goes. A fixed number of checks
-would not do: a dealer that sees by the pace that all have been made could spoil what is left. Where one section is chosen
-among k and the others are checked, a spoilt one is used with probability 1/k at most.
+the receiver's own matrix. So a checked section with one wrong number is always noticed, by its receiver. Coins are independent.
+All corrections of a section are here before anything depends on its coin, and they must be the same in later attempts.
+Whatever the dealer has seen by then (the pace of earlier sections, restarts) tells it nothing of this coin. So it spoils b
+sections unnoticed with probability (1 − x)^b, x being the probability of a check, even if it decides as it goes. A fixed
+number of checks would not do: a dealer that sees by the pace that all have been made could spoil what is left. Where one
+section is chosen among k and the others are checked, a spoilt one is used with probability 1/k at most.
 
 It does not prove that masks are random or that nobody else knows them: whoever the dealer tells them reads everything. Nor
 does it hold if the dealer measures what the parties send each other while it holds back the corrections of one of them.
 
 **What it tells.** With an honest dealer nothing. A party gets the other's seed of a section in which no value was or will be
-masked. Seeds of other sections are independent of it (HMAC-SHA-512 and ChaCha20). Its own corrections are functions of both seeds and
-of the mask of its own matrix, so it could have computed all it has from what it knew and from a seed drawn at random. That is
-why the owner of a matrix alone gets the corrections of its products, and why a value under a mask of an earlier section must
-not be an operand: whoever got the correction could divide by the masks shown, and unmask that value.
+masked; seeds of other sections are independent of it (HMAC-SHA-512 and ChaCha20). Its own corrections are functions of both
+seeds and of the mask of its own matrix. So it could have computed all it has from what it knew and from a seed drawn at
+random. For that the owner of a matrix alone must get the corrections of its products: with the masks that are shown, anybody
+else would get equations of the matrix. And a shared value under a mask of an earlier section must not be an operand: whoever
+got the corrections could divide them by the masks shown, and unmask the value.
 That a check fails depends on masks alone, so the dealer learns nothing by it.
 
 **A section that was shown is never used.** Coins are the same in every attempt, and the context of all masks has their digest:

@@ -28,7 +28,6 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
 from vfl_node.crypto.shares.ring import BYTES, Ring
 
-
 SEED_BYTES = 32
 """Of the seed of a section."""
 
@@ -50,7 +49,7 @@ class Corrections(Protocol):
         """The same once all of them are here; they are still to be taken."""
 
 
-class Audit(Protocol):
+class Auditing(Protocol):
     """Which sections a party checks instead of using them, and with what."""
 
     async def auditor(self, section: str, seed: bytes, corrections: Corrections, count: int) -> ShareMachine | None:
@@ -129,7 +128,7 @@ class Party(ShareMachine):
         corrections: Corrections,
         context: str = "",
         seen: Callable[[str, int, Sequence[Ring]], None] = lambda section, number, opened: None,
-        audit: Audit | None = None,
+        audit: Auditing | None = None,
     ) -> None:
         super().__init__(place, parties, context)
         self._audit = audit

@@ -35,7 +35,7 @@ def made(place: int, coins: Coins, wire: PairWire | StarWire, log: OpeningLog, d
 
     def refusal(section: str) -> ProtocolError:
         return ProtocolError(
-            f"numbers that {dealer} dealt for training are wrong: those of {section} are not what the masks of both data parties give",
+            f"numbers that {dealer} dealt for training are wrong: those of {section} do not fit the masks of both data parties",
             code="E_DEALER",
             hint="do not use what was trained with them; submit a new job with another coordinator",
             for_peer=f"numbers that {dealer} dealt for training are wrong",

@@ -30,7 +30,7 @@ AHEAD_BYTES = 128 << 20
 """What has come from the dealer and is not used yet, once more while it is put together."""
 
 CHECKED_COPIES = 3
-"""Of a batch's numbers, with an audit: all that is dealt for a step is here before it is used, once more while it is put together."""
+"""Of a batch's numbers, with an audit: all that is dealt for a step is here before it is used, and twice while it is joined."""
 
 TALLIED_ROWS = 1024
 """Rows of the histogram that are counted at a time."""

@@ -21,8 +21,7 @@ class HiddenSection(TrainerSection):
     batch_rows: Count | None = Field(default=None, description="shared rows of a batch")
     divisor: float | None = Field(default=None, description="how many of these all parties own, about")
     audited: Count | None = Field(
-        default=None,
-        description="batches whose numbers from the coordinator were checked, and which were not trained on; null without an audit",
+        default=None, description="batches that were not trained on, to check what was dealt for them; null without an audit"
     )
     columns: dict[str, Count] = Field(default_factory=dict, description="data party → encoded columns")
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns left out")

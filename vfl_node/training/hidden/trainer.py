@@ -55,8 +55,8 @@ BEYOND = (
 )
 UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
 ALL_CHECKED = (
-    "train.dealer_audit chose every batch of this training for a check, so the model is what it began with. Submit the job again, "
-    "with more epochs or smaller batches."
+    "train.dealer_audit chose every batch of this training for a check, so the model is what it began with. Submit the job "
+    "again, with more epochs or smaller batches."
 )
 
 COPIES = 3
