@@ -118,6 +118,7 @@ def test_every_block_of_numbers_is_checked_in_sections_that_are_and_in_no_other(
             if shown:
                 assert isinstance(found, ProtocolError), at
                 assert found.code == "E_DEALER"
+                assert "of epoch" in found.message
                 assert all(isinstance(each, Exception) for each in results)
             else:
                 assert not any(isinstance(each, Exception) for each in results)
@@ -135,6 +136,7 @@ def test_products_of_ownership_bits_are_checked(world: Any, attempt: Any) -> Non
             results = attempt(AUDIT).raw(over)
         assert dealt == [len(over)]
         assert isinstance(results[1], ProtocolError) == (section != of.coins(over).used)
+        assert not isinstance(results[1], ProtocolError) or "the bits of who is shared" in results[1].message
 
 
 def test_one_spoilt_block_of_many_jobs_is_noticed_as_often_as_is_said(world: Any, attempt: Any) -> None:

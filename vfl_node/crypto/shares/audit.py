@@ -38,11 +38,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.machine import Corrections, Dealer
+from vfl_node.crypto.shares.machine import Corrections, Dealer, Sink
 from vfl_node.crypto.shares.ring import Ring
 
 
@@ -95,7 +96,7 @@ class SectionAudit:
             return None
         theirs = await self._swap(seed)
         seeds = (theirs, seed) if self._place else (seed, theirs)
-        return Auditor(self._place, seeds, corrections, self._refusal(section))
+        return Auditor(self._place, seeds, _Compared(corrections, partial(self._refusal, section)))
 
 
 class Auditor(Dealer):
@@ -104,12 +105,11 @@ class Auditor(Dealer):
     Args:
         receiver: place of the party.
         seeds: of the section, in the order of the parties.
-        came: what the dealer sent.
-        refusal: is raised where a number is another one.
+        sink: that compares.
     """
 
-    def __init__(self, receiver: int, seeds: Sequence[bytes], came: Corrections, refusal: Exception) -> None:
-        super().__init__(receiver, [Randomness(seed) for seed in seeds], _Compared(came, refusal))
+    def __init__(self, receiver: int, seeds: Sequence[bytes], sink: Sink) -> None:
+        super().__init__(receiver, [Randomness(seed) for seed in seeds], sink)
         self._shown = dict(zip(self._seeds, seeds, strict=True))
 
     def _of_section(self, seed: Randomness) -> bytes:
@@ -119,9 +119,9 @@ class Auditor(Dealer):
 class _Compared:
     """A sink that takes what the dealer sent, and compares."""
 
-    def __init__(self, came: Corrections, refusal: Exception) -> None:
+    def __init__(self, came: Corrections, refusal: Callable[[], Exception]) -> None:
         self._came, self._refusal = came, refusal
 
     async def put(self, corrections: Ring) -> None:
         if not np.array_equal(corrections, await self._came.take(len(corrections))):
-            raise self._refusal
+            raise self._refusal()

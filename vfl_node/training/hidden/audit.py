@@ -14,7 +14,7 @@ from vfl_node.errors import ProtocolError
 from vfl_node.session.pins import PinsOfPart
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
-from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
+from vfl_node.training.hidden.computation import HiddenPlan, block, candidates, purpose
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.training.hidden.wire import PairWire, StarWire
@@ -35,7 +35,7 @@ def made(place: int, coins: Coins, wire: PairWire | StarWire, log: OpeningLog, d
 
     def refusal(section: str) -> ProtocolError:
         return ProtocolError(
-            f"numbers that {dealer} dealt for training are wrong: those of {section} do not fit the masks of both data parties",
+            f"numbers that {dealer} dealt for training are wrong: those for {purpose(section)} do not fit its masks",
             code="E_DEALER",
             hint="do not use what was trained with them; submit a new job with another coordinator",
             for_peer=f"numbers that {dealer} dealt for training are wrong",

@@ -152,6 +152,12 @@ def block(epoch: int, number: int) -> str:
     return f"epoch {epoch} block {number}"
 
 
+def purpose(section: str) -> str:
+    """What a section that may be checked is for, in words."""
+    words = section.split()
+    return f"step {int(words[3]) + 1} of epoch {int(words[1]) + 1}" if len(words) == 4 else "the bits of who is shared"
+
+
 After = Callable[[int, WeightShares, float | None], Awaitable[None]]
 """What happens after an epoch (counted from 0), with its mean squared residual if that is opened to this party."""
 
