@@ -38,7 +38,7 @@ def made(place: int, coins: Coins, wire: PairWire | StarWire, log: OpeningLog, d
             f"numbers that {dealer} dealt for training are wrong: those for {purpose(section)} do not fit its masks",
             code="E_DEALER",
             hint="do not use what was trained with them; submit a new job with another coordinator",
-            for_peer=f"numbers that {dealer} dealt for training are wrong",
+            for_peer=f"numbers that {dealer} dealt for training are wrong: submit a new job with another coordinator",
         )
 
     return SectionAudit(place, coins.shows, wire.swapped, log.hold, refusal)
