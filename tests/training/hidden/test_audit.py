@@ -17,7 +17,7 @@ from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Dealer, Party
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.training.hidden import terms, wire
-from vfl_node.training.hidden.computation import block, candidates
+from vfl_node.training.hidden.computation import CANDIDATES, block, candidates
 from vfl_node.training.hidden.costs import exchange
 from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import Corrections, CorrectionsUsed, DealerSeed, MaskedShares, SectionSeed
@@ -284,17 +284,26 @@ def test_the_coordinator_has_the_same_masks_in_all_attempts(world: Any, attempt:
 
 def test_all_of_a_section_has_come_before_anything_of_it_is_sent(world: Any, attempt: Any) -> None:
     """A coordinator that sends the last numbers of a section later sees no difference: in none has a party gone on."""
-    over, of, went = world(people=40), attempt(AUDIT), list[tuple[str, bool]]()
+    over, of, went = world(people=40), attempt(AUDIT), list[tuple[int, bool]]()
     auditor = SectionAudit.auditor
 
     async def noted(self: Any, section: str, seed: bytes, corrections: Any, count: int) -> Any:
         made = await auditor(self, section, seed, corrections, count)
-        went.append((section, corrections._count >= count))
+        went.append((self._place, corrections._count >= count))
         return made
 
-    with mock.patch.object(SectionAudit, "auditor", noted):
+    gather, gathered = SectionAudit.gather, list[int]()
+
+    async def all_here(self: Any, section: str, corrections: Any, count: int) -> None:
+        await gather(self, section, corrections, count)
+        if section == "columns":
+            assert not went
+            gathered.append(count)
+
+    with mock.patch.object(SectionAudit, "auditor", noted), mock.patch.object(SectionAudit, "gather", all_here):
         of(over)
     assert all(here for _, here in went)
+    assert sorted(gathered) == [0, CANDIDATES * len(over)]  # before the first of all products of bits
     assert len(went) == 2 * (len(blocks(of, over)) + 16)
 
 

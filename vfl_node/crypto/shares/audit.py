@@ -15,7 +15,8 @@ All corrections of a section are here before anything depends on its coin, and t
 Whatever the dealer has seen by then (the pace of earlier sections, restarts) tells it nothing of this coin. So it spoils b
 sections unnoticed with probability (1 − x)^b, x being the probability of a check, even if it decides as it goes. A fixed
 number of checks would not do: a dealer that sees by the pace that all have been made could spoil what is left. Where one
-section is chosen among k and the others are checked, a spoilt one is used with probability 1/k at most.
+section is chosen among k and the others are checked, the corrections of all have come before anything of the first is sent: a
+dealer that spoils one of them is noticed with probability 1 − 1/k, and one that spoils more always.
 
 It does not prove that masks are random or that nobody else knows them: whoever the dealer tells them reads everything. Nor
 does it hold if the dealer measures what the parties send each other while it holds back the corrections of one of them.
@@ -89,9 +90,13 @@ class SectionAudit:
     ) -> None:
         self._place, self._shows, self._swap, self._hold, self._refusal = place, shows, swap, hold, refusal
 
+    async def gather(self, section: str, corrections: Corrections, count: int) -> None:
+        """As in the contract. Raises what ``hold`` does."""
+        self._hold(section, await corrections.ahead(count))
+
     async def auditor(self, section: str, seed: bytes, corrections: Corrections, count: int) -> Auditor | None:
         """As in the contract. Raises what ``hold`` and ``swap`` do."""
-        self._hold(section, await corrections.ahead(count))
+        await self.gather(section, corrections, count)
         if not self._shows(section):
             return None
         theirs = await self._swap(seed)

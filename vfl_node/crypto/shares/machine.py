@@ -52,6 +52,9 @@ class Corrections(Protocol):
 class Auditing(Protocol):
     """Which sections a party checks instead of using them, and with what."""
 
+    async def gather(self, section: str, corrections: Corrections, count: int) -> None:
+        """As :meth:`ShareMachine.gather`."""
+
     async def auditor(self, section: str, seed: bytes, corrections: Corrections, count: int) -> ShareMachine | None:
         """As :meth:`ShareMachine.auditor`; ``seed`` is this party's of the section."""
 
@@ -78,6 +81,9 @@ class ShareMachine(ABC):
         first = self.number
         self.number += len(operations)
         return await self._round([(first + offset, operation) for offset, operation in enumerate(operations)])
+
+    async def gather(self, count: int) -> None:  # noqa: B027 - a dealer, or who counts, has nothing to wait for
+        """Go on once all of the next ``count`` numbers that this party is dealt have come, if any are checked."""
 
     async def auditor(self, count: int) -> ShareMachine | None:
         """The machine that runs this section with nobody's values and checks what was dealt for it; None: the section is used.
@@ -133,6 +139,11 @@ class Party(ShareMachine):
         super().__init__(place, parties, context)
         self._audit = audit
         self._seed, self._wire, self._corrections, self._seen = seed, wire, corrections, seen
+
+    async def gather(self, count: int) -> None:
+        """As the base."""
+        if self._audit is not None:
+            await self._audit.gather(self._section, self._corrections, count)
 
     async def auditor(self, count: int) -> ShareMachine | None:
         """As the base. Nothing of the section is sent before all its corrections have come."""

@@ -30,14 +30,12 @@ from vfl_node.crypto.shares.operations import known, known_product, masked, reve
 from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
 from vfl_node.crypto.shares.values import KnownToOne, Shared
 from vfl_node.training.hidden.measuring import OutputTally, squared_errors, tally
+from vfl_node.training.hidden.memory import CANDIDATES
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
 
 Positions = NDArray[np.int64]
-
-CANDIDATES = 16
-"""Products of ownership bits with an audit: a spoilt one is used with a probability of 1 / 16."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +140,10 @@ class HiddenOutcome:
         return round(self.sums[0]) if self.sums else None
 
 
+Blank = Callable[[ShareMachine], Awaitable[object]]
+"""The program of a section that may be checked, with nobody's values."""
+
+
 def candidates(*, audits: bool) -> list[str]:
     """Sections that make w, of which one is used."""
     return [f"both {number}" for number in range(CANDIDATES if audits else 1)]
@@ -241,10 +243,12 @@ async def _owned_by_all(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[
         return both
 
     made = own = Shared(first, 0)
-    nothing = Shared(np.zeros_like(first), 0)
+    blank = partial(multiplied, [of.as_dealt for of in bits], Shared(np.zeros_like(first), 0))
+    if plan.audits:
+        await machine.gather(CANDIDATES * await _dealt(machine, blank))
     for section in candidates(audits=plan.audits):
         machine.begin(section)
-        if not (plan.audits and await _checked(machine, partial(multiplied, [of.as_dealt for of in bits], nothing))):
+        if not (plan.audits and await _checked(machine, blank)):
             made = await multiplied(bits, own, machine)
     return made
 
@@ -259,12 +263,17 @@ async def _blank_step(plan: HiddenPlan, rows: Sequence[KnownToOne], machine: Sha
     await step(machine, model, [of.as_dealt for of in rows], targets, both, plan.rates, squares=plan.shows_loss)
 
 
-async def _checked(machine: ShareMachine, blank: Callable[[ShareMachine], Awaitable[object]]) -> bool:
-    """Whether a section is checked instead of used; then it has been. ``blank`` is its program with nobody's values."""
+async def _dealt(machine: ShareMachine, blank: Blank) -> int:
+    """How many numbers a party is dealt in a section; 0 at the dealer."""
     counter = Counter(machine.parties)
     if machine.place >= 0:
         await blank(counter)
-    auditor = await machine.auditor(counter.cost.dealt.get(machine.place, 0) // BYTES)
+    return counter.cost.dealt.get(machine.place, 0) // BYTES
+
+
+async def _checked(machine: ShareMachine, blank: Blank) -> bool:
+    """Whether a section is checked instead of used; then it has been."""
+    auditor = await machine.auditor(await _dealt(machine, blank))
     if auditor:
         await blank(auditor)
     return auditor is not None
