@@ -42,7 +42,7 @@ def program(name: str, turns: int = 0, value: int = 0) -> Any:
     async def run(machine: ShareMachine) -> list[str]:
         machine.begin("columns")
         columns = [X[place] if machine.place == place else None for place in range(2)]
-        matrices = await machine.run(*(known(place, X[0].shape, 18, columns[place]) for place in range(2)))
+        matrices = await machine.run(*(known(place, X[0].shape, 18, columns[place], keeps=True) for place in range(2)))
         checked = []
         for number in range(3):
             machine.begin(f"block {number}")

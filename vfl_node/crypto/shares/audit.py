@@ -70,7 +70,7 @@ class Coins:
 
 
 class SectionAudit:
-    """One party's part, as :class:`~vfl_node.crypto.shares.machine.Audit`.
+    """One party's part, as :class:`~vfl_node.crypto.shares.machine.Auditing`.
 
     Args:
         place: of the party, 0 or 1.

@@ -87,7 +87,7 @@ class KnownToOne:
         owner: place of the party that knows it.
         part: uint64[n, d]: the matrix at its owner, matrix − mask at the others, the mask at the dealer.
         fraction: fractional bits of the matrix.
-        mask: uint64[n, d] at its owner; None elsewhere.
+        mask: uint64[n, d] at its owner, if it keeps that; None elsewhere.
     """
 
     owner: int

@@ -2,13 +2,13 @@
 
 ::
 
-    columns        each party's columns and ownership bits under masks, once
-    both k         w, the product of all bits, in shares; with an audit there are several, and one is used
-    both           w under a mask
-    epoch e block k   a step over a batch of the public schedule; with an audit some are checked instead
-    epoch e        the loss, if it is shown
-    measure    a histogram of scores by label on the rows held out; only sums are opened
-    reveal     each party's part of the weights to it, if the job says so
+    columns            each party's columns and ownership bits under masks, once
+    both k             w, the product of all bits, in shares; with an audit there are several, and one is used
+    both               w under a mask
+    epoch e block k    a step over a batch of the public schedule; with an audit some are checked instead
+    epoch e            the loss, if it is shown
+    measure            a histogram of scores by label on the rows held out; only sums are opened
+    reveal             each party's part of the weights to it, if the job says so
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at an epoch: its
 columns go once more over the wire, under the same masks, since they are the same.
@@ -181,12 +181,15 @@ async def compute(
     machine.begin("columns")
     matrices = await machine.run(
         *(
-            known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None)
+            known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None, keeps=plan.audits)
             for of, width in enumerate(form.widths)
         )
     )
     bits = await machine.run(
-        *(known(of, (plan.rows, 1), 0, own.bits if own and place == of else None) for of in range(1, machine.parties))
+        *(
+            known(of, (plan.rows, 1), 0, own.bits if own and place == of else None, keeps=plan.audits)
+            for of in range(1, machine.parties)
+        )
     )
     both = await _owned_by_all(machine, plan, bits, own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64))
     machine.begin("both")
