@@ -66,7 +66,7 @@ KINDS = {
     "linkage, linked": LINKAGE
     + "\ntrain: {algorithm: linked, bottom: [4], active_bottom: [4], top: [4], merge_hidden: [4], epochs: 1}\n"
     + "evaluate: {share_with_passive: true, validation_fraction: 0.2}",
-    "hidden": HIDDEN,
+    "hidden": HIDDEN.replace("epochs: 1", "epochs: 1, dealer_audit: 0.05"),
     f"hidden, {SEVERAL}": HIDDEN,
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",

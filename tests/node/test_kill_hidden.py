@@ -103,6 +103,16 @@ def test_killed_in_a_phase(nodes: Nodes, victim: str, phase: str) -> None:
     nodes.killed(text(TWO), victim, nodes.phase(text(TWO), victim, phase))
 
 
+@pytest.mark.parametrize("victim", ["lab", *(pytest.param(of, marks=pytest.mark.slow) for of in ("clinic", "notary"))])
+@pytest.mark.parametrize("phase", ["epoch", pytest.param("setup", marks=pytest.mark.slow)])
+def test_killed_where_the_coordinator_is_checked(nodes: Nodes, victim: str, phase: str) -> None:
+    job = text(TWO).replace("epochs: 3", "epochs: 3, dealer_audit: 0.3")
+    left, _ = nodes.clean(job)
+    (report, _), (other, _) = left["clinic"], left["lab"]
+    assert report["training"]["hidden"]["audited"] == other["training"]["hidden"]["audited"] > 0
+    nodes.killed(job, victim, nodes.phase(job, victim, phase))
+
+
 def spread(nodes: Nodes, job: str, victim: str, part: int) -> int:
     bounds = [part * len(nodes.clean(job)[1][victim]) // PLACES for part in range(PLACES + 1)]
     return sum(list(pairwise(bounds))[part]) // 2 + 1

@@ -101,6 +101,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     training_pb2.IterationEnd: FieldBound(64),
     # Training in shares.
     shares_pb2.MaskedShares: FieldBound(1 << 20),
+    shares_pb2.SectionSeed: FieldBound(128),
     shares_pb2.ShareInputs: FieldBound(128),
     shares_pb2.ShareContext: FieldBound(1 << 10, {"widths": 16, "digests": 16}),
     shares_pb2.DealingTerms: FieldBound(512, {"widths": 16}),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Cost, Counter, Dealer, Party, ShareMachine, sent_by
 from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import Ring, decode, encode
@@ -89,28 +90,62 @@ class Seat:
 
 
 class Queues:
-    """The dealers' corrections: sinks and sources."""
+    """The dealers' corrections: sinks and sources; ``spoils``: see :class:`Run`."""
 
-    def __init__(self, parties: int) -> None:
+    def __init__(self, parties: int, spoils: tuple[int, int] | None = None) -> None:
         self.each: list[list[Ring]] = [[] for _ in range(parties)]
-        self.bytes = dict.fromkeys(range(parties), 0)
+        self.bytes, self.blocks = dict.fromkeys(range(parties), 0), dict.fromkeys(range(parties), 0)
+        self._spoils = spoils
 
     def to(self, place: int) -> Any:
         async def put(corrections: Ring) -> None:
+            if self._spoils == (place, self.blocks[place]):
+                corrections = corrections.copy()
+                corrections[-1] += np.uint64(1)
+            self.blocks[place] += 1
             self.each[place].append(corrections)
             self.bytes[place] += corrections.nbytes
 
         return types.SimpleNamespace(put=put)
 
     def of(self, place: int) -> Any:
-        async def take(count: int) -> Ring:
+        async def ahead(count: int) -> Ring:
             while sum(map(len, self.each[place])) < count:
                 await suspend()
-            every = np.concatenate(self.each[place])
-            self.each[place] = [every[count:]]
-            return every[:count]
+            self.each[place] = [np.concatenate([np.empty(0, np.uint64), *self.each[place]])]
+            return self.each[place][0][:count]
 
-        return types.SimpleNamespace(take=take)
+        async def take(count: int) -> Ring:
+            taken = await ahead(count)
+            self.each[place] = [self.each[place][0][count:]]
+            return taken
+
+        return types.SimpleNamespace(take=take, ahead=ahead)
+
+
+class SpoiltError(Exception):
+    """What the dealer sent to a party for a section is wrong."""
+
+
+class Audits:
+    """Both parties' check of what the dealer sends.
+
+    Attributes:
+        shown: each party's seeds of checked sections, in order.
+    """
+
+    def __init__(self, shows: Callable[[str], bool]) -> None:
+        self._shows = shows
+        self.shown: list[list[bytes]] = [[], []]
+
+    def of(self, place: int) -> SectionAudit:
+        async def swap(seed: bytes) -> bytes:
+            self.shown[place].append(seed)
+            while len(self.shown[1 - place]) < len(self.shown[place]):
+                await suspend()
+            return self.shown[1 - place][len(self.shown[place]) - 1]
+
+        return SectionAudit(place, self._shows, swap, lambda section, came: None, lambda section: SpoiltError(place, section))
 
 
 class Run:
@@ -120,22 +155,39 @@ class Run:
         program: of a machine; the same for everybody.
         parties: how many.
         seed: of all seeds.
+        shows: whether two parties check a section.
+        spoils: place and index of a block of numbers that the dealer sends with its last one changed.
 
     Attributes:
         results: of each party.
         table: what they saw.
         queues: of the dealer.
+        audits: of two parties.
     """
 
-    def __init__(self, program: Program, parties: int = 2, seed: int = 0, **how: Any) -> None:
-        self.table, self.queues = Table(parties), Queues(parties)
+    def __init__(
+        self,
+        program: Program,
+        parties: int = 2,
+        seed: int = 0,
+        shows: Callable[[str], bool] | None = None,
+        spoils: tuple[int, int] | None = None,
+        **how: Any,
+    ) -> None:
+        self.table, self.queues = Table(parties), Queues(parties, spoils)
+        self.audits = Audits(shows or (lambda section: False))
         seeds = [Randomness(f"seed {seed} of {place}".encode().ljust(32)) for place in range(parties)]
         machines: list[ShareMachine] = [
-            Party(place, parties, seeds[place], Seat(self.table, place), self.queues.of(place), **how)
+            Party(
+                place, parties, seeds[place], Seat(self.table, place), self.queues.of(place), **how, **self._audit(shows, place)
+            )
             for place in range(parties)
         ]
         machines += [Dealer(place, seeds, self.queues.to(place), **how) for place in range(parties)]
         self.results = together([program(machine) for machine in machines])[:parties]
+
+    def _audit(self, shows: Any, place: int) -> dict[str, Any]:
+        return {"audit": self.audits.of(place)} if shows else {}
 
     @property
     def value(self) -> np.ndarray:

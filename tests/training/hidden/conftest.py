@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from benchmarks.sessions import session
 from tests.training.hidden.plain import Step, descend
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.audit import Coins
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
@@ -31,7 +33,7 @@ from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.glm.plain import one_hot
 from vfl_node.training.hidden import terms
-from vfl_node.training.hidden.computation import HiddenPlan
+from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.trainer import HiddenTrainer
@@ -273,11 +275,24 @@ class Attempt:
         parts = [first_parts(form, self.randomness(name).derive("first weights")).weights for name in over.data]
         return [decode(sum(of[1:], of[0]), WEIGHT_FRACTION) for of in zip(*parts, strict=True)]
 
+    def coins(self, over: World) -> Coins | None:
+        """Which of what the coordinator deals two parties check."""
+        share = Hidden.of(self.job(over)).dealer_audit
+        drawn = [self.randomness(name).derive("toss of the audit").bytes(32) for name in over.data]
+        seed = hashlib.sha256(b"vfl-node toss seed" + b"".join(drawn)).digest()
+        return Coins(seed, share, candidates(audits=True)) if share else None
+
     def reference(self, over: World, **how: Any) -> list[NDArray[np.float64]]:
         """Weights of plaintext training on the rows that all own, with the same start, batches and divisor."""
         plan, train = self.plan(over), Hidden.of(self.job(over))
         x, y = plain_inputs(over, train, plan)
-        own = [batch[over.both[batch]] for epoch in range(plan.epochs) for batch in plan.batches(epoch)]
+        coins = self.coins(over)
+        own = [
+            batch[over.both[batch]]
+            for epoch in range(plan.epochs)
+            for number, batch in enumerate(plan.batches(epoch))
+            if not (coins and coins.shows(block(epoch, number)))
+        ]
         first = self.start(over)
         decay = train.learning_rate * train.weight_decay
         return descend(plan.form, first, x, y, own, Step(train.learning_rate / plan.divisor, train.momentum, decay), **how)

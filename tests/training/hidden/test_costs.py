@@ -11,13 +11,13 @@ import pytest
 from tests.crypto.shares.together import Program, Run
 from vfl_node.beside import Beside
 from vfl_node.configuration import parse
-from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.machine import SEED_BYTES, ShareMachine
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
 from vfl_node.report.envelope import Report
 from vfl_node.trainers import TableShape
 from vfl_node.training.hidden import memory
-from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
+from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, block, candidates, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.costs import exchange
 from vfl_node.training.hidden.network import Form
@@ -33,7 +33,7 @@ evaluate: {test_fraction: 0.3, metrics: [auc]}
 """
 
 
-def plan_of(form: Form, tested: int, reveals: bool, told: bool) -> HiddenPlan:
+def plan_of(form: Form, tested: int, reveals: bool, told: bool, audits: bool = False) -> HiddenPlan:
     return HiddenPlan(
         form=form,
         rows=ROWS,
@@ -49,6 +49,7 @@ def plan_of(form: Form, tested: int, reveals: bool, told: bool) -> HiddenPlan:
         bins=256,
         reveals=reveals,
         told=told,
+        audits=audits,
     )
 
 
@@ -87,6 +88,29 @@ def test_rounds_and_bytes_are_those_of_a_run(form: Form, tested: int, reveals: b
     assert (said.active, said.passive) == (active, sum(others))
     assert said.dealt == sum(run.queues.bytes.values())
     assert said.rounds == run.table.rounds
+
+
+@pytest.mark.parametrize("hidden", [(), (4,)])
+def test_what_is_checked_is_counted(hidden: tuple[int, ...]) -> None:
+    plan = plan_of(Form((4, 3), hidden, 1, "exact"), 60, True, False, audits=True)
+    shown = [*candidates(audits=True)[:5], *candidates(audits=True)[6:], block(0, 1), block(1, 1)]
+    run = Run(program(plan), shows=shown.__contains__)
+    said = exchange(plan.form, 256, True, False, audits=True, rows=ROWS, batch=BATCH, steps=2, tested=60, checks=2)
+    opened = run.table.sent
+    seeds = SEED_BYTES * len(shown)
+    assert (said.active, said.passive) == (opened[0] + seeds, opened[1] + seeds)
+    assert said.dealt == sum(run.queues.bytes.values())
+    assert said.rounds == run.table.rounds + len(shown)
+
+
+def test_the_estimate_takes_the_mean_of_what_is_checked() -> None:
+    train = Hidden(algorithm="hidden", epochs=10, batch_size=100, metrics_by="none", reveal="none")
+    none, some = (train.model_copy(update={"dealer_audit": share}).cost(Evaluate(), 1250, "psi") for share in (0.0, 0.1))
+    assert none is not None
+    assert some is not None
+    assert none.batches == some.batches == 10
+    assert none.steps - some.steps == 17  # pairs of rounds: 5 less for each of ten steps, 1 more for 15 products of bits
+    assert some.coordinator_bytes - none.coordinator_bytes == 15 * 8 * 1250
 
 
 def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path) -> None:

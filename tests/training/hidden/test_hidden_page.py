@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "hidden.md").read_text(encoding="utf-8")
 (JOB,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SHOWN = {"algorithm": "", "hidden": "[]", "shared_fraction": "null", "momentum": "0.9", "weight_decay": "0"} | {
-    "show_loss": "false"
+    "show_loss": "false",
+    "dealer_audit": "0",
 }
 """Defaults that are shown otherwise than Python writes them."""
 COMMAND = next(line for line in PAGE.splitlines() if line.startswith("vfl-node estimate"))
@@ -87,6 +88,29 @@ def test_what_the_command_says(row: list[str]) -> None:
         assert float(number) == pytest.approx(count / {"MiB": 2**20, "GiB": 2**30}[unit], abs=0.5 if unit == "MiB" else 0.05)
     assert int(row[3]) == cost.batches
     assert float(row[4].removesuffix(" MiB")) == pytest.approx(cost.coordinator_memory / 2**20, abs=0.5)
+
+
+@pytest.mark.parametrize("row", table("`dealer_audit` | sent"), ids=lambda row: row[0])
+def test_what_a_check_costs(row: list[str]) -> None:
+    share, steps = float(row[0]), 10 * (100_000 // 4096)
+    checks = round(share * steps)
+    said = costs.exchange(
+        *(Form((166, 165), (), 1, "exact"), 256, True, False, False, share > 0),
+        rows=100_000,
+        batch=4096,
+        steps=steps - checks,
+        tested=0,
+        checks=checks,
+    )
+    assert row[1] == f"{(said.active + said.passive) / 1e6:.1f} MB"
+    assert row[2] == f"{said.dealt / 1e6:.1f} MB"
+    assert row[3] == f"{said.rounds:,}"
+
+
+def test_odds_of_steps_that_are_spoilt() -> None:
+    for steps, odds in re.findall(r"(\d+) steps? with (\.\d+)", PAGE):
+        assert round(0.95 ** int(steps), 2) == float(odds)
+    assert re.findall(r"(\d+) steps? with (\.\d+)", PAGE)
 
 
 def test_bytes_of_the_regression_under_encryption() -> None:

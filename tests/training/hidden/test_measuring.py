@@ -51,7 +51,7 @@ def test_auc_loss_and_accuracy_of_each_output() -> None:
     for k, found in enumerate(run.results[0]):
         z, y = Z[BOTH, k], LABELS[BOTH, k]
         assert (found.positive, found.negative) == (y.sum(), (1 - y).sum())
-        assert found.auc == pytest.approx(roc_auc_score(y, z), abs=1e-3)
+        assert found.auc == pytest.approx(roc_auc_score(y, z), abs=2e-3)  # of 160 draws: sd .0005
         assert found.nll == pytest.approx(log_loss(y, 1 / (1 + np.exp(-z))), abs=2e-3)
         assert found.accuracy == pytest.approx(accuracy_score(y, z > 0), abs=0.02)
     cost = counted(of)

@@ -46,7 +46,8 @@ def test_metrics_of_several_classes_are_the_mean_area(world: Any, attempt: Any) 
     over, of = world(people=1000, classes=3), attempt({"classes": 3, **LARGE}, {"test_fraction": 0.4})
     results = of(over)
     z, y, _ = scored(of, over, results)
-    assert results[0].metrics["auc"] == pytest.approx(np.mean([roc_auc_score(y[:, k], z[:, k]) for k in range(3)]), abs=4e-3)
+    expected = np.mean([roc_auc_score(y[:, k], z[:, k]) for k in range(3)])
+    assert results[0].metrics["auc"] == pytest.approx(expected, abs=6e-3)  # 196 rows; of 50 draws: −.002 ± .0015
     assert (results[0].metrics["nll"], results[0].metrics["accuracy"]) == (None, None)
 
 

@@ -196,7 +196,9 @@ def test_a_place_has_one_mask_and_that_is_drawn_once(world: Any, attempt: Any, t
         return draw(machine, seed, number, name, shape)
 
     with mock.patch.object(ShareMachine, "_draw", noted):
-        attempt(train)(over_for(world, train, parties))
+        over, of = over_for(world, train, parties), attempt(train)
+        of(over)
     assert len(drawn) == len(set(drawn)) > 50
     assert len({context for _, context, *_ in drawn}) == 1
-    assert {section for *_, section, _, _ in drawn} == {"columns", "epoch 0", "epoch 1", "epoch 2", "measure"}
+    blocks = {f"epoch {epoch} block {block}" for epoch in range(3) for block in range(len(of.plan(over).batches(0)))}
+    assert {section for *_, section, _, _ in drawn} == {"columns", "both 0", "both", "measure", *blocks}

@@ -13,6 +13,7 @@ file             what
 ``operation``    what an operation is: what is drawn and dealt for it, what is opened, what comes out
 ``operations``   each of them
 ``machine``      a computation as its parties run it: each of them, the dealer, or somebody who counts what it costs
+``audit``        two parties check what the dealer deals
 ===============  =====================================================================================================
 
 A computation is written once, as a coroutine over a machine. The dealer runs the same coroutine without values, so what it

@@ -5,8 +5,9 @@ A computation is a coroutine that gets a machine and awaits rounds of operations
     first, second = await machine.run(known_product(a, w), known_product(b, v))
 
 All operations of a round are opened in one message. Every machine counts operations, so that all agree on the place of each:
-(context, section, number of the operation in it, name of the value). Masks are drawn from a party's seed at that place. The
-party that gets a correction changes with each operation.
+(context, section, number of the operation in it, name of the value). Masks are drawn from a party's seed at that place: from
+the seed of the section, and that from the party's, so that one section can be shown without any other
+(:mod:`vfl_node.crypto.shares.audit`). The party that gets a correction changes with each operation that may choose.
 
 The context is a digest of everything that values are made of. All of the computation is arithmetic of integers, so in one
 context each place has one value, however often it is computed, if all send what they sent before: a mask is never used for two.
@@ -27,6 +28,9 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
 from vfl_node.crypto.shares.ring import BYTES, Ring
 
+SEED_BYTES = 32
+"""Of the seed of a section."""
+
 
 class Wire(Protocol):
     """How a party's shares get to the others."""
@@ -40,6 +44,19 @@ class Corrections(Protocol):
 
     async def take(self, count: int) -> Ring:
         """The next ``count`` numbers, uint64[count]."""
+
+    async def ahead(self, count: int) -> Ring:
+        """The same once all of them are here; they are still to be taken."""
+
+
+class Auditing(Protocol):
+    """Which sections a party checks instead of using them, and with what."""
+
+    async def gather(self, section: str, corrections: Corrections, count: int) -> None:
+        """As :meth:`ShareMachine.gather`."""
+
+    async def auditor(self, section: str, seed: bytes, corrections: Corrections, count: int) -> ShareMachine | None:
+        """As :meth:`ShareMachine.auditor`; ``seed`` is this party's of the section."""
 
 
 class ShareMachine(ABC):
@@ -65,16 +82,31 @@ class ShareMachine(ABC):
         self.number += len(operations)
         return await self._round([(first + offset, operation) for offset, operation in enumerate(operations)])
 
+    async def gather(self, count: int) -> None:  # noqa: B027 - a dealer, or who counts, has nothing to wait for
+        """Go on once all of the next ``count`` numbers that this party is dealt have come, if any are checked."""
+
+    async def auditor(self, count: int) -> ShareMachine | None:
+        """The machine that runs this section with nobody's values and checks what was dealt for it; None: the section is used.
+
+        Args:
+            count: how many numbers this party is dealt in the section, of which nothing may have run.
+        """
+        return None
+
     @abstractmethod
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]: ...
 
-    def _receiver(self, number: int) -> int:
+    def _receiver(self, number: int, operation: Operation[Any]) -> int:
         """The party that gets the corrections of an operation."""
-        return number % self.parties
+        return number % self.parties if operation.receiver is None else operation.receiver
+
+    def _of_section(self, seed: Randomness) -> bytes:
+        """The seed of which all masks of this section are drawn, from a party's."""
+        return seed.derive(f"{self.context} {self._section}").bytes(SEED_BYTES)
 
     def _draw(self, seed: Randomness, number: int, name: str, shape: Shape) -> Ring:
         """A party's share of a random value."""
-        drawn = seed.derive(f"{self.context} {self._section} {number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
+        drawn = Randomness(self._of_section(seed)).derive(f"{number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
         return drawn.reshape(shape)
 
 
@@ -90,6 +122,7 @@ class Party(ShareMachine):
         context: as in the base.
         seen: called with section, number of the first operation and what was opened in each round, before anything else is
             sent; it may raise.
+        audit: which sections are checked instead of used; None: none.
     """
 
     def __init__(
@@ -101,9 +134,22 @@ class Party(ShareMachine):
         corrections: Corrections,
         context: str = "",
         seen: Callable[[str, int, Sequence[Ring]], None] = lambda section, number, opened: None,
+        audit: Auditing | None = None,
     ) -> None:
         super().__init__(place, parties, context)
+        self._audit = audit
         self._seed, self._wire, self._corrections, self._seen = seed, wire, corrections, seen
+
+    async def gather(self, count: int) -> None:
+        """As the base."""
+        if self._audit is not None:
+            await self._audit.gather(self._section, self._corrections, count)
+
+    async def auditor(self, count: int) -> ShareMachine | None:
+        """As the base. Nothing of the section is sent before all its corrections have come."""
+        if self._audit is None:
+            return None
+        return await self._audit.auditor(self._section, self._of_section(self._seed), self._corrections, count)
 
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
         materials = [await self._material(number, operation) for number, operation in numbered]
@@ -124,7 +170,7 @@ class Party(ShareMachine):
             of.name: self._draw(self._seed, number, of.name, of.shape) for of in operation.drawn if of.held_by(self.place)
         }
         for name, shape in operation.dealt.items():
-            if self._receiver(number) == self.place:
+            if self._receiver(number, operation) == self.place:
                 material[name] = (await self._corrections.take(int(np.prod(shape, dtype=np.int64)))).reshape(shape)
             else:
                 material[name] = self._draw(self._seed, number, name, shape)
@@ -159,7 +205,7 @@ class Dealer(ShareMachine):
         return [await self._deal(number, operation) for number, operation in numbered]
 
     async def _deal(self, number: int, operation: Operation[Any]) -> Any:
-        receives = self._receiver(number) == self._own
+        receives = self._receiver(number, operation) == self._own
         values = {
             of.name: self._sum(number, of.name, of.shape, self._holders(of))
             for of in operation.drawn
@@ -203,21 +249,35 @@ class Counter(ShareMachine):
 
     Args:
         parties: how many have data.
+        shows: whether a section is checked instead of used.
     """
 
-    def __init__(self, parties: int) -> None:
+    def __init__(self, parties: int, shows: Callable[[str], bool] = lambda section: False) -> None:
         super().__init__(DEALER, parties, "")
+        self._shows, self._opens = shows, True
         self.cost = Cost(parties, opened=dict.fromkeys(range(parties), 0), dealt=dict.fromkeys(range(parties), 0))
 
+    async def auditor(self, count: int) -> Counter | None:
+        """As the base: each party shows the seed of the section, and nothing is opened."""
+        if not self._shows(self._section):
+            return None
+        within = Counter(self.parties)
+        within.cost, within._opens = self.cost, False
+        self.cost.rounds += 1
+        for place in self.cost.opened:
+            self.cost.opened[place] += SEED_BYTES
+        return within
+
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
-        shown = [each for _, operation in numbered for each in operation.shown]
+        shown = [each for _, operation in numbered for each in operation.shown if self._opens]
         if shown:
             self.cost.rounds += 1
         for place, sent in sent_by(shown, self.parties).items():
             self.cost.opened[place] += sent
         results = []
         for number, operation in numbered:
-            self.cost.dealt[self._receiver(number)] += BYTES * sum(int(np.prod(shape)) for shape in operation.dealt.values())
+            dealt = BYTES * sum(int(np.prod(shape)) for shape in operation.dealt.values())
+            self.cost.dealt[self._receiver(number, operation)] += dealt
             nothing = {of.name: np.zeros(of.shape, np.uint64) for of in operation.drawn}
             opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
             results.append(operation.result(DEALER, opened, nothing))

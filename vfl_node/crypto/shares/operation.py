@@ -87,6 +87,7 @@ class Operation(Generic[R]):
         correlated: what the dealer makes of the drawn ones.
         shown: what is opened.
         shares: (place, material) → a party's shares of it.
+        receiver: place of the only party that may get what is dealt; None: any one.
     """
 
     result: Callable[[int, Sequence[Ring], Material], R]
@@ -95,3 +96,4 @@ class Operation(Generic[R]):
     correlated: Callable[[Material], Material] = lambda values: {}
     shown: Sequence[Opening] = ()
     shares: Callable[[int, Material], Sequence[Ring]] = lambda place, material: ()
+    receiver: int | None = None

@@ -80,7 +80,7 @@ def product(left: Opened, right: Opened, kind: Kind = "matrices") -> Operation[S
     return Operation(result, dealt={"product": shape}, correlated=correlated)
 
 
-def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None) -> Operation[KnownToOne]:
+def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None, *, keeps: bool = False) -> Operation[KnownToOne]:
     """A matrix that one party knows, ready for any number of products: the others get it under a mask.
 
     Args:
@@ -88,6 +88,7 @@ def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None) -
         shape: of the matrix.
         fraction: its fractional bits.
         matrix: uint64[n, d] at its owner; None elsewhere.
+        keeps: whether the owner keeps the mask, too: it checks products with that (:mod:`vfl_node.crypto.shares.audit`).
     """
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
@@ -96,7 +97,7 @@ def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None) -
     def result(place: int, opened: Sequence[Ring], material: Material) -> KnownToOne:
         if place == DEALER:
             return KnownToOne(owner, material["mask"], fraction)
-        return KnownToOne(owner, opened[0] if matrix is None else matrix, fraction)
+        return KnownToOne(owner, opened[0] if matrix is None else matrix, fraction, material.get("mask") if keeps else None)
 
     return Operation(
         result, drawn=(Drawn("mask", shape, owner=owner, lasting=True),), shown=(Opening(shape, by=owner),), shares=shares
@@ -110,6 +111,9 @@ def known_product(matrix: KnownToOne, value: Shared, kind: Kind = "matrices") ->
 
         b_j  a mask of each other party's share      f = Σ_{j≠o} (w_j − b_j)  opened to o      c  shares of R·Σ b_j
         o: X·(w_o + f) + c_o                          j: E·b_j + c_j
+
+    The owner alone may get what is dealt: c_o tells whoever learns the other shares R·b, and with b equations of X
+    (:mod:`vfl_node.crypto.shares.audit`).
     """
     times, shape = _product(kind, matrix.part.shape, value.shape)
     owner, fraction = matrix.owner, matrix.fraction + value.fraction
@@ -133,6 +137,7 @@ def known_product(matrix: KnownToOne, value: Shared, kind: Kind = "matrices") ->
         correlated=correlated,
         shown=(Opening(value.shape, to=owner),),
         shares=shares,
+        receiver=owner,
     )
 
 

@@ -87,19 +87,27 @@ class KnownToOne:
         owner: place of the party that knows it.
         part: uint64[n, d]: the matrix at its owner, matrix − mask at the others, the mask at the dealer.
         fraction: fractional bits of the matrix.
+        mask: uint64[n, d] at its owner, if it keeps that; None elsewhere.
     """
 
     owner: int
     part: Ring
     fraction: int
+    mask: Ring | None = None
 
     @property
     def transposed(self) -> KnownToOne:
         """Transposed."""
-        return KnownToOne(self.owner, self.part.T, self.fraction)
+        return KnownToOne(self.owner, self.part.T, self.fraction, None if self.mask is None else self.mask.T)
+
+    @property
+    def as_dealt(self) -> KnownToOne:
+        """As the dealer has it, if this is its owner; zeros else."""
+        mask = np.broadcast_to(np.uint64(0), self.part.shape) if self.mask is None else self.mask
+        return KnownToOne(self.owner, mask, self.fraction)
 
     def __getitem__(self, index: Any) -> KnownToOne:
-        return KnownToOne(self.owner, self.part[index], self.fraction)
+        return KnownToOne(self.owner, self.part[index], self.fraction, None if self.mask is None else self.mask[index])
 
 
 def stacked(values: Sequence[Shared]) -> Shared:

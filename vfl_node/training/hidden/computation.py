@@ -2,10 +2,13 @@
 
 ::
 
-    columns    each party's columns and ownership bits under masks, once; w, the product of all bits, in shares
-    epoch e    steps over batches of the public schedule
-    measure    a histogram of scores by label on the rows held out; only sums are opened
-    reveal     each party's part of the weights to it, if the job says so
+    columns            each party's columns and ownership bits under masks, once
+    both k             w, the product of all bits, in shares; with an audit there are several, and one is used
+    both               w under a mask
+    epoch e block k    a step over a batch of the public schedule; with an audit some are checked instead
+    epoch e            the loss, if it is shown
+    measure            a histogram of scores by label on the rows held out; only sums are opened
+    reveal             each party's part of the weights to it, if the job says so
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at an epoch: its
 columns go once more over the wire, under the same masks, since they are the same.
@@ -15,17 +18,19 @@ Source: ours.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.machine import Counter, ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
-from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, decode
-from vfl_node.crypto.shares.values import Shared
+from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
+from vfl_node.crypto.shares.values import KnownToOne, Shared
 from vfl_node.training.hidden.measuring import NumberSums, OutputTally, squared_errors, tally
+from vfl_node.training.hidden.memory import CANDIDATES
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
@@ -54,6 +59,7 @@ class HiddenPlan:
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
         shows_loss: whether the squared residuals of an epoch are opened, as one sum, to whom metrics are.
+        audits: whether some of what the dealer deals is checked.
     """
 
     form: Form
@@ -72,6 +78,7 @@ class HiddenPlan:
     threshold: float = 0.5
     told: bool = False
     shows_loss: bool = False
+    audits: bool = False
 
     def batches(self, epoch: int) -> list[Positions]:
         """Those of an epoch, all of the same size; the rows left over wait for the next one."""
@@ -138,6 +145,26 @@ class HiddenOutcome:
         return max((of.beyond for of in self.tallies), default=self.sums.beyond if self.sums else 0)
 
 
+Blank = Callable[[ShareMachine], Awaitable[object]]
+"""The program of a section that may be checked, with nobody's values."""
+
+
+def candidates(*, audits: bool) -> list[str]:
+    """Sections that make w, of which one is used."""
+    return [f"both {number}" for number in range(CANDIDATES if audits else 1)]
+
+
+def block(epoch: int, number: int) -> str:
+    """The section of a step."""
+    return f"epoch {epoch} block {number}"
+
+
+def purpose(section: str) -> str:
+    """What a section that may be checked is for, in words."""
+    words = section.split()
+    return f"step {int(words[3]) + 1} of epoch {int(words[1]) + 1}" if len(words) == 4 else "the bits of who is shared"
+
+
 After = Callable[[int, WeightShares, float | None], Awaitable[None]]
 """What happens after an epoch (counted from 0), with its mean squared residual if that is opened to this party."""
 
@@ -159,30 +186,35 @@ async def compute(
     machine.begin("columns")
     matrices = await machine.run(
         *(
-            known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None)
+            known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None, keeps=plan.audits)
             for of, width in enumerate(form.widths)
         )
     )
     bits = await machine.run(
-        *(known(of, (plan.rows, 1), 0, own.bits if own and place == of else None) for of in range(1, machine.parties))
+        *(
+            known(of, (plan.rows, 1), 0, own.bits if own and place == of else None, keeps=plan.audits)
+            for of in range(1, machine.parties)
+        )
     )
-    both = Shared(own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64), 0)
-    for of in bits:
-        (both,) = await machine.run(known_product(of, both, "numbers"))
+    both = await _owned_by_all(machine, plan, bits, own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64))
+    machine.begin("both")
     (opened,) = await machine.run(masked(both))
     targets = own.targets if own else np.zeros((plan.rows, form.outputs), np.uint64)
 
     nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
     model = _model(form, start or WeightShares(nothing, nothing))
     for epoch in range(first, plan.epochs):
-        machine.begin(f"epoch {epoch}")
-        total = Shared(np.zeros(1, np.uint64), FRACTION)
-        for batch in plan.batches(epoch):
+        total, steps = Shared(np.zeros(1, np.uint64), FRACTION), 0
+        for number, batch in enumerate(plan.batches(epoch)):
+            machine.begin(block(epoch, number))
             rows = [matrix[batch] for matrix in matrices]
-            of_batch = Shared(targets[batch], 2 * FRACTION), opened[batch]
+            if plan.audits and await _checked(machine, partial(_blank_step, plan, rows)):
+                continue
+            of_batch = Shared(targets[batch], 2 * FRACTION), (both if plan.audits else opened)[batch]
             model, squares = await step(machine, model, rows, *of_batch, rates, squares=plan.shows_loss)
-            total = total + squares if squares else total
-        await after(epoch, _parts(model), await _loss(machine, plan, total) if plan.shows_loss else None)
+            total, steps = total + squares if squares else total, steps + 1
+        machine.begin(f"epoch {epoch}")
+        await after(epoch, _parts(model), await _loss(machine, plan, total, steps) if plan.shows_loss else None)
 
     machine.begin("measure")
     tallies: tuple[OutputTally, ...] = ()
@@ -209,14 +241,59 @@ async def compute(
     return HiddenOutcome(_parts(model), weights, tallies, sums)
 
 
-async def _loss(machine: ShareMachine, plan: HiddenPlan, total: Shared) -> float | None:
-    """The mean squared residual of an epoch, before each step."""
+async def _owned_by_all(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[KnownToOne], first: Ring) -> Shared:
+    """w in shares: the product of all ``bits`` and of the active party's."""
+
+    async def multiplied(bits: Sequence[KnownToOne], both: Shared, machine: ShareMachine) -> Shared:
+        for of in bits:
+            (both,) = await machine.run(known_product(of, both, "numbers"))
+        return both
+
+    made = own = Shared(first, 0)
+    blank = partial(multiplied, [of.as_dealt for of in bits], Shared(np.zeros_like(first), 0))
+    if plan.audits:
+        await machine.gather(CANDIDATES * await _dealt(machine, blank))
+    for section in candidates(audits=plan.audits):
+        machine.begin(section)
+        if not (plan.audits and await _checked(machine, blank)):
+            made = await multiplied(bits, own, machine)
+    return made
+
+
+async def _blank_step(plan: HiddenPlan, rows: Sequence[KnownToOne], machine: ShareMachine) -> None:
+    """A step with nobody's values, as the dealer runs it."""
+    nothing = tuple(np.zeros(shape, np.uint64) for shape in plan.form.shapes)
+    count = rows[0].part.shape[0]
+    model = _model(plan.form, WeightShares(nothing, nothing))
+    targets = Shared(np.zeros((count, plan.form.outputs), np.uint64), 2 * FRACTION)
+    both = Shared(np.zeros((count, 1), np.uint64), 0)
+    await step(machine, model, [of.as_dealt for of in rows], targets, both, plan.rates, squares=plan.shows_loss)
+
+
+async def _dealt(machine: ShareMachine, blank: Blank) -> int:
+    """How many numbers a party is dealt in a section; 0 at the dealer."""
+    counter = Counter(machine.parties)
+    if machine.place >= 0:
+        await blank(counter)
+    return counter.cost.dealt.get(machine.place, 0) // BYTES
+
+
+async def _checked(machine: ShareMachine, blank: Blank) -> bool:
+    """Whether a section is checked instead of used; then it has been."""
+    auditor = await machine.auditor(await _dealt(machine, blank))
+    if auditor:
+        await blank(auditor)
+    return auditor is not None
+
+
+async def _loss(machine: ShareMachine, plan: HiddenPlan, total: Shared, steps: int) -> float | None:
+    """The mean squared residual of an epoch, before each of its steps; None if there was none."""
     to = None if plan.told else 0
     (opened,) = await machine.run(revealed(total, to))
-    if to not in (None, machine.place):
+    if to not in (None, machine.place) or not steps:
         return None
     mantissa = plan.rates.mantissa / 2.0**plan.rates.bits
-    return float(decode(opened, FRACTION)[0]) / mantissa**2 / (plan.divisor * len(plan.batches(0)))
+    return float(decode(opened, FRACTION)[0]) / mantissa**2 / (plan.divisor * steps)
 
 
 async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:

@@ -71,6 +71,13 @@ class Hidden(TrainerConfig):
         default=False,
         description="open the mean squared residual of each epoch, one number, to whom metrics are; two rounds more a step",
     )
+    dealer_audit: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        allow_inf_nan=False,
+        description="which part of the coordinator's numbers is checked: so many batches are not trained on; two data parties",
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
 
     @property
@@ -125,6 +132,11 @@ class Hidden(TrainerConfig):
         if evaluate.validation_fraction:
             raise ValueError(
                 "evaluate.validation_fraction must be 0 with hidden: it does not stop early; say train.weight_decay"
+            )
+        if self.dealer_audit and len(job.parties.passive) > 1:
+            raise ValueError(
+                "train.dealer_audit must be 0 with several passive parties: a check takes masks that two parties show each "
+                "other, and passive parties have no conversation"
             )
         if job.align.dummies and self.show_loss:
             raise ValueError(

@@ -21,7 +21,7 @@ from vfl_node.crypto.shares.machine import Counter
 from vfl_node.crypto.shares.tallies import ROWS_AT_ONCE
 from vfl_node.trainers import TrainingCost
 from vfl_node.training.hidden import memory
-from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, compute
+from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of
 from vfl_node.training.schedule import Schedule
@@ -59,6 +59,8 @@ class PartCosts(NamedTuple):
         row: of a row of the shared order, once.
         step: of a step without rows.
         step_row: of a row in a step.
+        check: of a step that is checked instead, without rows.
+        check_row: of a row in that.
         measured: of measuring without rows.
         chunk: of each :data:`~vfl_node.crypto.shares.tallies.ROWS_AT_ONCE` rows that are measured on.
         measured_row: of a row that is measured on.
@@ -68,22 +70,27 @@ class PartCosts(NamedTuple):
     row: Exchanged
     step: Exchanged
     step_row: Exchanged
+    check: Exchanged
+    check_row: Exchanged
     measured: Exchanged
     chunk: Exchanged
     measured_row: Exchanged
 
 
 @lru_cache(maxsize=16)
-def parts(form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool = False) -> PartCosts:
+def parts(form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool = False, audits: bool = False) -> PartCosts:
     """Of a model of this form; what its weights and metrics are opened to: as in :class:`HiddenPlan`."""
 
-    def run(rows: int, batch: int = 0, tested: int = 0) -> Exchanged:
-        return _counted(form, bins, reveals, told, shows_loss, rows=rows, batch=batch, tested=tested)
+    def run(rows: int, batch: int = 0, tested: int = 0, *, checked: bool = False) -> Exchanged:
+        what = bins, reveals, told, shows_loss, audits
+        return _counted(form, *what, rows=rows, batch=batch, tested=tested, checked=checked)
 
     once = run(1)
     row = run(2).plus(once, -1)
     step = run(2, batch=1).plus(run(2), -1)
     step_row = run(2, batch=2).plus(run(2), -1).plus(step, -1)
+    check = run(2, batch=1, checked=audits).plus(run(2), -1)
+    check_row = run(2, batch=2, checked=audits).plus(run(2), -1).plus(check, -1)
     many = ROWS_AT_ONCE + 1
     measured, two, more = (run(many, tested=tested).plus(run(many), -1) for tested in (1, 2, many))
     measured_row = two.plus(measured, -1)
@@ -93,6 +100,8 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool = F
         row=row,
         step=step.plus(step_row, -1),
         step_row=step_row,
+        check=check.plus(check_row, -1),
+        check_row=check_row,
         measured=measured.plus(chunk, -1).plus(measured_row, -1),
         chunk=chunk,
         measured_row=measured_row,
@@ -105,18 +114,21 @@ def exchange(
     reveals: bool,
     told: bool,
     shows_loss: bool = False,
+    audits: bool = False,
     *,
     rows: int,
     batch: int,
     steps: int,
     tested: int,
+    checks: int = 0,
 ) -> Exchanged:
     """What a whole training takes: so many ``steps`` of a ``batch`` each, over ``rows``, of which so many are ``tested`` on.
 
-    The loss of an epoch, 8 bytes, counts for each step.
+    With an audit so many ``checks`` of a batch come on top. The loss of an epoch, 8 bytes, counts for each step.
     """
-    of = parts(form, bins, reveals, told, shows_loss)
+    of = parts(form, bins, reveals, told, shows_loss, audits)
     whole = of.once.plus(of.row, rows).plus(of.step, steps).plus(of.step_row, steps * batch)
+    whole = whole.plus(of.check, checks).plus(of.check_row, checks * batch)
     if not tested:
         return whole
     return whole.plus(of.measured).plus(of.chunk, -(-tested // ROWS_AT_ONCE)).plus(of.measured_row, tested)
@@ -135,15 +147,18 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     size = batch_of(train, m, trained, common)[0] if m else 0
     steps = trained // size if size else 0
     widths = memory.widths(passive_parties, beside)
+    checks = round(train.dealer_audit * train.epochs * steps)  # on average
     whole = exchange(
         Form(widths, train.hidden, train.outputs, train.form_loss),
         train.bins,
         train.reveal == "owners",
         evaluate.share_with_passive,
         train.show_loss,
+        train.dealer_audit > 0,
         rows=m,
         batch=size,
-        steps=train.epochs * steps,
+        steps=train.epochs * steps - checks,
+        checks=checks,
         tested=(held_out or trained) if train.metrics_by == "histogram" else 0,
     )
     if not steps:
@@ -161,9 +176,19 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
 
 
 def _counted(
-    form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool, *, rows: int, batch: int, tested: int
+    form: Form,
+    bins: int,
+    reveals: bool,
+    told: bool,
+    shows_loss: bool,
+    audits: bool,
+    *,
+    rows: int,
+    batch: int,
+    tested: int,
+    checked: bool,
 ) -> Exchanged:
-    """The whole program over so few rows, with one step if there is a batch."""
+    """The whole program over so few rows, with one step if there is a batch, which may be ``checked`` instead."""
     plan = HiddenPlan(
         form=form,
         rows=rows,
@@ -180,8 +205,10 @@ def _counted(
         reveals=reveals,
         told=told,
         shows_loss=shows_loss,
+        audits=audits,
     )
-    counter = Counter(len(form.widths))
+    spare = candidates(audits=audits)[1:] + [block(0, 0)] * checked
+    counter = Counter(len(form.widths), spare.__contains__)
 
     async def after(epoch: int, parts: WeightShares, loss: float | None) -> None:
         pass

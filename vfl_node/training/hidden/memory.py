@@ -29,6 +29,12 @@ UNIT_NUMBERS = 30
 AHEAD_BYTES = 128 << 20
 """What has come from the dealer and is not used yet, once more while it is put together."""
 
+CANDIDATES = 16
+"""Products of ownership bits that are dealt with an audit; all of them are here before one is used, and twice while joined."""
+
+CHECKED_COPIES = 3
+"""Of a batch's numbers, with an audit: all that is dealt for a step is here before it is used, and twice while it is joined."""
+
 TALLIED_ROWS = 1024
 """Rows of the histogram that are counted at a time."""
 
@@ -57,7 +63,9 @@ def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_partie
     columns = sum(_widths(role, table, passive_parties, beside))
     share = train.shared_fraction or 1.0
     rows = min(table.rows, int(train.batch_size / share) + 1)
-    numbers = COLUMN_COPIES * table.rows * columns + rows * _row_numbers(train, columns)
+    batches = CHECKED_COPIES if train.dealer_audit else 1
+    numbers = COLUMN_COPIES * table.rows * columns + batches * rows * _row_numbers(train, columns)
+    numbers += 2 * CANDIDATES * table.rows * (train.dealer_audit > 0)
     return NUMBER_BYTES * numbers + AHEAD_BYTES + _tally(train)
 
 

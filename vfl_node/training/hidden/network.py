@@ -103,7 +103,7 @@ async def step(
     model: SharedModel,
     columns: Sequence[KnownToOne],
     targets: Shared,
-    both: Opened,
+    both: Opened | Shared,
     rates: Rates,
     *,
     squares: bool = False,
@@ -115,7 +115,8 @@ async def step(
         model: before.
         columns: of the batch, party by party, [B, d_j].
         targets: y of the batch, [B, K], with 2·:data:`FRACTION` fractional bits: the active party's share is y.
-        both: w of the batch, [B, 1], without fractional bits.
+        both: w of the batch, [B, 1], without fractional bits. Under a mask of an earlier section, or in shares, which get one
+            of this section: 8 bytes a row.
         rates: of the step.
         squares: whether that sum is wanted: [1], times the mantissa's square, with :data:`FRACTION` fractional bits. It takes
             two rounds and 8 bytes more a residual; nothing is opened but under masks.
@@ -160,7 +161,7 @@ async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[
 
 
 async def _residual(
-    machine: ShareMachine, form: Form, z: Shared, targets: Shared, both: Opened, rates: Rates
+    machine: ShareMachine, form: Form, z: Shared, targets: Shared, both: Opened | Shared, rates: Rates
 ) -> tuple[Opened, Shared]:
     """mantissa · (σ(z) − y) under a mask, and times w in shares, with :data:`FRACTION` fractional bits."""
     if form.loss == "exact":
@@ -173,8 +174,11 @@ async def _residual(
         raw = z - targets.times(1 << (z.fraction - targets.fraction), z.fraction - targets.fraction)
     scaled = raw.times(rates.mantissa, rates.bits)
     (cut,) = await machine.run(truncated(scaled, scaled.fraction - FRACTION))
-    (opened,) = await machine.run(masked(cut))
-    (delta,) = await machine.run(product(opened, both, "numbers"))
+    if isinstance(both, Opened):
+        (opened,), bits = await machine.run(masked(cut)), both
+    else:
+        opened, bits = await machine.run(masked(cut), masked(both))
+    (delta,) = await machine.run(product(opened, bits, "numbers"))
     return opened, delta
 
 

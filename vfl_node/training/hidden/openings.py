@@ -4,6 +4,8 @@ Masks of an attempt that repeats a section are the same, and so are all values, 
 opens something else the second time would move the others' values under masks that it has seen before: the difference would be
 theirs. So each round's openings are written down before the next share goes out, and compared when they come again.
 
+With an audit the same is done with all that the dealer sends for a section that may be checked.
+
 Source: ours (H-RESTART).
 """
 
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.errors import StateError
+from vfl_node.errors import ProtocolError, StateError
 
 _RECORD = struct.Struct(">16s32s8s")  # place, digest, checksum of both
 
@@ -54,15 +56,7 @@ class OpeningLog:
         Raises:
             StateError: another party opened something else in an earlier attempt (``E_REPLAY``).
         """
-        place = hashlib.sha256(self._context + f" {section} {number}".encode()).digest()[:16]
-        hashed = hashlib.sha256()
-        for values in opened:
-            hashed.update(values.astype("<u8").tobytes())
-        digest = hashed.digest()
-        if place not in self._known:
-            self._file.write(_RECORD.pack(place, digest, _checksum(place, digest)))
-            self._known[place] = digest
-        elif self._known[place] != digest:
+        if not self._same(f"{section} {number}", opened):
             raise StateError(
                 "another party sends other masked values than in an earlier attempt of this job: together they would tell this "
                 "party's own",
@@ -70,6 +64,34 @@ class OpeningLog:
                 hint="submit a new job, under new masks, if you still trust the other parties",
                 for_peer="masked values differ from those of an earlier attempt",
             )
+
+    def hold(self, section: str, corrections: Ring) -> None:
+        """Compare all corrections of a section with what they were, or write them down.
+
+        By the pace of an earlier attempt the dealer may know which sections are checked, so it must not choose again.
+
+        Raises:
+            ProtocolError: the dealer sent others in an earlier attempt (``E_DEALER``).
+        """
+        if not self._same(f"{section} dealt", [corrections]):
+            raise ProtocolError(
+                "the coordinator deals other numbers than in an earlier attempt of this job",
+                code="E_DEALER",
+                hint="submit a new job, with another coordinator unless the owner of this one can explain it",
+                for_peer="the coordinator deals other numbers than in an earlier attempt of this job",
+            )
+
+    def _same(self, place: str, values: Sequence[Ring]) -> bool:
+        """Whether values are what they were, or new; new ones are written down."""
+        key = hashlib.sha256(self._context + f" {place}".encode()).digest()[:16]
+        hashed = hashlib.sha256()
+        for each in values:
+            hashed.update(each.astype("<u8").tobytes())
+        digest = hashed.digest()
+        if key not in self._known:
+            self._file.write(_RECORD.pack(key, digest, _checksum(key, digest)))
+            self._known[key] = digest
+        return self._known[key] == digest
 
     def close(self) -> None:
         """Close the file. Idempotent."""

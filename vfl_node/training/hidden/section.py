@@ -20,6 +20,9 @@ class HiddenSection(TrainerSection):
     )
     batch_rows: Count | None = Field(default=None, description="shared rows of a batch")
     divisor: float | None = Field(default=None, description="how many of these all parties own, about")
+    audited: Count | None = Field(
+        default=None, description="batches that were not trained on, to check what was dealt for them; null without an audit"
+    )
     columns: dict[str, Count] = Field(default_factory=dict, description="data party → encoded columns")
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns left out")
 
@@ -38,6 +41,7 @@ class HiddenSection(TrainerSection):
                     Term("Rounds", ((self.rounds,),)),
                     Term("Sent, masked", ((self.bytes, " bytes"),)),
                     Term("From the dealer", ((self.dealer_bytes, " bytes"),)),
+                    *([Term("Batches checked", ((self.audited,),))] if self.audited is not None else []),
                     Term("Columns, encoded", tuple((f"{name}\u00a0", columns) for name, columns in self.columns.items())),
                 ),
             ),

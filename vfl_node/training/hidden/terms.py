@@ -21,7 +21,7 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareCo
 
 DIGEST_BYTES = 32
 MOST_COLUMNS = 1 << 20
-VERSION = 1
+VERSION = 2
 """Of the computation: another one computes other values in the same places, so masks must be others."""
 
 
@@ -50,14 +50,18 @@ def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tupl
     return batch, max(1.0, batch * share)
 
 
-def context_of(job: Job, digests: list[bytes], widths: list[int], schedule: str, divisor: float) -> bytes:
-    """SHA-256 of everything that values of this training are made of. All parties and the dealer must have the same."""
+def context_of(job: Job, digests: list[bytes], widths: list[int], schedule: str, divisor: float, coins: bytes = b"") -> bytes:
+    """SHA-256 of everything that values of this training are made of. All parties and the dealer must have the same.
+
+    ``coins`` is the digest of those that choose what is checked: with others, what was shown would be used.
+    """
     public = {
         "version": VERSION,
         "job": job.digest(),
         "widths": widths,
         "schedule": schedule,
         "divisor": float(divisor).hex(),
+        "coins": coins.hex(),
         "tables": TABLES_DIGEST,
     }
     return hashlib.sha256(json.dumps(public, sort_keys=True).encode() + b"".join(digests)).digest()
@@ -85,6 +89,7 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         told=job.evaluate.share_with_passive,
         reveals=train.reveal == "owners",
         shows_loss=train.show_loss,
+        audits=train.dealer_audit > 0,
     )
 
 
@@ -117,7 +122,7 @@ def shared(said: DealingTerms) -> bytes:
 
 
 def check_context(
-    said: ShareContext, session: Session, own: tuple[int, bytes], batch: tuple[int, float], schedule: str
+    said: ShareContext, session: Session, own: tuple[int, bytes], batch: tuple[int, float], schedule: str, coins: bytes
 ) -> None:
     """What the active party says that all values are made of: this party's ``own`` width and digest must be among it.
 
@@ -132,7 +137,7 @@ def check_context(
     if (
         not fits
         or (said.batch_rows, said.divisor) != batch
-        or said.context != context_of(session.job, digests, widths, schedule, said.divisor)
+        or said.context != context_of(session.job, digests, widths, schedule, said.divisor, coins)
     ):
         raise ProtocolError(f"{parties[0]} says what this job cannot have of its training", code="E_COUNT")
     session.pins.check(f"share inputs of {parties[0]}", hashlib.sha256(b"".join(digests)).digest())

@@ -2,7 +2,7 @@
 
 ::
 
-    toss a seed → which shared rows are held out, and batches
+    toss a seed → which shared rows are held out, and batches; with an audit another one → what is checked
     widths and digests to the active party, and the context of all masks back
     shapes to the coordinator, the seed of this party's masks back
     the computation (computation.py), with a checkpoint after each epoch
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.audit import Coins
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.errors import ProtocolError
@@ -32,7 +33,7 @@ from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Values
 from vfl_node.training.glm.measuring import output_of
-from vfl_node.training.hidden import alone, terms
+from vfl_node.training.hidden import alone, audit, terms
 from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import Dealing
@@ -59,6 +60,10 @@ FAR = (
     "diverged. Lower train.learning_rate, or say train.weight_decay."
 )
 UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
+ALL_CHECKED = (
+    "train.dealer_audit chose every batch of this training for a check, so the model is what it began with. Submit the job "
+    "again, with more epochs or smaller batches."
+)
 
 COPIES = 3
 """Of all parties' columns in memory: as they are masked, as they are sent, and as they came."""
@@ -114,10 +119,11 @@ class _Training:
     async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
         session, train = self._session, self._train
         seed = await toss(session, session.randomness.derive("toss"))
+        coins = await audit.tossed(session)
         schedule = Schedule(seed, len(self._data.alignment), train.seed)
         training, _ = schedule.split(0, session.job.evaluate.test_fraction)
         inputs = prepare(session, self._data, training)
-        context = await self._agree(inputs, schedule, len(training))
+        context = await self._agree(inputs, schedule, len(training), coins)
         terms.check_room(session, len(self._data.alignment), context.widths, copies=COPIES)
         form = Form(tuple(context.widths), train.hidden, train.outputs, train.form_loss)
         parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
@@ -137,14 +143,16 @@ class _Training:
         masks = (await dealer.receive(DealerSeed)).seed
         if len(masks) != terms.DIGEST_BYTES:
             raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
+        if coins:  # with other masks the dealer could choose again what it spoils
+            session.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())
         channels = list(session.data_peers.values())
         wire = PairWire(self._place, channels[0]) if len(self._parties.data) == 2 else StarWire(self._place, channels)
         corrections = DealtCorrections(dealer)
         log = OpeningLog(session.folder / "openings", hashlib.sha256(context.context + masks).digest())
         try:
-            party = Party(
-                self._place, len(self._parties.data), Randomness(masks), wire, corrections, context.context.hex(), log.check
-            )
+            audits = audit.made(self._place, coins, wire, log, dealer.peer) if coins else None
+            mask_seed, of = Randomness(masks), context.context.hex()
+            party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, of, log.check, audits)
             outcome = await self._computed(party, plan, inputs, parts, first, schedule.fingerprint, traffic)
         finally:
             log.close()
@@ -159,6 +167,7 @@ class _Training:
             divisor=plan.divisor,
             columns=dict(zip(self._parties.data, plan.form.widths, strict=True)),
             dropped=inputs.dropped,
+            audited=audit.count(plan, coins) if coins else None,
         )
         return self._result(plan, inputs, outcome, section)
 
@@ -190,16 +199,17 @@ class _Training:
 
         return await compute(party, plan, inputs.own, parts, first, after)
 
-    async def _agree(self, inputs: Inputs, schedule: Schedule, trained: int) -> ShareContext:
+    async def _agree(self, inputs: Inputs, schedule: Schedule, trained: int, coins: Coins | None) -> ShareContext:
         """Everybody's widths, and the digest of all that values are made of."""
         session, alignment = self._session, self._data.alignment
         digest = digest_of(inputs.own, self._start.derive("mark").bytes(terms.DIGEST_BYTES))
+        chosen = coins.digest if coins else b""
         batch, divisor = terms.batch_of(self._train, len(alignment), trained, self._shared_by_all)
         if self._place:
             (active,) = session.data_peers.values()
             await active.send(ShareInputs(width=inputs.width, digest=digest))
             said = await active.receive(ShareContext)
-            terms.check_context(said, session, (inputs.width, digest), (batch, divisor), schedule.fingerprint)
+            terms.check_context(said, session, (inputs.width, digest), (batch, divisor), schedule.fingerprint, chosen)
             return said
         widths, digests = [inputs.width], [digest]
         for channel in session.data_peers.values():
@@ -209,7 +219,7 @@ class _Training:
             session.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
             widths.append(theirs.width)
             digests.append(theirs.digest)
-        context = terms.context_of(session.job, digests, widths, schedule.fingerprint, divisor)
+        context = terms.context_of(session.job, digests, widths, schedule.fingerprint, divisor, chosen)
         said = ShareContext(widths=widths, digests=digests, context=context, divisor=divisor, batch_rows=batch)
         for channel in session.data_peers.values():
             await channel.send(said)
@@ -255,15 +265,15 @@ class _Training:
         session, data = self._session, self._data
         held_out = len(plan.testing) if session.job.evaluate.test_fraction else 0
         numbers = HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing), data.number)
-        count = outcome.measured
+        count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
         trained = Trained(
             epochs=tuple(self._epochs),
-            steps=plan.epochs * len(plan.batches(0)),
+            steps=steps,
             rows=(len(plan.training), len(plan.testing)),
             device="cpu",
             disclosures=learns(session.job, numbers),
             section=section,
-            warnings=warnings(data.alignment.common, count, outcome),
+            warnings=warnings(data.alignment.common, count, steps, outcome),
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
             columns=encoded_columns(data.table, inputs.encoder.columns),
@@ -319,11 +329,13 @@ def _servable(schedule: Schedule) -> Servable:
     return Servable(StoredBatches.of(schedule).to_json(), tested=np.empty(0, dtype=np.int64))
 
 
-def warnings(shared: int | None, count: int | None, outcome: HiddenOutcome) -> tuple[str, ...]:
+def warnings(shared: int | None, count: int | None, steps: int, outcome: HiddenOutcome) -> tuple[str, ...]:
     """What this party's owner should know of the model."""
     said = [UNSHARED] if shared == 0 else []
     if outcome.beyond:
         said.append((FAR if outcome.sums else BEYOND).format(count=count, beyond=outcome.beyond))
+    if steps == 0:
+        said.append(ALL_CHECKED)
     return tuple(said)
 
 

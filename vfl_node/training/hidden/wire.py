@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.shares.machine import SEED_BYTES
 from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import BITS, BYTES, Ring
 from vfl_node.errors import ProtocolError
@@ -49,6 +50,16 @@ class PairWire:
             _sum(each, [share] * (each.by in (None, own)), [next(received)] if _goes(each, peer, own) else [], own)
             for each, share in zip(shown, shares, strict=True)
         ]
+
+    async def swapped(self, seed: bytes) -> bytes:
+        """Show the other party the seed of a section, and get its own. Raises ProtocolError: another size (``E_COUNT``)."""
+        await self._channel.send(shares_pb2.SectionSeed(seed=seed))
+        theirs = (await self._channel.receive(shares_pb2.SectionSeed)).seed
+        if len(theirs) != SEED_BYTES:
+            raise ProtocolError(f"{self._channel.peer} showed a seed of {len(theirs)} bytes", code="E_COUNT")
+        self.rounds += 1
+        self.sent += len(seed)
+        return theirs
 
 
 class StarWire:
@@ -113,13 +124,19 @@ class DealtCorrections:
         self._count = self._unreported = self.received = 0
         self._ended = False
 
-    async def take(self, count: int) -> Ring:
+    async def ahead(self, count: int) -> Ring:
         """As in the contract. Raises ProtocolError: they are too few, or no whole numbers (``E_COUNT``)."""
         while self._count < count:
             await self._receive()
-        taken = np.concatenate(self._waiting) if self._waiting else np.empty(0, np.uint64)
-        self._waiting, self._count = [taken[count:]], self._count - count
-        return taken[:count]
+        if len(self._waiting) != 1:
+            self._waiting = [np.concatenate(self._waiting) if self._waiting else np.empty(0, np.uint64)]
+        return self._waiting[0][:count]
+
+    async def take(self, count: int) -> Ring:
+        """As in the contract. Raises as :meth:`ahead`."""
+        taken = await self.ahead(count)
+        self._waiting, self._count = [self._waiting[0][count:]], self._count - count
+        return taken
 
     async def finish(self) -> None:
         """Say that all has been used. Raises ProtocolError: it has not (``E_COUNT``)."""

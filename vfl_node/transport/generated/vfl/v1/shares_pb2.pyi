@@ -12,6 +12,12 @@ class MaskedShares(_message.Message):
     values: bytes
     def __init__(self, values: _Optional[bytes] = ...) -> None: ...
 
+class SectionSeed(_message.Message):
+    __slots__ = ("seed",)
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    seed: bytes
+    def __init__(self, seed: _Optional[bytes] = ...) -> None: ...
+
 class ShareInputs(_message.Message):
     __slots__ = ("width", "digest")
     WIDTH_FIELD_NUMBER: _ClassVar[int]
