@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tests.training.hidden.conftest import weights_of
+from tests.training.hidden.conftest import HUB, weights_of
 from tests.training.hidden.test_restarts import KilledError, assert_same, kills
 from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Dealer, Party
@@ -148,15 +148,25 @@ def test_one_spoilt_block_of_many_jobs_is_noticed_as_often_as_is_said(world: Any
     assert 12 < noticed < 37  # of 60, 24 ± 3.8
 
 
-def test_the_coordinator_does_not_know_what_is_checked(world: Any, attempt: Any) -> None:
-    """Data parties' coins change: what they say of its numbers does not; and what it sends is as long."""
+def test_the_coordinator_does_not_know_what_is_checked(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data parties' coins change: what they say of its numbers, and when, does not; and what it sends is as long."""
+    monkeypatch.setattr(wire, "CHUNK_BYTES", 1 << 13)
+    monkeypatch.setattr(wire, "_REPORTED", 1 << 8)
     sent = []
     for secret in ("one", "other"):
         of, over = attempt(AUDIT), world()
         true = of.randomness
         of.randomness = lambda name, true=true, secret=secret: Tosses(true(name), secret)
         of(over)
-        sent.append((of.sent(CorrectionsUsed), [len(each.values) for each in of.sent(Corrections)], len(of.sent(SectionSeed))))
+        of_dealer = [[each for each in of.transcript if HUB in each[:2] and name in each[:2]] for name in over.data]
+        told = [
+            (each.sender, getattr(each.message, "count", 0), len(getattr(each.message, "values", b"")))
+            for conversation in of_dealer
+            for each in conversation
+            if isinstance(each.message, Corrections | CorrectionsUsed)
+        ]
+        assert sum(count > 0 for _, count, _ in told) > 50
+        sent.append((told, [len(each.values) for each in of.sent(Corrections)], len(of.sent(SectionSeed))))
     assert sent[0][:2] == sent[1][:2]
     assert sent[0][2] != sent[1][2]
 

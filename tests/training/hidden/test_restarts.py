@@ -13,8 +13,8 @@ import torch
 
 from vfl_node.errors import StateError
 from vfl_node.session.pins import MemoryPins
-from vfl_node.training.checkpoints import FileCheckpoints
-from vfl_node.training.hidden import wire
+from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
+from vfl_node.training.hidden import terms, wire
 from vfl_node.training.hidden.inputs import digest_of
 from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
@@ -223,6 +223,44 @@ def test_a_damaged_log_of_openings_is_refused(tmp_path: Path) -> None:
     OpeningLog(tmp_path / "openings", b"context").check("epoch 0", 0, [np.arange(3, dtype=np.uint64)])
     with pytest.raises(StateError):
         OpeningLog(tmp_path / "openings", b"context").check("epoch 0", 0, [np.arange(4, dtype=np.uint64)])
-    (tmp_path / "openings").write_bytes(bytes([data[0] ^ 1]) + data[1:])
-    with pytest.raises(StateError, match="damaged"):
-        OpeningLog(tmp_path / "openings", b"context")
+
+
+def test_a_power_failure_may_leave_a_tail_without_sense(tmp_path: Path) -> None:
+    """What stands before a checkpoint is on the disk; a damaged record among good ones is refused."""
+    path, opened = tmp_path / "openings", [np.arange(3, dtype=np.uint64)]
+    log = OpeningLog(path, b"context")
+    for number in range(3):
+        log.check("epoch 0", number, opened)
+    log.keep()
+    log.close()
+    data = path.read_bytes()
+    path.write_bytes(data + bytes(5 * 56))
+    OpeningLog(path, b"context").check("epoch 0", 2, opened)
+    assert path.read_bytes() == data
+    path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    with pytest.raises(StateError, match=f"record 1 of {path}.* is damaged"):
+        OpeningLog(path, b"context")
+
+
+@pytest.mark.parametrize("dead", ["clinic", "lab"])
+def test_checkpoints_of_another_context_are_gone_when_all_begin_anew(world: Any, attempt: Any, dead: str) -> None:
+    """Else a party that was killed between two saves would agree on an old one again and again."""
+    over, of = world(people=40), attempt({**TRAIN, "epochs": 4})
+    of(over)
+    old = terms.VERSION
+    with mock.patch.object(terms, "VERSION", old + 1):  # as after an update of the software
+        expected = attempt({**TRAIN, "epochs": 4})(over)
+        saved = MemoryCheckpoints.save
+
+        def dies(kept: Any, name: str, *rest: Any) -> None:
+            if kept is of.state.checkpoints[dead] and name == "epoch-000003":
+                raise KilledError
+            saved(kept, name, *rest)
+
+        second = of.again(over)
+        assert second.resume_from == "epoch-000004"
+        with mock.patch.object(MemoryCheckpoints, "save", dies):
+            assert any(isinstance(result, KilledError) for result in second.raw(over))
+        third = second.again(over)
+        assert third.resume_from == "epoch-000002"
+        assert_same(third(over), expected)

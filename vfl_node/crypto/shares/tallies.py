@@ -25,8 +25,18 @@ RANGE_BITS = 5
 RANGE = 2.0**RANGE_BITS
 """Bins lie between −RANGE/2 and RANGE/2."""
 
-ROWS_AT_ONCE = 1024
-"""So many rows make one operation, since they have as many numbers in memory as there are bins, three times and more."""
+_NUMBERS_AT_ONCE = 1 << 18
+
+LEAST_AT_ONCE = 16
+"""So that rounds do not become too many."""
+
+
+def rows_at_once(bins: int, histograms: int = 1) -> int:
+    """How many rows are counted in a round, at least :data:`LEAST_AT_ONCE`.
+
+    A row has as many numbers in memory as all histograms have bins, three times and more.
+    """
+    return max(_NUMBERS_AT_ONCE // (bins * histograms), LEAST_AT_ONCE)
 
 
 def tallied(values: Shared, amounts: Shared, bins: int, range_bits: int = RANGE_BITS) -> Operation[Shared]:

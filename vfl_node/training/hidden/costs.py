@@ -18,10 +18,11 @@ import numpy as np
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import Beside
 from vfl_node.crypto.shares.machine import Counter
-from vfl_node.crypto.shares.tallies import ROWS_AT_ONCE
+from vfl_node.crypto.shares.tallies import rows_at_once
 from vfl_node.trainers import TrainingCost
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
+from vfl_node.training.hidden.measuring import WIDE_BINS
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of
 from vfl_node.training.schedule import Schedule
@@ -62,7 +63,7 @@ class PartCosts(NamedTuple):
         check: of a step that is checked instead, without rows.
         check_row: of a row in that.
         measured: of measuring without rows.
-        chunk: of each :data:`~vfl_node.crypto.shares.tallies.ROWS_AT_ONCE` rows that are measured on.
+        chunk: of each :func:`at_once` rows that are measured on.
         measured_row: of a row that is measured on.
     """
 
@@ -91,7 +92,7 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool = F
     step_row = run(2, batch=2).plus(run(2), -1).plus(step, -1)
     check = run(2, batch=1, checked=audits).plus(run(2), -1)
     check_row = run(2, batch=2, checked=audits).plus(run(2), -1).plus(check, -1)
-    many = ROWS_AT_ONCE + 1
+    many = at_once(form, bins) + 1
     measured, two, more = (run(many, tested=tested).plus(run(many), -1) for tested in (1, 2, many))
     measured_row = two.plus(measured, -1)
     chunk = more.plus(measured, -1).plus(measured_row, 1 - many)
@@ -106,6 +107,11 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool = F
         chunk=chunk,
         measured_row=measured_row,
     )
+
+
+def at_once(form: Form, bins: int) -> int:
+    """How many rows are measured on in a round."""
+    return rows_at_once(WIDE_BINS) if form.loss == "squares" else rows_at_once(bins, form.outputs)
 
 
 def exchange(
@@ -131,7 +137,7 @@ def exchange(
     whole = whole.plus(of.check, checks).plus(of.check_row, checks * batch)
     if not tested:
         return whole
-    return whole.plus(of.measured).plus(of.chunk, -(-tested // ROWS_AT_ONCE)).plus(of.measured_row, tested)
+    return whole.plus(of.measured).plus(of.chunk, -(-tested // at_once(form, bins))).plus(of.measured_row, tested)
 
 
 def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parties: int, beside: Beside) -> TrainingCost:

@@ -12,7 +12,6 @@ import threading
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Dealer
-from vfl_node.errors import ProtocolError
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import terms
@@ -54,8 +53,7 @@ class Dealing:
                 self._said[channel.peer] = said
             while len(self._said) < len(parties.data):
                 await channel.pause()
-            if len({terms.shared(of) for of in self._said.values()}) > 1:
-                raise ProtocolError("the data parties say different things of their training", code="E_COUNT")
+            terms.check_same(self._said)
             seeds = [seed_of(session.randomness, name) for name in parties.data]
             place = parties.data.index(channel.peer)
             await channel.send(DealerSeed(seed=seeds[place]))

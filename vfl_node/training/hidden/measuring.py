@@ -20,7 +20,7 @@ import numpy as np
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import masked, product, revealed, truncated
 from vfl_node.crypto.shares.ring import FRACTION, Ring, decode
-from vfl_node.crypto.shares.tallies import ROWS_AT_ONCE, centres, tallied
+from vfl_node.crypto.shares.tallies import centres, rows_at_once, tallied
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 from vfl_node.training.hidden.network import SharedModel, scores
 
@@ -97,9 +97,9 @@ async def tally(
     outputs = model.form.outputs
     total = [Shared(np.zeros((bins, 2), np.uint64), 0)] * outputs
     wide = [Shared(np.zeros((WIDE_BINS, 1), np.uint64), 0)] * outputs
-    count = columns[0].part.shape[0]
-    for first in range(0, count, ROWS_AT_ONCE):
-        rows = slice(first, first + ROWS_AT_ONCE)
+    count, at_once = columns[0].part.shape[0], rows_at_once(bins, outputs)
+    for first in range(0, count, at_once):
+        rows = slice(first, first + at_once)
         z = await scores(machine, model, [of[rows] for of in columns])
         (labels,) = await machine.run(masked(Shared(targets[rows], 0)))
         (positive,) = await machine.run(product(labels, both[rows], "numbers"))
@@ -146,8 +146,9 @@ async def squared_errors(
     squares = await machine.run(product(error, weighed[0], "numbers"), product(label, weighed[1], "numbers"))
     genuine = _share(machine, both, 1)
     wide = Shared(np.zeros((WIDE_BINS, 1), np.uint64), 0)
-    for first in range(0, z.shape[0], ROWS_AT_ONCE):
-        rows = slice(first, first + ROWS_AT_ONCE)
+    at_once = rows_at_once(WIDE_BINS)
+    for first in range(0, z.shape[0], at_once):
+        rows = slice(first, first + at_once)
         (some,) = await machine.run(tallied(cut[rows, 0], genuine[rows], WIDE_BINS, WIDE_BITS))
         wide = wide + some
     sums = [*(of.summed(0) for of in (genuine, squares[0], of_label, squares[1])), _far(wide)]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from vfl_node.beside import Beside
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vfl_node.trainers import DataRole, TableShape
     from vfl_node.training.hidden.config import Hidden
 
@@ -27,7 +29,10 @@ UNIT_NUMBERS = 30
 """Of a unit of a layer and a row: 2·9 or 2·5 numbers of a sum of sines, and products."""
 
 AHEAD_BYTES = 128 << 20
-"""What has come from the dealer and is not used yet, once more while it is put together."""
+"""What has come from the dealer and is not used yet, once more while it is put together; of a small job all that it deals."""
+
+ROUND_BYTES, STEP_ROUNDS = 170, 20
+"""What a party remembers of a round's openings, and rounds of a step, about."""
 
 CANDIDATES = 16
 """Products of ownership bits that are dealt with an audit; all of them are here before one is used, and twice while joined."""
@@ -35,8 +40,11 @@ CANDIDATES = 16
 CHECKED_COPIES = 3
 """Of a batch's numbers, with an audit: all that is dealt for a step is here before it is used, and twice while it is joined."""
 
-TALLIED_ROWS = 1024
-"""Rows of the histogram that are counted at a time."""
+TALLIED = 1 << 18
+"""Numbers of the rows that a histogram counts at a time."""
+
+LEAST_TALLIED = 16
+"""Rows of these at least."""
 
 TALLY_COPIES = 12
 """Of a row of the histogram: the bin of a mask, and that times two amounts; dealt, drawn and computed."""
@@ -56,27 +64,36 @@ def parameters(train: Hidden, role: DataRole, table: TableShape, passive_parties
 
 
 def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
-    """Of columns, of a batch, of what comes from the dealer and of measuring.
+    """As :func:`of_party`, before alignment.
 
     The length of the shared order is not known yet. It is taken to be that of the party's table: a union is longer.
     """
-    columns = sum(_widths(role, table, passive_parties, beside))
     share = train.shared_fraction or 1.0
     rows = min(table.rows, int(train.batch_size / share) + 1)
-    batches = CHECKED_COPIES if train.dealer_audit else 1
-    numbers = COLUMN_COPIES * table.rows * columns + batches * rows * _row_numbers(train, columns)
-    numbers += 2 * CANDIDATES * table.rows * (train.dealer_audit > 0)
-    return NUMBER_BYTES * numbers + AHEAD_BYTES + _tally(train)
+    return of_party(train, table.rows, _widths(role, table, passive_parties, beside), rows)
 
 
-def of_coordinator(train: Hidden, m: int, widths: tuple[int, ...], batch: int) -> int:
-    """Of the coordinator: it deals to each party by itself, and has the masks of all columns for each.
+def of_party(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
+    """Of a data party: columns, a batch, what comes from the dealer and what is remembered, and measuring.
 
     Args:
         train: the job's section.
         m: length of the shared order.
         widths: as :func:`widths`.
         batch: rows of one.
+    """
+    columns, steps = sum(widths), train.epochs * (m // max(batch, 1))
+    of_row = _row_numbers(train, columns)
+    batches = CHECKED_COPIES if train.dealer_audit else 1
+    numbers = COLUMN_COPIES * m * columns + batches * batch * of_row + 2 * CANDIDATES * m * (train.dealer_audit > 0)
+    ahead = min(AHEAD_BYTES, 2 * NUMBER_BYTES * (steps + 1) * batch * of_row)
+    return NUMBER_BYTES * numbers + ahead + ROUND_BYTES * STEP_ROUNDS * steps + _tally(train)
+
+
+def of_coordinator(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
+    """Of the coordinator: it deals to each party by itself, and has the masks of all columns for each.
+
+    Args as :func:`of_party`.
     """
     columns = sum(widths)
     numbers = DEALT_COPIES * m * columns + len(widths) * batch * _row_numbers(train, columns)  # every party's shares
@@ -90,7 +107,9 @@ def _row_numbers(train: Hidden, columns: int) -> int:
 
 def _tally(train: Hidden) -> int:
     """What the histogram of one model takes while it is made of some rows."""
-    return TALLY_COPIES * NUMBER_BYTES * TALLIED_ROWS * train.bins * train.outputs if train.metrics_by == "histogram" else 0
+    if train.metrics_by != "histogram":
+        return 0
+    return TALLY_COPIES * NUMBER_BYTES * max(TALLIED, LEAST_TALLIED * train.bins * train.outputs)
 
 
 def _widths(role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> tuple[int, ...]:

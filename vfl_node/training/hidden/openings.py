@@ -12,6 +12,7 @@ Source: ours (H-RESTART).
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,26 +27,29 @@ class OpeningLog:
     """Digests of all openings of a job, in a file.
 
     Args:
-        path: of the file; a record that was cut off is dropped, as nothing was sent after it.
+        path: of the file. Damaged records at its end are dropped: a power failure left them, and all before a checkpoint are
+            on the disk.
         context: of the masks: in another one all of them are others.
 
     Raises:
-        StateError: a record is damaged (``E_STATE_CORRUPT``).
+        StateError: a record before others is damaged (``E_STATE_CORRUPT``).
     """
 
     def __init__(self, path: Path, context: bytes) -> None:
         self._context = context
         self._known: dict[bytes, bytes] = {}
         data = path.read_bytes() if path.exists() else b""
-        whole = len(data) - len(data) % _RECORD.size
-        for place, digest, check in _RECORD.iter_unpack(data[:whole]):
-            if check != _checksum(place, digest):
-                raise StateError(
-                    "what was opened in an earlier attempt of this job is damaged on disk",
-                    code="E_STATE_CORRUPT",
-                    hint="submit the job again as a new one",
-                )
-            self._known[place] = digest
+        records = list(_RECORD.iter_unpack(data[: len(data) - len(data) % _RECORD.size]))
+        good = [check == _checksum(place, digest) for place, digest, check in records]
+        count = good.index(False) if False in good else len(good)
+        if any(good[count:]):
+            raise StateError(
+                f"record {count + 1} of {path}, which has what was opened in earlier attempts of this job, is damaged",
+                code="E_STATE_CORRUPT",
+                hint="submit the job again as a new one",
+            )
+        self._known.update((place, digest) for place, digest, _ in records[:count])
+        whole = count * _RECORD.size
         self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         self._file.truncate(whole)
         self._file.seek(whole)
@@ -58,8 +62,8 @@ class OpeningLog:
         """
         if not self._same(f"{section} {number}", opened):
             raise StateError(
-                "another party sends other masked values than in an earlier attempt of this job: together they would tell this "
-                "party's own",
+                f"in {section} another party sends other masked values than in an earlier attempt of this job: together they "
+                "would tell this party's own",
                 code="E_REPLAY",
                 hint="submit a new job, under new masks, if you still trust the other parties",
                 for_peer="masked values differ from those of an earlier attempt",
@@ -89,9 +93,18 @@ class OpeningLog:
             hashed.update(each.astype("<u8").tobytes())
         digest = hashed.digest()
         if key not in self._known:
-            self._file.write(_RECORD.pack(key, digest, _checksum(key, digest)))
+            self._write(_RECORD.pack(key, digest, _checksum(key, digest)))
             self._known[key] = digest
         return self._known[key] == digest
+
+    def _write(self, record: bytes) -> None:
+        written = self._file.write(record)
+        while written < len(record):  # what the disk has no room for raises OSError, which the node reports
+            written += self._file.write(record[written:])
+
+    def keep(self) -> None:
+        """Before a checkpoint is written: when this returns, all records survive a power failure."""
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file. Idempotent."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from vfl_node.crypto.shares.ring import BYTES
 from vfl_node.crypto.shares.sines import TABLES_DIGEST, tables_digest
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.job import Job
 from vfl_node.machine import free_bytes
 from vfl_node.session.session import Session
+from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form
@@ -111,14 +111,27 @@ def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
         and said.epoch <= train.epochs
     )
     if not fits:
-        raise ProtocolError(f"{peer} wants randomness for shapes that this job cannot have", code="E_COUNT")
-    check_room(session, said.rows, said.widths, copies=len(parties.data) + 1)  # each conversation draws the masks of all
+        raise ProtocolError(
+            f"{peer} wants randomness for shapes that this job cannot have: {said.rows} rows, batches of {said.batch_rows}, "
+            f"{' and '.join(map(str, said.widths[:9])) or 'no'} columns, from epoch {said.epoch} on",
+            code="E_COUNT",
+            hint=f"ask the owner of {peer} whether it runs another version, and submit the job again",
+        )
+    check_room(session, said.rows, said.widths, memory.of_coordinator(train, said.rows, said.widths, said.batch_rows))
     return said
 
 
-def shared(said: DealingTerms) -> bytes:
-    """What must be the same of all data parties."""
-    return said.SerializeToString(deterministic=True)
+def check_same(said: Mapping[str, DealingTerms]) -> None:
+    """What the data parties say must be the same. Raises ProtocolError: it is not (``E_COUNT``)."""
+    (first, terms), *others = said.items()
+    for name, theirs in others:
+        differing = [of.name for of in DealingTerms.DESCRIPTOR.fields if getattr(terms, of.name) != getattr(theirs, of.name)]
+        if differing:
+            raise ProtocolError(
+                f"{first} and {name} say different things of their training: {' and '.join(differing)}",
+                code="E_COUNT",
+                hint="submit the job again; if that does not help, compare their versions",
+            )
 
 
 def check_context(
@@ -139,30 +152,35 @@ def check_context(
         or (said.batch_rows, said.divisor) != batch
         or said.context != context_of(session.job, digests, widths, schedule, said.divisor, coins)
     ):
-        raise ProtocolError(f"{parties[0]} says what this job cannot have of its training", code="E_COUNT")
+        raise ProtocolError(
+            f"{parties[0]} says what this job cannot have of its training: columns, their digests, or batches",
+            code="E_COUNT",
+            hint=f"ask the owner of {parties[0]} whether it runs another version, and submit the job again",
+        )
     session.pins.check(f"share inputs of {parties[0]}", hashlib.sha256(b"".join(digests)).digest())
 
 
-def check_room(session: Session, rows: int, widths: Sequence[int], *, copies: int) -> None:
-    """Refuse columns for which this machine has no memory, before any is taken.
+def check_room(session: Session, rows: int, widths: Sequence[int], needed: int) -> None:
+    """Refuse a training for which this machine has no memory, before any is taken.
 
     Args:
         session: whose owner may have set a limit.
         rows: length of the shared order.
         widths: columns of each party.
-        copies: of all columns, or of their masks, that are in memory at a time.
+        needed: bytes, as :mod:`vfl_node.training.hidden.memory` counts them.
 
     Raises:
         StateError: it has not (``E_MEMORY``).
     """
-    needed, limit = copies * BYTES * rows * sum(widths), session.limits.max_memory_mib
+    limit = session.limits.max_memory_mib
     free = free_bytes() if limit is None else min(free_bytes(), limit << 20)
     if needed > free:
         raise StateError(
-            f"{rows} shared rows of {sum(widths)} columns in shares need {needed >> 20} MiB of memory; {int(free) >> 20} MiB "
-            "are free",
+            f"training in shares over {rows} shared rows of {sum(widths)} columns needs {needed >> 20} MiB of memory; "
+            f"{int(free) >> 20} MiB are free",
             code="E_MEMORY",
-            hint="free memory, raise limits.max_memory_mib, or train on fewer columns or records (align.at_most)",
+            hint="free memory, raise limits.max_memory_mib, say a smaller train.batch_size or fewer units and bins, or train "
+            "on fewer columns or records (align.at_most)",
             for_peer="it has too little memory free for this job",
         )
 

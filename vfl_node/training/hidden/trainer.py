@@ -31,16 +31,16 @@ from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints, load_of
-from vfl_node.training.evaluation import Values
 from vfl_node.training.glm.measuring import output_of
-from vfl_node.training.hidden import alone, audit, terms
+from vfl_node.training.hidden import alone, audit, memory, terms
 from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import Dealing
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
-from vfl_node.training.hidden.inputs import CLIP, Inputs, digest_of, first_parts, prepare
+from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.openings import OpeningLog
+from vfl_node.training.hidden.results import measured, warnings
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
@@ -50,23 +50,6 @@ from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
 from vfl_node.transport.channel import Traffic
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
-
-BEYOND = (
-    "Of {count:,} shared records held out {beyond:,} have scores beyond ±16, where the sum of sines is no sigmoid: the metrics "
-    "are wrong, and so may the model be. Lower train.learning_rate, or say train.weight_decay."
-)
-FAR = (
-    "Of {count:,} shared records held out {beyond:,} are predicted more than 16 standard deviations off: the model has "
-    "diverged. Lower train.learning_rate, or say train.weight_decay."
-)
-UNSHARED = "The data parties have no record in common: the model is what it began with, decayed, and nothing can be measured."
-ALL_CHECKED = (
-    "train.dealer_audit chose every batch of this training for a check, so the model is what it began with. Submit the job "
-    "again, with more epochs or smaller batches."
-)
-
-COPIES = 3
-"""Of all parties' columns in memory: as they are masked, as they are sent, and as they came."""
 
 
 class HiddenTrainer(Trainer):
@@ -124,7 +107,8 @@ class _Training:
         training, _ = schedule.split(0, session.job.evaluate.test_fraction)
         inputs = prepare(session, self._data, training)
         context = await self._agree(inputs, schedule, len(training), coins)
-        terms.check_room(session, len(self._data.alignment), context.widths, copies=COPIES)
+        rows = len(self._data.alignment)
+        terms.check_room(session, rows, context.widths, memory.of_party(train, rows, context.widths, context.batch_rows))
         form = Form(tuple(context.widths), train.hidden, train.outputs, train.form_loss)
         parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
         said = DealingTerms(
@@ -153,7 +137,7 @@ class _Training:
             audits = audit.made(self._place, coins, wire, log, dealer.peer) if coins else None
             mask_seed, of = Randomness(masks), context.context.hex()
             party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, of, log.check, audits)
-            outcome = await self._computed(party, plan, inputs, parts, first, schedule.fingerprint, traffic)
+            outcome = await self._computed(party, plan, inputs, parts, first, schedule.fingerprint, traffic, log)
         finally:
             log.close()
         await corrections.finish()
@@ -180,6 +164,7 @@ class _Training:
         first: int,
         schedule: str,
         traffic: Sequence[Traffic],
+        log: OpeningLog,
     ) -> HiddenOutcome:
         """The computation from epoch ``first`` on, with a checkpoint after each epoch."""
         session = self._session
@@ -191,6 +176,7 @@ class _Training:
             nonlocal began, moved
             self._epochs.append(Epoch(loss, None, session.clock() - began, bytes_moved(traffic) - moved))
             failpoints.reach("updated")
+            log.keep()
             self._save(epoch, now, party.context, schedule)
             session.progress.emit(Advanced(1))
             if loss is not None:
@@ -215,7 +201,11 @@ class _Training:
         for channel in session.data_peers.values():
             theirs = await channel.receive(ShareInputs)
             if len(theirs.digest) != terms.DIGEST_BYTES or not 0 < theirs.width <= terms.MOST_COLUMNS:
-                raise ProtocolError(f"{channel.peer} says what this job cannot have of its columns", code="E_COUNT")
+                raise ProtocolError(
+                    f"{channel.peer} says what this job cannot have of its columns: {theirs.width}",
+                    code="E_COUNT",
+                    hint=f"ask the owner of {channel.peer} whether it runs another version, and submit the job again",
+                )
             session.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
             widths.append(theirs.width)
             digests.append(theirs.digest)
@@ -238,12 +228,10 @@ class _Training:
 
     def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
         """This party's shares and the epoch to begin with."""
-        begin = first_parts(form, self._start), 0
-        if resume is None:
-            return begin
-        checkpoint = load_of(self._checkpoints, resume, schedule)
-        if checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew, under fresh masks
-            return begin
+        checkpoint = load_of(self._checkpoints, resume, schedule) if resume else None
+        if checkpoint is None or checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew
+            self._checkpoints.clear()  # which would be agreed upon later, as names are the same
+            return first_parts(form, self._start), 0
         self._epochs = [Epoch(auc=None, **figures) for figures in checkpoint.meta["epochs"]]
         parts = [
             tuple(checkpoint.tensors[f"{name} {index}"].numpy().view(np.uint64) for index in range(len(form.shapes)))
@@ -327,31 +315,3 @@ class _Training:
 def _servable(schedule: Schedule) -> Servable:
     """What predictions need besides; training has shown nobody anything of a row."""
     return Servable(StoredBatches.of(schedule).to_json(), tested=np.empty(0, dtype=np.int64))
-
-
-def warnings(shared: int | None, count: int | None, steps: int, outcome: HiddenOutcome) -> tuple[str, ...]:
-    """What this party's owner should know of the model."""
-    said = [UNSHARED] if shared == 0 else []
-    if outcome.beyond:
-        said.append((FAR if outcome.sums else BEYOND).format(count=count, beyond=outcome.beyond))
-    if steps == 0:
-        said.append(ALL_CHECKED)
-    return tuple(said)
-
-
-def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values:
-    """The metrics that sums give, of all that the job asks for; None for the others."""
-    values: Values = dict.fromkeys(session.job.evaluate.metrics)
-    if outcome.tallies:
-        areas = [of.auc for of in outcome.tallies]
-        values |= {"auc": None if None in areas else float(np.mean(areas))}  # type: ignore[arg-type]
-        if len(outcome.tallies) == 1:
-            values |= {"nll": outcome.tallies[0].nll, "accuracy": outcome.tallies[0].accuracy}
-    elif (sums := outcome.sums) and sums.rows > 0:
-        spread = sums.squares - sums.labels**2 / sums.rows
-        if sums.errors >= 0:  # else they have left the ring
-            values |= {"r2": 1 - sums.errors / spread if 0 < spread < 2 * sums.rows * (2 * CLIP) ** 2 else None}
-        if sums.errors >= 0 and inputs.scale:  # whose unit passive parties do not know
-            mse = inputs.scale.deviation**2 * sums.errors / sums.rows
-            values |= {"mse": mse, "rmse": mse**0.5}
-    return {name: values[name] for name in session.job.evaluate.metrics}

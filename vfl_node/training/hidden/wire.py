@@ -25,6 +25,8 @@ WINDOW = 8 << 20
 
 _REPORTED = WINDOW // 8  # how often it says how many it has used
 
+_MOST_PIECES = 1024
+
 
 class PairWire:
     """The wire of two data parties.
@@ -140,10 +142,10 @@ class DealtCorrections:
 
     async def finish(self) -> None:
         """Say that all has been used. Raises ProtocolError: it has not (``E_COUNT``)."""
-        while not self._ended:
+        while not self._ended and not self._count:
             await self._receive()
         if self._count:
-            raise ProtocolError(f"{self._channel.peer} sent {self._count} corrections too many", code="E_COUNT")
+            raise ProtocolError(f"{self._channel.peer} sent corrections for more than the job has", code="E_COUNT")
         if self._unreported:
             await self._channel.send(shares_pb2.CorrectionsUsed(count=self._unreported))
 
@@ -154,10 +156,13 @@ class DealtCorrections:
             what = "too few corrections" if message is None else f"{len(message.values)} bytes of corrections"
             raise ProtocolError(f"{self._channel.peer} sent {what}", code="E_COUNT")
         self._ended = message.last
+        count = len(message.values) // BYTES
         self._waiting.append(np.frombuffer(message.values, dtype="<u8").astype(np.uint64))
-        self._count += len(self._waiting[-1])
+        if len(self._waiting) > _MOST_PIECES:  # small ones, as nobody sends who is honest
+            self._waiting = [np.concatenate(self._waiting)]
+        self._count += count
         self.received += len(message.values)
-        self._unreported += len(self._waiting[-1])
+        self._unreported += count
         if self._unreported >= _REPORTED:
             await self._channel.send(shares_pb2.CorrectionsUsed(count=self._unreported))
             self._unreported = 0
