@@ -59,8 +59,8 @@ class Limits(Frozen):
     trainings_per_set: int = Field(
         default=20,
         ge=1,
-        description="how many trainings with synthetic rows, or with weights of hidden training opened, a peer may ever have "
-        "over the same records of this node; synthetic rows and first weights are drawn again in each training, real rows are "
+        description="how many trainings with synthetic rows, or with weights or sums of hidden training opened, a peer may "
+        "ever have over the same records of this node; synthetic rows and first weights are drawn again in each training, real rows are "
         "not, so comparing a few trainings separates them",
     )
     linkages_per_set: int = Field(

@@ -144,8 +144,8 @@ class TrainerConfig(Frozen):
         return False
 
     @property
-    def opens_weights(self) -> bool:
-        """Whether parties get weights that began at secret random numbers, drawn anew in each training."""
+    def tells_anew(self) -> bool:
+        """Whether what is opened at the end differs from training to training, so that several tell more than one."""
         return False
 
     @final

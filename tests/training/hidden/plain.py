@@ -58,6 +58,6 @@ def descend(
     velocity = [np.zeros_like(each) for each in weights]
     for rows in batches:
         for index, gradient in enumerate(gradients(form, weights, x[rows], y[rows], **how)):
-            velocity[index] = of.momentum * velocity[index] + of.factor * gradient + of.decay * weights[index]
+            velocity[index] = of.momentum * velocity[index] + of.factor * gradient + of.decay * (weights[index] - start[index])
             weights[index] = weights[index] - velocity[index]
     return weights

@@ -73,8 +73,8 @@ def test_which_training_it_is_stands_in_the_ledger(world: Any, attempt: Any) -> 
         for name in ("clinic", "lab"):
             (text,) = (of.text for of in said[name] if of.what == "weights")
             assert ("this is training 3 over these records" in text) == (number == 3)
-    assert Hidden(algorithm="hidden").opens_weights
-    assert not Hidden(algorithm="hidden", reveal="none").opens_weights
+    assert Hidden(algorithm="hidden").tells_anew
+    assert not Hidden(algorithm="hidden", reveal="none").tells_anew
 
 
 @pytest.mark.parametrize(

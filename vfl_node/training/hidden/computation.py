@@ -6,7 +6,6 @@
     both k             w, the product of all bits, in shares; with an audit there are several, and one is used
     both               w under a mask
     epoch e block k    a step over a batch of the public schedule; with an audit some are checked instead
-    epoch e            the loss, if it is shown
     measure            a histogram of scores by label on the rows held out; only sums are opened
     reveal             each party's part of the weights to it, if the job says so
 
@@ -58,7 +57,6 @@ class HiddenPlan:
         reveals: whether weights are opened to their owners.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
-        shows_loss: whether the squared residuals of an epoch are opened, as one sum, to whom metrics are.
         audits: whether some of what the dealer deals is checked.
     """
 
@@ -77,7 +75,6 @@ class HiddenPlan:
     reveals: bool
     threshold: float = 0.5
     told: bool = False
-    shows_loss: bool = False
     audits: bool = False
 
     def batches(self, epoch: int) -> list[Positions]:
@@ -110,10 +107,17 @@ class Own:
 
 @dataclass(frozen=True, eq=False)
 class WeightShares:
-    """A party's shares of all weights and velocities: what a checkpoint has."""
+    """A party's shares of all weights and velocities: what a checkpoint has.
+
+    Attributes:
+        weights: in the order of the form's shapes.
+        velocity: of each.
+        origin: what weights began with, which no checkpoint has; empty: what they are.
+    """
 
     weights: tuple[Ring, ...]
     velocity: tuple[Ring, ...]
+    origin: tuple[Ring, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,8 +169,8 @@ def purpose(section: str) -> str:
     return f"step {int(words[3]) + 1} of epoch {int(words[1]) + 1}" if len(words) == 4 else "the bits of who is shared"
 
 
-After = Callable[[int, WeightShares, float | None], Awaitable[None]]
-"""What happens after an epoch (counted from 0), with its mean squared residual if that is opened to this party."""
+After = Callable[[int, WeightShares], Awaitable[None]]
+"""What happens after an epoch, counted from 0."""
 
 
 async def compute(
@@ -204,17 +208,14 @@ async def compute(
     nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
     model = _model(form, start or WeightShares(nothing, nothing))
     for epoch in range(first, plan.epochs):
-        total, steps = Shared(np.zeros(1, np.uint64), FRACTION), 0
         for number, batch in enumerate(plan.batches(epoch)):
             machine.begin(block(epoch, number))
             rows = [matrix[batch] for matrix in matrices]
             if plan.audits and await _checked(machine, partial(_blank_step, plan, rows)):
                 continue
             of_batch = Shared(targets[batch], 2 * FRACTION), (both if plan.audits else opened)[batch]
-            model, squares = await step(machine, model, rows, *of_batch, rates, squares=plan.shows_loss)
-            total, steps = total + squares if squares else total, steps + 1
-        machine.begin(f"epoch {epoch}")
-        await after(epoch, _parts(model), await _loss(machine, plan, total, steps) if plan.shows_loss else None)
+            model = await step(machine, model, rows, *of_batch, rates)
+        await after(epoch, _parts(model))
 
     machine.begin("measure")
     tallies: tuple[OutputTally, ...] = ()
@@ -225,14 +226,15 @@ async def compute(
             [matrix[plan.testing] for matrix in matrices],
             targets[plan.testing] >> np.uint64(FRACTION),
             opened[plan.testing],
+            plan.divisor / plan.batch_rows * len(plan.testing),
         )
         if form.loss == "squares":
             signed = (targets[plan.testing].view(np.int64) >> np.int64(FRACTION)).view(np.uint64)
-            sums = await squared_errors(machine, model, tested[0], signed, tested[2], to)
+            sums = await squared_errors(machine, model, tested[0], signed, *tested[2:], to)
         else:
             classes = tested[1] >> np.uint64(FRACTION)
             tallies = tuple(
-                await tally(machine, model, tested[0], classes, tested[2], bins=plan.bins, threshold=plan.threshold, to=to)
+                await tally(machine, model, tested[0], classes, *tested[2:], bins=plan.bins, threshold=plan.threshold, to=to)
             )
         if to not in (None, place):
             tallies, sums = (), None
@@ -267,7 +269,7 @@ async def _blank_step(plan: HiddenPlan, rows: Sequence[KnownToOne], machine: Sha
     model = _model(plan.form, WeightShares(nothing, nothing))
     targets = Shared(np.zeros((count, plan.form.outputs), np.uint64), 2 * FRACTION)
     both = Shared(np.zeros((count, 1), np.uint64), 0)
-    await step(machine, model, [of.as_dealt for of in rows], targets, both, plan.rates, squares=plan.shows_loss)
+    await step(machine, model, [of.as_dealt for of in rows], targets, both, plan.rates)
 
 
 async def _dealt(machine: ShareMachine, blank: Blank) -> int:
@@ -286,16 +288,6 @@ async def _checked(machine: ShareMachine, blank: Blank) -> bool:
     return auditor is not None
 
 
-async def _loss(machine: ShareMachine, plan: HiddenPlan, total: Shared, steps: int) -> float | None:
-    """The mean squared residual of an epoch, before each of its steps; None if there was none."""
-    to = None if plan.told else 0
-    (opened,) = await machine.run(revealed(total, to))
-    if to not in (None, machine.place) or not steps:
-        return None
-    mantissa = plan.rates.mantissa / 2.0**plan.rates.bits
-    return float(decode(opened, FRACTION)[0]) / mantissa**2 / (plan.divisor * steps)
-
-
 async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:
     """Each party's block of the first layer to it, the rest to the active party."""
     parties = machine.parties
@@ -304,9 +296,9 @@ async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[n
 
 
 def _model(form: Form, parts: WeightShares) -> SharedModel:
-    weights, velocity = (tuple(Shared(of, WEIGHT_FRACTION) for of in each) for each in (parts.weights, parts.velocity))
-    return SharedModel(form, weights, velocity)
+    each = parts.weights, parts.velocity, parts.origin or parts.weights
+    return SharedModel(form, *(tuple(Shared(of, WEIGHT_FRACTION) for of in numbers) for numbers in each))
 
 
 def _parts(model: SharedModel) -> WeightShares:
-    return WeightShares(tuple(of.part for of in model.weights), tuple(of.part for of in model.velocity))
+    return WeightShares(*(tuple(of.part for of in each) for each in (model.weights, model.velocity, model.origin)))

@@ -51,8 +51,9 @@ class Hidden(TrainerConfig):
     least_rows: int = Field(
         default=20,
         ge=0,
-        description="a column in which fewer of a party's own records differ from the rest is left out, because its weight "
-        "would tell whether these are shared; 0: all columns stay",
+        description="a column in which fewer of a party's own records differ, or one has more than a fifth of the sum of "
+        "squares, is left out, because its weight would tell whether these are shared; sums over fewer records are not opened; "
+        "0: all columns stay, and all sums are opened",
     )
     shared_fraction: float | None = Field(
         default=None,
@@ -66,10 +67,6 @@ class Hidden(TrainerConfig):
     bins: Literal[256, 1024] = Field(default=256, description="of the histogram; more are exacter where scores hardly vary")
     reveal: Literal["owners", "none"] = Field(
         default="owners", description="owners: each party gets the weights of its own columns; none: weights stay in shares"
-    )
-    show_loss: bool = Field(
-        default=False,
-        description="open the mean squared residual of each epoch, one number, to whom metrics are; two rounds more a step",
     )
     dealer_audit: float = Field(
         default=0.0,
@@ -86,14 +83,14 @@ class Hidden(TrainerConfig):
         return True
 
     @property
-    def opens_weights(self) -> bool:
-        """As the base."""
-        return self.reveal == "owners"
+    def tells_anew(self) -> bool:
+        """As the base: weights that are opened have another beginning each time, and sums are over other records held out."""
+        return self.reveal == "owners" or self.metrics_by == "histogram"
 
     @property
     def can_join(self) -> bool:
         """Where weights are opened."""
-        return self.opens_weights
+        return self.reveal == "owners"
 
     @property
     def outputs(self) -> int:
@@ -138,9 +135,10 @@ class Hidden(TrainerConfig):
                 "train.dealer_audit must be 0 with several passive parties: a check takes masks that two parties show each "
                 "other, and passive parties have no conversation"
             )
-        if job.align.dummies and self.show_loss:
+        if evaluate.share_with_passive and len(job.parties.passive) > 1 and not job.align.spec.every_row_is_shared:
             raise ValueError(
-                "train.show_loss must be false with align.dummies: a sum over the shared records tells of their number"
+                "evaluate.share_with_passive must be false with several passive parties: metrics are counted over the records "
+                f"that all share, and with {job.align.protocol} the active party alone knows how many these are"
             )
         if job.align.dummies and self.metrics_by != "none":
             raise ValueError(

@@ -79,11 +79,11 @@ class PartCosts(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def parts(form: Form, bins: int, reveals: bool, told: bool, shows_loss: bool = False, audits: bool = False) -> PartCosts:
+def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False) -> PartCosts:
     """Of a model of this form; what its weights and metrics are opened to: as in :class:`HiddenPlan`."""
 
     def run(rows: int, batch: int = 0, tested: int = 0, *, checked: bool = False) -> Exchanged:
-        what = bins, reveals, told, shows_loss, audits
+        what = bins, reveals, told, audits
         return _counted(form, *what, rows=rows, batch=batch, tested=tested, checked=checked)
 
     once = run(1)
@@ -119,7 +119,6 @@ def exchange(
     bins: int,
     reveals: bool,
     told: bool,
-    shows_loss: bool = False,
     audits: bool = False,
     *,
     rows: int,
@@ -130,9 +129,9 @@ def exchange(
 ) -> Exchanged:
     """What a whole training takes: so many ``steps`` of a ``batch`` each, over ``rows``, of which so many are ``tested`` on.
 
-    With an audit so many ``checks`` of a batch come on top. The loss of an epoch, 8 bytes, counts for each step.
+    With an audit so many ``checks`` of a batch come on top.
     """
-    of = parts(form, bins, reveals, told, shows_loss, audits)
+    of = parts(form, bins, reveals, told, audits)
     whole = of.once.plus(of.row, rows).plus(of.step, steps).plus(of.step_row, steps * batch)
     whole = whole.plus(of.check, checks).plus(of.check_row, checks * batch)
     if not tested:
@@ -159,7 +158,6 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         train.bins,
         train.reveal == "owners",
         evaluate.share_with_passive,
-        train.show_loss,
         train.dealer_audit > 0,
         rows=m,
         batch=size,
@@ -186,7 +184,6 @@ def _counted(
     bins: int,
     reveals: bool,
     told: bool,
-    shows_loss: bool,
     audits: bool,
     *,
     rows: int,
@@ -210,13 +207,12 @@ def _counted(
         bins=bins,
         reveals=reveals,
         told=told,
-        shows_loss=shows_loss,
         audits=audits,
     )
     spare = candidates(audits=audits)[1:] + [block(0, 0)] * checked
     counter = Counter(len(form.widths), spare.__contains__)
 
-    async def after(epoch: int, parts: WeightShares, loss: float | None) -> None:
+    async def after(epoch: int, parts: WeightShares) -> None:
         pass
 
     with suppress(StopIteration):  # at its end: who counts waits for nobody

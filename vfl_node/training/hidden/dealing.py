@@ -60,7 +60,7 @@ class Dealing:
             sink = DealingSink(channel)
             plan = terms.plan_of(said, session.job)
 
-            async def after(epoch: int, parts: WeightShares, loss: float | None) -> None:
+            async def after(epoch: int, parts: WeightShares) -> None:
                 session.progress.emit(Advanced(1))
                 failpoints.reach("dealt")
 

@@ -17,14 +17,16 @@ class HiddenNumbers:
     Attributes:
         rows: length of the shared order; None where it is not known.
         widths: columns of each data party, in the job's order; empty where they are not known.
-        held_out: shared rows that the metrics are about; None where that is not known.
+        counted: shared records that sums are over; None where that is not known.
         number: of this training over the same records, among those that count.
+        measured: whether sums were opened.
     """
 
     rows: int | None
     widths: tuple[int, ...]
-    held_out: int | None
+    counted: int | None
     number: int = 1
+    measured: bool = True
 
 
 def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, ...]]:
@@ -40,14 +42,14 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
     for name in parties.data:
         entries = [masked]
         entries += [
-            Disclosure("features", count, f"how many columns {other} has: {count}")
+            Disclosure("features", count, f"how many encoded columns {other} has: {count}")
             for other, count in width.items()
             if other != name
         ]
         if train.reveal == "owners":
             text = (
                 "the weights of its own columns after training: a function of all shared records. A column in which few "
-                "records differ tells about these: with its weight almost unmoved, that hardly any of them is shared"
+                "records differ tells about these: if its weight has hardly moved, hardly any of them is shared"
             )
             if numbers.number > 1:
                 text += (
@@ -57,21 +59,15 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             if name == parties.active and train.hidden:
                 text += ", and all layers behind the first"
             entries.append(Disclosure("weights", width.get(name), text))
-        if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
+        if train.metrics_by == "histogram" and numbers.measured and (name == parties.active or job.evaluate.share_with_passive):
+            over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"
             what = (
-                "sums over the shared records held out: how many there are, their targets, the squares of these, squared "
-                "errors, and how many are far off"
+                "how many there are, their squared errors, rounded, and how many are far off"
                 if train.task == "regression"
-                else "sums over the shared records held out: how many there are of each label, how many pairs are in order, "
-                "the loss, how many are right, and how many have scores beyond ±16"
+                else "how many there are of each label, how many pairs are in order, the loss, rounded, how many are right, "
+                "and how many have scores beyond ±16"
             )
-            entries.append(Disclosure("metrics", numbers.held_out, what))
-        if train.show_loss and (name == parties.active or job.evaluate.share_with_passive):
-            what = (
-                "the sum of squared residuals of each epoch over the shared records: where scores begin near 0, the first "
-                "one tells how many records are trained on"
-            )
-            entries.append(Disclosure("loss", train.epochs, what))
+            entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}: {what}"))
         learnt[name] = tuple(entries)
     learnt[str(parties.coordinator)] = (
         Disclosure(

@@ -30,6 +30,10 @@ START = 0.1
 hardly any shared record moves sees this instead of zero."""
 
 
+MOST_OF_ONE = 0.2
+"""Of a column's sum of squares, the most that one row may have. One that has more moves the weight almost alone."""
+
+
 @dataclass(frozen=True, eq=False)
 class Inputs:
     """One party's.
@@ -42,6 +46,9 @@ class Inputs:
         labels: float64[n, K] of 0 and 1, or scaled numbers; None without labels.
         scale: of numbers; None of classes, and without labels.
         own: the same as integers in the shared order.
+        spread: variance of its own held-out targets, scaled; 0 without such.
+        measurable: whether sums over held-out records may be opened to this party: no label is so rare among its own ones that
+            the number of shared ones would tell which these are.
     """
 
     encoder: LinearEncoder
@@ -51,6 +58,8 @@ class Inputs:
     labels: np.ndarray | None
     scale: TargetScale | None
     own: Own
+    spread: float = 0.0
+    measurable: bool = True
 
     @property
     def width(self) -> int:
@@ -58,8 +67,8 @@ class Inputs:
         return int(self.values.shape[1])
 
 
-def prepare(session: Session, data: TrainingData, training: Positions) -> Inputs:
-    """Encode this party's table.
+def prepare(session: Session, data: TrainingData, training: Positions, testing: Positions) -> Inputs:
+    """Encode this party's table, of whose shared rows some are trained and others tested on.
 
     Raises:
         DataError: nothing to train on (``E_EMPTY``), no columns at a passive party (``E_NO_FEATURES``), no labels
@@ -74,8 +83,10 @@ def prepare(session: Session, data: TrainingData, training: Positions) -> Inputs
         )
     encoder = LinearEncoder.fit(data.table, train.scaling)
     design = encoder.transform(data.table)
+    values = np.clip(design.values, -CLIP, CLIP)
     used = common_enough(design.integers, train.least_rows)
-    values = np.clip(design.integers[:, used] * design.steps[used], -CLIP, CLIP)
+    used &= ~_outstanding(values) | (train.least_rows == 0)
+    values = values[:, used]
     if active:
         values = np.concatenate([values, np.ones((len(values), 1))], axis=1)
     elif not values.shape[1]:
@@ -94,7 +105,24 @@ def prepare(session: Session, data: TrainingData, training: Positions) -> Inputs
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
     dropped = (*encoder.dropped, *dict.fromkeys(name for name, stays in zip(design.shown, used, strict=True) if not stays))
     own = Own(columns, mine[:, None].astype(np.uint64), targets)
-    return Inputs(encoder, used, dropped, values, labels, scale, own)
+    if labels is None:
+        return Inputs(encoder, used, dropped, values, labels, scale, own)
+    tested = labels[rows[testing[mine[testing]]]]
+    if scale is not None:
+        return Inputs(encoder, used, dropped, values, labels, scale, own, spread=float(tested.var()) if len(tested) else 0.0)
+    return Inputs(encoder, used, dropped, values, labels, scale, own, measurable=_common(tested, train.least_rows))
+
+
+def _common(labels: np.ndarray, least: int) -> bool:
+    """Whether each class of float64[n, K], or [n, 1] of two, has so many of the rows or none."""
+    counts = labels.sum(axis=0) if labels.shape[1] > 1 else np.array([labels.sum(), len(labels) - labels.sum()])
+    return bool(((counts == 0) | (counts >= least)).all())
+
+
+def _outstanding(values: np.ndarray) -> np.ndarray:
+    """bool[d]: columns of float64[n, d] in which one row has more than a part of :data:`MOST_OF_ONE` of the sum of squares."""
+    squares = values**2
+    return np.asarray(squares.max(axis=0, initial=0) > MOST_OF_ONE * squares.sum(axis=0))
 
 
 def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tuple[np.ndarray, TargetScale | None]:

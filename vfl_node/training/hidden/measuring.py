@@ -10,6 +10,7 @@ Source: ours; the area is that of Mann and Whitney, with ties at half.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,10 +28,13 @@ from vfl_node.training.hidden.network import SharedModel, scores
 BINS = 256
 """Of the histogram. With scores that vary by 1 or more the area is within .001."""
 
+STEPS = 1 << 10
+"""A sum over n rows is opened in steps of n / STEPS: what a single row adds is lost in them, if rows are many."""
+
 WIDE_BITS, WIDE_BINS = 7, 32
 """Of a second histogram, over ±64, which shows scores that the first one and the sines do not see.
 
-A score beyond ±64 falls into the bin of what it is modulo 128, so one of eight is missed.
+A score beyond ±64 falls into the bin of what it is modulo 128, so one of four is missed.
 """
 
 
@@ -77,6 +81,7 @@ async def tally(
     columns: Sequence[KnownToOne],
     targets: Ring,
     both: Opened,
+    about: float,
     *,
     bins: int = BINS,
     threshold: float = 0.5,
@@ -90,6 +95,7 @@ async def tally(
         columns: of the held-out rows, party by party.
         targets: uint64[n, K] of 0 and 1 at the active party, zeros at others.
         both: w of the rows.
+        about: how many of them all parties own, about.
         bins: of the histogram.
         threshold: probability from which on label 1 is predicted.
         to: place of the only party that sums are opened to; None: all.
@@ -114,7 +120,7 @@ async def tally(
         total = [one + more for one, more in zip(total, made[:outputs], strict=True)]
         wide = [one + more for one, more in zip(wide, made[outputs:], strict=True)]
     least = float(gmpy2.log(threshold / (1 - threshold)))
-    return [await _opened(machine, *of, centres(bins), least, to) for of in zip(total, wide, strict=True)]
+    return [await _opened(machine, *of, centres(bins), least, about, to) for of in zip(total, wide, strict=True)]
 
 
 async def squared_errors(
@@ -123,6 +129,7 @@ async def squared_errors(
     columns: Sequence[KnownToOne],
     targets: Ring,
     both: Opened,
+    about: float,
     to: int | None = None,
 ) -> NumberSums:
     """The sums of a model for numbers on held-out rows.
@@ -133,6 +140,7 @@ async def squared_errors(
         columns: of the held-out rows, party by party.
         targets: uint64[n, 1] at the active party, with :data:`FRACTION` fractional bits; zeros at others.
         both: w of the rows.
+        about: how many of them all parties own, about.
         to: as for :func:`tally`.
     """
     z = await scores(machine, model, columns)
@@ -140,10 +148,10 @@ async def squared_errors(
     (cut,) = await machine.run(
         truncated(z - y.times(1 << (z.fraction - FRACTION), z.fraction - FRACTION), z.fraction - FRACTION)
     )
-    error, label = await machine.run(masked(cut), masked(y))
-    of_error, of_label = await machine.run(product(error, both, "numbers"), product(label, both, "numbers"))
-    weighed = await machine.run(masked(of_error), masked(of_label))
-    squares = await machine.run(product(error, weighed[0], "numbers"), product(label, weighed[1], "numbers"))
+    (error,) = await machine.run(masked(cut))
+    (of_error,) = await machine.run(product(error, both, "numbers"))
+    (weighed,) = await machine.run(masked(of_error))
+    (squares,) = await machine.run(product(error, weighed, "numbers"))
     genuine = _share(machine, both, 1)
     wide = Shared(np.zeros((WIDE_BINS, 1), np.uint64), 0)
     at_once = rows_at_once(WIDE_BINS)
@@ -151,15 +159,22 @@ async def squared_errors(
         rows = slice(first, first + at_once)
         (some,) = await machine.run(tallied(cut[rows, 0], genuine[rows], WIDE_BINS, WIDE_BITS))
         wide = wide + some
-    sums = [*(of.summed(0) for of in (genuine, squares[0], of_label, squares[1])), _far(wide)]
+    sums = [genuine.summed(0), await _rounded(machine, squares.summed(0), about), _far(wide)]
     opened = await machine.run(*(revealed(of, to) for of in sums))
-    count, errors, total, power, beyond = (float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
-    return NumberSums(round(count), errors, total, power, round(beyond))
+    count, errors, beyond = (float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
+    return NumberSums(round(count), errors, round(beyond))
+
+
+async def _rounded(machine: ShareMachine, total: Shared, about: float) -> Shared:
+    """A sum over ``about`` so many rows, in steps of a :data:`STEPS`-th of that, or of 2⁻¹⁰ if that is more."""
+    bits = total.fraction - min(10, -math.floor(math.log2(max(about, 1.0) / STEPS)))
+    (cut,) = await machine.run(truncated(total, bits))
+    return cut
 
 
 def _far(wide: Shared) -> Shared:
     """How much of a wide histogram, [bins, 1], is beyond ±16: [1]."""
-    far = wide[:, 0][np.abs(np.arange(WIDE_BINS) + 0.5 - WIDE_BINS / 2) > WIDE_BINS / 8]
+    far = wide[:, 0][np.abs(np.arange(WIDE_BINS) + 1 - WIDE_BINS / 2) > WIDE_BINS / 8]  # by what bins stand for
     return Shared(far.part.sum(keepdims=True, dtype=np.uint64), 0)
 
 
@@ -169,16 +184,12 @@ class NumberSums:
 
     Attributes:
         rows: how many these are.
-        errors: Σ (z − y)².
-        labels: Σ y.
-        squares: Σ y².
+        errors: Σ (z − y)², rounded (:data:`STEPS`).
         beyond: rows whose error is beyond ±16, about.
     """
 
     rows: int
     errors: float
-    labels: float
-    squares: float
     beyond: int
 
 
@@ -198,7 +209,7 @@ def _share(machine: ShareMachine, opened: Opened, columns: int) -> Shared:
 
 
 async def _opened(
-    machine: ShareMachine, histogram: Shared, wide: Shared, score: np.ndarray, least: float, to: int | None
+    machine: ShareMachine, histogram: Shared, wide: Shared, score: np.ndarray, least: float, about: float, to: int | None
 ) -> OutputTally:
     """Sums of a histogram whose bins stand for ``score``, and of a wide one; label 1 is predicted above ``least``."""
     negative, positive = histogram[:, 0], histogram[:, 1]
@@ -207,10 +218,10 @@ async def _opened(
     (pairs,) = await machine.run(product(left, right, "numbers"))
     of_negative, of_positive = _losses(len(score))
     losses = of_negative * negative.part + of_positive * positive.part
-    loss = Shared(losses.sum(keepdims=True, dtype=np.uint64), FRACTION)
+    loss = await _rounded(machine, Shared(losses.sum(keepdims=True, dtype=np.uint64), FRACTION), about)
     upper = score > least
     right_side = Shared(positive.part[upper].sum(keepdims=True) + negative.part[~upper].sum(keepdims=True), 0)
     sums = [Shared(of.part.sum(keepdims=True, dtype=np.uint64), 0) for of in (positive, negative, pairs)]
     opened = await machine.run(*(revealed(of, to) for of in (*sums, _far(wide), loss, right_side)))
     plus, minus, ordered, beyond, total, correct = (int(of.view(np.int64)[0]) for of in opened)
-    return OutputTally(plus, minus, ordered, total / (1 << FRACTION), correct, beyond)
+    return OutputTally(plus, minus, ordered, total * 2.0**-loss.fraction, correct, beyond)

@@ -66,11 +66,19 @@ class Form:
 
 @dataclass(frozen=True)
 class SharedModel:
-    """Weights and their velocity, in shares with :data:`WEIGHT_FRACTION` fractional bits, in the order of the form's shapes."""
+    """Weights and their velocity, in shares with :data:`WEIGHT_FRACTION` fractional bits, in the order of the form's shapes.
+
+    Attributes:
+        form: of the model.
+        weights: as they are now.
+        velocity: of each.
+        origin: what weights began with, and decay to.
+    """
 
     form: Form
     weights: tuple[Shared, ...]
     velocity: tuple[Shared, ...]
+    origin: tuple[Shared, ...]
 
     @property
     def first(self) -> tuple[Shared, ...]:
@@ -105,10 +113,8 @@ async def step(
     targets: Shared,
     both: Opened | Shared,
     rates: Rates,
-    *,
-    squares: bool = False,
-) -> tuple[SharedModel, Shared | None]:
-    """The model after a step, and the sum of squared residuals before it.
+) -> SharedModel:
+    """The model after a step.
 
     Args:
         machine: of whoever runs it.
@@ -118,12 +124,9 @@ async def step(
         both: w of the batch, [B, 1], without fractional bits. Under a mask of an earlier section, or in shares, which get one
             of this section: 8 bytes a row.
         rates: of the step.
-        squares: whether that sum is wanted: [1], times the mantissa's square, with :data:`FRACTION` fractional bits. It takes
-            two rounds and 8 bytes more a residual; nothing is opened but under masks.
     """
     z, hidden = await _forward(machine, model, columns)
-    residual, delta = await _residual(machine, model.form, z, targets, both, rates)
-    total = await _squared(machine, residual, delta) if squares else None
+    delta = await _residual(machine, model.form, z, targets, both, rates)
     gradients: list[Shared] = []
     for layer in reversed(hidden):
         (opened,) = await machine.run(masked(delta))
@@ -135,16 +138,7 @@ async def step(
         (slanted,) = await machine.run(product(opened, layer.slopes, "numbers"))
         (delta,) = await machine.run(truncated(slanted, FRACTION))
     first = await machine.run(*(known_product(of.transposed, delta) for of in columns))
-    return await _moved(machine, model, [*first, *gradients], rates), total
-
-
-async def _squared(machine: ShareMachine, residual: Opened, delta: Shared) -> Shared:
-    """Σ e·(e·w): of rows that all own alone, as w is 0 or 1."""
-    (weighed,) = await machine.run(masked(delta))
-    (each,) = await machine.run(product(residual, weighed, "numbers"))
-    whole = each.part.sum(keepdims=True, dtype=np.uint64).ravel()
-    (total,) = await machine.run(truncated(Shared(whole, each.fraction), FRACTION))
-    return total
+    return await _moved(machine, model, [*first, *gradients], rates)
 
 
 async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> tuple[Shared, list[_Hidden]]:
@@ -162,8 +156,8 @@ async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[
 
 async def _residual(
     machine: ShareMachine, form: Form, z: Shared, targets: Shared, both: Opened | Shared, rates: Rates
-) -> tuple[Opened, Shared]:
-    """mantissa · (σ(z) − y) under a mask, and times w in shares, with :data:`FRACTION` fractional bits."""
+) -> Shared:
+    """mantissa · (σ(z) − y) · w, with :data:`FRACTION` fractional bits."""
     if form.loss == "exact":
         (curve,) = await machine.run(curved(z, SIGMOID[OUTPUT_TERMS]))
         raw = plus(machine, curve.value, 1 << (2 * FRACTION - 1)) - targets
@@ -179,20 +173,20 @@ async def _residual(
     else:
         opened, bits = await machine.run(masked(cut), masked(both))
     (delta,) = await machine.run(product(opened, bits, "numbers"))
-    return opened, delta
+    return delta
 
 
 async def _moved(machine: ShareMachine, model: SharedModel, gradients: Sequence[Shared], rates: Rates) -> SharedModel:
     """The model after gradients with 2·:data:`FRACTION` fractional bits, whose velocity and gradient are cut in one round."""
     moves = []
-    for weight, velocity, gradient in zip(model.weights, model.velocity, gradients, strict=True):
-        pulled = velocity.times(rates.momentum, rates.velocity_bits) + weight.times(rates.decay, rates.velocity_bits)
+    for weight, first, velocity, gradient in zip(model.weights, model.origin, model.velocity, gradients, strict=True):
+        pulled = velocity.times(rates.momentum, rates.velocity_bits) + (weight - first).times(rates.decay, rates.velocity_bits)
         slope = replace(gradient, fraction=gradient.fraction + rates.exponent)
         spare = pulled.fraction - slope.fraction
         moves.append(pulled + slope.times(1 << spare, spare))
     moved: list[Shared] = await machine.run(*(truncated(of, rates.velocity_bits) for of in moves))
     weights = tuple(weight - of for weight, of in zip(model.weights, moved, strict=True))
-    return SharedModel(model.form, weights, tuple(moved))
+    return SharedModel(model.form, weights, tuple(moved), model.origin)
 
 
 def plus(machine: ShareMachine, value: Shared, public: int) -> Shared:

@@ -51,7 +51,8 @@ class Rates:
         """Those of a learning rate η and a ``divisor`` of sums, with a mantissa of ``bits`` fractional bits.
 
         Raises:
-            UsageError: the rate of one row is above 1, or so small that it would be rounded to a few bits (``E_JOB``).
+            UsageError: the rate of one row is above 1, or so small that it would be rounded to a few bits; η·λ is 1 or more, or
+                rounded by more than a percent; μ is rounded to 1 (``E_JOB``).
         """
         factor = rate / divisor
         exponent = min(max(1 - math.frexp(factor)[1], 0), MOST_EXPONENT)
@@ -60,19 +61,19 @@ class Rates:
         if factor > 1 or mantissa < LEAST_MANTISSA:
             what = "too large" if factor > 1 else "too small for fixed-point numbers"
             least = LEAST_MANTISSA * divisor / 2 ** (MOST_EXPONENT + bits)
-            raise UsageError(
+            raise _refused(
                 f"train.learning_rate {rate:g} is {what} for batches of about {divisor:.0f} shared records",
-                code="E_JOB",
-                hint=f"say a learning_rate between {least:.2g} and {divisor:.0f}",
-                for_peer="the learning rate does not fit the job's batches",
+                f"say a learning_rate of at least {least:.2g}; above 1 hardly any training ends well",
             )
-        return cls(
-            mantissa,
-            bits,
-            exponent,
-            round(momentum * 2**velocity_bits),
-            round(rate * weight_decay * 2**velocity_bits),
-        )
+        decay, kept = rate * weight_decay * 2**velocity_bits, round(momentum * 2**velocity_bits)
+        if rate * weight_decay >= 1 or abs(round(decay) - decay) > decay / 100:
+            raise _refused(
+                f"train.learning_rate times train.weight_decay is {rate * weight_decay:g}, which no fixed-point number is",
+                f"say a weight_decay of 0, or between {100 / rate / 2**velocity_bits:.2g} and {1 / rate:.2g}",
+            )
+        if kept >= 2**velocity_bits:
+            raise _refused(f"train.momentum {momentum:.12g} is 1 in fixed-point numbers", "say a momentum of at most 0.9999")
+        return cls(mantissa, bits, exponent, kept, round(decay))
 
     @property
     def velocity_bits(self) -> int:
@@ -83,6 +84,10 @@ class Rates:
     def factor(self) -> float:
         """c, as it is after rounding."""
         return self.mantissa / 2.0 ** (self.bits + self.exponent)
+
+
+def _refused(what: str, hint: str) -> UsageError:
+    return UsageError(what, code="E_JOB", hint=hint, for_peer="the job's rates do not fit fixed-point numbers")
 
 
 def _velocity_bits(exponent: int) -> int:

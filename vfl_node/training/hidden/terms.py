@@ -21,7 +21,7 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareCo
 
 DIGEST_BYTES = 32
 MOST_COLUMNS = 1 << 20
-VERSION = 2
+VERSION = 3
 """Of the computation: another one computes other values in the same places, so masks must be others."""
 
 
@@ -45,26 +45,38 @@ def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tupl
         trained: how many of these are trained on.
         shared: how many records all parties have; None if that is hidden.
     """
-    share = max(shared / rows, 1e-6) if shared is not None else train.shared_fraction or 1.0
+    share = train.shared_fraction or 1.0
+    if shared is not None:
+        share = 1.0 if shared == rows else float(f"{max(shared / rows, 1e-6):.1e}")  # to two digits, as the dealer sees it
     batch = min(trained, math.ceil(train.batch_size / share))
     return batch, max(1.0, batch * share)
 
 
-def context_of(job: Job, digests: list[bytes], widths: list[int], schedule: str, divisor: float, coins: bytes = b"") -> bytes:
+def enough(train: Hidden, tested: int, share: float) -> bool:
+    """Whether about as many shared records are held out as may be counted together: ``share`` of those ``tested``."""
+    return train.metrics_by == "histogram" and tested * share >= train.least_rows
+
+
+def context_of(job: Job, said: ShareContext, schedule: str, coins: bytes = b"") -> bytes:
     """SHA-256 of everything that values of this training are made of. All parties and the dealer must have the same.
 
-    ``coins`` is the digest of those that choose what is checked: with others, what was shown would be used.
+    Args:
+        job: the whole job.
+        said: all but its context.
+        schedule: fingerprint of the schedule of batches.
+        coins: digest of those that choose what is checked: with others, what was shown would be used.
     """
     public = {
         "version": VERSION,
         "job": job.digest(),
-        "widths": widths,
+        "widths": list(said.widths),
         "schedule": schedule,
-        "divisor": float(divisor).hex(),
+        "divisor": float(said.divisor).hex(),
+        "measures": said.measures,
         "coins": coins.hex(),
         "tables": TABLES_DIGEST,
     }
-    return hashlib.sha256(json.dumps(public, sort_keys=True).encode() + b"".join(digests)).digest()
+    return hashlib.sha256(json.dumps(public, sort_keys=True).encode() + b"".join(said.digests)).digest()
 
 
 def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
@@ -77,7 +89,7 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         rows=said.rows,
         schedule=schedule,
         training=training,
-        testing=testing if train.metrics_by == "histogram" else testing[:0],
+        testing=testing if said.measures else testing[:0],
         epochs=train.epochs,
         batch_rows=said.batch_rows,
         divisor=said.divisor,
@@ -88,7 +100,6 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         threshold=job.evaluate.threshold,
         told=job.evaluate.share_with_passive,
         reveals=train.reveal == "owners",
-        shows_loss=train.show_loss,
         audits=train.dealer_audit > 0,
     )
 
@@ -109,6 +120,7 @@ def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
         and 0 < said.batch_rows <= said.rows
         and 0 < said.divisor <= said.rows
         and said.epoch <= train.epochs
+        and (train.metrics_by == "histogram" or not said.measures)
     )
     if not fits:
         raise ProtocolError(
@@ -135,13 +147,21 @@ def check_same(said: Mapping[str, DealingTerms]) -> None:
 
 
 def check_context(
-    said: ShareContext, session: Session, own: tuple[int, bytes], batch: tuple[int, float], schedule: str, coins: bytes
+    said: ShareContext,
+    session: Session,
+    own: tuple[int, bytes],
+    batch: tuple[int, float],
+    schedule: str,
+    coins: bytes,
+    *,
+    measurable: bool,
 ) -> None:
     """What the active party says that all values are made of: this party's ``own`` width and digest must be among it.
 
     Raises:
-        ProtocolError: another batch, width or digest than this party's, or a context that is not made of them (``E_COUNT``).
-        StateError: other inputs than in an earlier attempt (``E_REPLAY``).
+        ProtocolError: another batch, width or digest than this party's, sums over too few records (not ``measurable``), or a
+            context that is not made of them (``E_COUNT``).
+        StateError: another context than in an earlier attempt, in which masks would be used for other values (``E_REPLAY``).
     """
     parties = session.job.parties.data
     place = parties.index(session.name)
@@ -150,14 +170,15 @@ def check_context(
     if (
         not fits
         or (said.batch_rows, said.divisor) != batch
-        or said.context != context_of(session.job, digests, widths, schedule, said.divisor, coins)
+        or (said.measures and not measurable)
+        or said.context != context_of(session.job, said, schedule, coins)
     ):
         raise ProtocolError(
             f"{parties[0]} says what this job cannot have of its training: columns, their digests, or batches",
             code="E_COUNT",
             hint=f"ask the owner of {parties[0]} whether it runs another version, and submit the job again",
         )
-    session.pins.check(f"share inputs of {parties[0]}", hashlib.sha256(b"".join(digests)).digest())
+    session.pins.check(f"share context {VERSION} of {parties[0]}", said.context)
 
 
 def check_room(session: Session, rows: int, widths: Sequence[int], needed: int) -> None:

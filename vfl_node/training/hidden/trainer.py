@@ -25,7 +25,7 @@ from vfl_node.crypto.shares.audit import Coins
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.errors import ProtocolError
-from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
+from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
@@ -104,9 +104,9 @@ class _Training:
         seed = await toss(session, session.randomness.derive("toss"))
         coins = await audit.tossed(session)
         schedule = Schedule(seed, len(self._data.alignment), train.seed)
-        training, _ = schedule.split(0, session.job.evaluate.test_fraction)
-        inputs = prepare(session, self._data, training)
-        context = await self._agree(inputs, schedule, len(training), coins)
+        training, testing = schedule.split(0, session.job.evaluate.test_fraction)
+        inputs = prepare(session, self._data, training, testing)
+        context = await self._agree(inputs, schedule, coins)
         rows = len(self._data.alignment)
         terms.check_room(session, rows, context.widths, memory.of_party(train, rows, context.widths, context.batch_rows))
         form = Form(tuple(context.widths), train.hidden, train.outputs, train.form_loss)
@@ -119,6 +119,7 @@ class _Training:
             batch_rows=context.batch_rows,
             divisor=context.divisor,
             epoch=first,
+            measures=context.measures,
         )
         plan = terms.plan_of(said, session.job)
         dealer = session.coordinator
@@ -127,8 +128,7 @@ class _Training:
         masks = (await dealer.receive(DealerSeed)).seed
         if len(masks) != terms.DIGEST_BYTES:
             raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
-        if coins:  # with other masks the dealer could choose again what it spoils
-            session.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())
+        session.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())  # which shares of a checkpoint fit
         channels = list(session.data_peers.values())
         wire = PairWire(self._place, channels[0]) if len(self._parties.data) == 2 else StarWire(self._place, channels)
         corrections = DealtCorrections(dealer)
@@ -172,30 +172,31 @@ class _Training:
         session.progress.emit(Advanced(first))
         began, moved = session.clock(), bytes_moved(traffic)
 
-        async def after(epoch: int, now: WeightShares, loss: float | None) -> None:
+        async def after(epoch: int, now: WeightShares) -> None:
             nonlocal began, moved
-            self._epochs.append(Epoch(loss, None, session.clock() - began, bytes_moved(traffic) - moved))
+            self._epochs.append(Epoch(None, None, session.clock() - began, bytes_moved(traffic) - moved))
             failpoints.reach("updated")
             log.keep()
             self._save(epoch, now, party.context, schedule)
             session.progress.emit(Advanced(1))
-            if loss is not None:
-                session.progress.emit(EpochTrained(loss))
             began, moved = session.clock(), bytes_moved(traffic)
 
         return await compute(party, plan, inputs.own, parts, first, after)
 
-    async def _agree(self, inputs: Inputs, schedule: Schedule, trained: int, coins: Coins | None) -> ShareContext:
-        """Everybody's widths, and the digest of all that values are made of."""
+    async def _agree(self, inputs: Inputs, schedule: Schedule, coins: Coins | None) -> ShareContext:
+        """Everybody's widths, whether sums are opened, and the digest of all that values are made of."""
         session, alignment = self._session, self._data.alignment
         digest = digest_of(inputs.own, self._start.derive("mark").bytes(terms.DIGEST_BYTES))
         chosen = coins.digest if coins else b""
-        batch, divisor = terms.batch_of(self._train, len(alignment), trained, self._shared_by_all)
+        training, testing = schedule.split(0, session.job.evaluate.test_fraction)
+        batch, divisor = terms.batch_of(self._train, len(alignment), len(training), self._shared_by_all)
+        measurable = terms.enough(self._train, len(testing), divisor / batch)
         if self._place:
             (active,) = session.data_peers.values()
             await active.send(ShareInputs(width=inputs.width, digest=digest))
             said = await active.receive(ShareContext)
-            terms.check_context(said, session, (inputs.width, digest), (batch, divisor), schedule.fingerprint, chosen)
+            own, of = (inputs.width, digest), (batch, divisor)
+            terms.check_context(said, session, own, of, schedule.fingerprint, chosen, measurable=measurable)
             return said
         widths, digests = [inputs.width], [digest]
         for channel in session.data_peers.values():
@@ -209,8 +210,9 @@ class _Training:
             session.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
             widths.append(theirs.width)
             digests.append(theirs.digest)
-        context = terms.context_of(session.job, digests, widths, schedule.fingerprint, divisor, chosen)
-        said = ShareContext(widths=widths, digests=digests, context=context, divisor=divisor, batch_rows=batch)
+        measures = measurable and inputs.measurable
+        said = ShareContext(widths=widths, digests=digests, divisor=divisor, batch_rows=batch, measures=measures)
+        said.context = terms.context_of(session.job, said, schedule.fingerprint, chosen)
         for channel in session.data_peers.values():
             await channel.send(said)
         return said
@@ -228,16 +230,17 @@ class _Training:
 
     def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
         """This party's shares and the epoch to begin with."""
+        begin = first_parts(form, self._start)
         checkpoint = load_of(self._checkpoints, resume, schedule) if resume else None
         if checkpoint is None or checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew
             self._checkpoints.clear()  # which would be agreed upon later, as names are the same
-            return first_parts(form, self._start), 0
-        self._epochs = [Epoch(auc=None, **figures) for figures in checkpoint.meta["epochs"]]
-        parts = [
+            return begin, 0
+        self._epochs = [Epoch(loss=None, auc=None, **figures) for figures in checkpoint.meta["epochs"]]
+        weights, velocity = (
             tuple(checkpoint.tensors[f"{name} {index}"].numpy().view(np.uint64) for index in range(len(form.shapes)))
             for name in ("weights", "velocity")
-        ]
-        return WeightShares(*parts), len(self._epochs)
+        )
+        return WeightShares(weights, velocity, begin.weights), len(self._epochs)
 
     def _save(self, epoch: int, parts: WeightShares, context: str, schedule: str) -> None:
         tensors = {
@@ -245,29 +248,30 @@ class _Training:
             for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
             for index, part in enumerate(each)
         }
-        figures = [{"loss": of.loss, "seconds": of.seconds, "bytes": of.bytes} for of in self._epochs]
+        figures = [{"seconds": of.seconds, "bytes": of.bytes} for of in self._epochs]
         meta = {"schedule": schedule, "context": context, "epochs": figures}
         self._checkpoints.save(f"epoch-{epoch + 1:06}", tensors, meta)
 
     def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:
         session, data = self._session, self._data
-        held_out = len(plan.testing) if session.job.evaluate.test_fraction else 0
-        numbers = HiddenNumbers(plan.rows, plan.form.widths, len(plan.testing), data.number)
+        _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
+        held_out = testing if session.job.evaluate.test_fraction else testing[:0]
+        numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, measured=len(plan.testing) > 0)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
         trained = Trained(
             epochs=tuple(self._epochs),
             steps=steps,
-            rows=(len(plan.training), len(plan.testing)),
+            rows=(len(plan.training), len(testing)),
             device="cpu",
             disclosures=learns(session.job, numbers),
             section=section,
-            warnings=warnings(data.alignment.common, count, steps, outcome),
+            warnings=warnings(self._train, data.alignment.common, steps, outcome, measures=numbers.measured),
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
             columns=encoded_columns(data.table, inputs.encoder.columns),
             metrics=measured(session, inputs, outcome),
             population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
-            held_out=plan.testing if held_out else np.empty(0, dtype=np.int64),
+            held_out=held_out,
             servable=_servable(plan.schedule) if plan.reveals else None,
         )
         return trained if self._place else replace(trained, **self._compared(plan, inputs))
