@@ -60,8 +60,8 @@ class Limits(Frozen):
         default=20,
         ge=1,
         description="how many trainings with synthetic rows, or with weights or sums of hidden training opened, a peer may "
-        "ever have over the same records of this node; synthetic rows and first weights are drawn again in each training, real rows are "
-        "not, so comparing a few trainings separates them",
+        "ever have over the same records of this node; synthetic rows, first weights and the records held out are drawn again "
+        "in each training, real rows are not, so comparing a few trainings separates them",
     )
     linkages_per_set: int = Field(
         default=5,

@@ -28,7 +28,7 @@ JOB = """\
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}
 align: {protocol: psu}
-train: {algorithm: hidden, hidden: [4], epochs: 2, batch_size: 40}
+train: {algorithm: hidden, hidden: [4], epochs: 2, batch_size: 40, least_rows: 5}
 evaluate: {test_fraction: 0.3, metrics: [auc]}
 """
 
@@ -54,7 +54,7 @@ def plan_of(form: Form, tested: int, reveals: bool, told: bool, audits: bool = F
 
 
 def program(plan: HiddenPlan) -> Program:
-    async def after(epoch: int, parts: WeightShares, loss: float | None) -> None:
+    async def after(epoch: int, parts: WeightShares) -> None:
         pass
 
     async def run(machine: ShareMachine) -> Any:

@@ -23,8 +23,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "hidden.md").read_text(encoding="utf-8")
 (JOB,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SHOWN = {"algorithm": "", "hidden": "[]", "shared_fraction": "null", "momentum": "0.9", "weight_decay": "0"} | {
-    "show_loss": "false",
-    "dealer_audit": "0",
+    "dealer_audit": "0"
 }
 """Defaults that are shown otherwise than Python writes them."""
 COMMAND = next(line for line in PAGE.splitlines() if line.startswith("vfl-node estimate"))
@@ -95,7 +94,7 @@ def test_what_a_check_costs(row: list[str]) -> None:
     share, steps = float(row[0]), 10 * (100_000 // 4096)
     checks = round(share * steps)
     said = costs.exchange(
-        *(Form((166, 165), (), 1, "exact"), 256, True, False, False, share > 0),
+        *(Form((166, 165), (), 1, "exact"), 256, True, False, share > 0),
         rows=100_000,
         batch=4096,
         steps=steps - checks,

@@ -58,11 +58,12 @@ def program(world: World, form: Form, steps: int = STEPS) -> Any:
         parts = tuple(Shared(encode(of, WEIGHT_FRACTION), WEIGHT_FRACTION) for of in start(form, machine.place))
         if machine.place < 0:
             parts = tuple(Shared(np.zeros(of.shape, np.uint64), WEIGHT_FRACTION) for of in parts)
-        model = SharedModel(form, parts, tuple(Shared(np.zeros(of.shape, np.uint64), WEIGHT_FRACTION) for of in parts))
+        still = tuple(Shared(np.zeros(of.shape, np.uint64), WEIGHT_FRACTION) for of in parts)
+        model = SharedModel(form, parts, still, parts)
         y = encode(world.labels, 2 * FRACTION) if machine.place == 0 else np.zeros(world.labels.shape, np.uint64)
         for batch in world.batches[:steps]:
             rows = [matrix[batch] for matrix in matrices]
-            model, _ = await step(machine, model, rows, Shared(y[batch], 2 * FRACTION), opened[batch], rates(form))
+            model = await step(machine, model, rows, Shared(y[batch], 2 * FRACTION), opened[batch], rates(form))
         z = await scores(machine, model, [matrix[:20] for matrix in matrices])
         return model, z
 

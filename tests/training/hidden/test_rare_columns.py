@@ -74,7 +74,8 @@ def test_which_training_it_is_stands_in_the_ledger(world: Any, attempt: Any) -> 
             (text,) = (of.text for of in said[name] if of.what == "weights")
             assert ("this is training 3 over these records" in text) == (number == 3)
     assert Hidden(algorithm="hidden").tells_anew
-    assert not Hidden(algorithm="hidden", reveal="none").tells_anew
+    assert Hidden(algorithm="hidden", reveal="none").tells_anew
+    assert not Hidden(algorithm="hidden", reveal="none", metrics_by="none").tells_anew
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_rates_that_fixed_point_cannot_have_are_refused(rate: float, divisor: fl
 
 def test_a_rate_that_is_refused_ends_the_job_before_columns_are_sent(world: Any, attempt: Any) -> None:
     of = attempt({"learning_rate": 1e-12})
-    with pytest.raises(UsageError, match="between"):
+    with pytest.raises(UsageError, match="at least"):
         of(world())
     assert not of.sent(MaskedShares)
 

@@ -64,12 +64,14 @@ def test_metrics_of_numbers_are_in_their_own_unit(world: Any, attempt: Any, told
     truth = table.labels[view.rows[tested]]
     found = results[0].metrics
     assert found["r2"] > 0.5
-    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((said - truth) ** 2)), rel=1e-3)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((said - truth) ** 2)), rel=5e-3)
     assert found["mse"] == pytest.approx(found["rmse"] ** 2)
-    assert found["r2"] == pytest.approx(r2_score(truth, said), abs=1e-3)
+    own = table.labels[view.rows[results[0].held_out[view.owned[results[0].held_out]]]]
+    assert found["r2"] == pytest.approx(1 - found["mse"] / own.var(), abs=1e-6)
+    assert found["r2"] == pytest.approx(r2_score(truth, said), abs=0.05)  # which has the variance of shared ones
     assert found["mae"] is None  # no sum gives it
     assert results[1].metrics.keys() == found.keys()
-    assert (results[1].metrics["r2"] is None) != told
+    assert set(results[1].metrics.values()) == {None}  # without the unit
     assert "target" not in results[1].weights
 
 
@@ -91,20 +93,14 @@ def test_nothing_is_measured_where_a_job_says_so(world: Any, attempt: Any) -> No
 
 @pytest.mark.parametrize("metrics_by", ["histogram", "none"])
 @pytest.mark.parametrize("hidden", [(), (4,)])
-def test_without_shared_records_the_decayed_first_weights_are_left(
+def test_without_shared_records_the_first_weights_are_left(
     world: Any, attempt: Any, hidden: tuple[int, ...], metrics_by: str
 ) -> None:
     over = world(disjoint=True)
     of = attempt({"hidden": hidden, "weight_decay": 0.1, "metrics_by": metrics_by})
     results = of(over)
-    decay, momentum = 0.5 * 0.1, 0.9
-    steps = of.plan(over).epochs * len(of.plan(over).batches(0))
-    for found, first in zip(weights_of(results), of.start(over), strict=True):
-        weight, velocity = first, np.zeros(first.shape)
-        for _ in range(steps):
-            velocity = momentum * velocity + decay * weight
-            weight = weight - velocity
-        np.testing.assert_allclose(found, weight, atol=1e-5)
+    for found, first in zip(weights_of(results), of.start(over), strict=True):  # to which they decay
+        np.testing.assert_allclose(found, first, atol=1e-5)
     for result in results:
         assert set(result.metrics.values()) == {None}
     said = [warning for warning in results[0].warnings if "no record in common" in warning]
@@ -206,10 +202,10 @@ def test_the_section(world: Any, attempt: Any) -> None:
 def test_the_ledger(world: Any, attempt: Any, told: bool) -> None:
     over, of = world(), attempt({"hidden": (4,)}, {"test_fraction": 0.25, "share_with_passive": told})
     results = of(over)
-    assert results[0].disclosures == results[1].disclosures
+    if told:
+        assert results[0].disclosures == results[1].disclosures
     learnt = {name: {entry.what: entry.count for entry in entries} for name, entries in results[0].disclosures.items()}
-    held_out = len(results[0].held_out)
-    sums = {"metrics": held_out}
+    sums = {"metrics": results[0].population["rows"]}
     assert learnt["clinic"] == {"masked values": len(over), "features": 4, "weights": 4} | sums
     assert learnt["lab"] == {"masked values": len(over), "features": 4, "weights": 4} | (sums if told else {})
     assert learnt["hub"] == {"shapes": len(over)}

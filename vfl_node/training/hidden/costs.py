@@ -24,7 +24,7 @@ from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
 from vfl_node.training.hidden.measuring import WIDE_BINS
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.terms import batch_of
+from vfl_node.training.hidden.terms import batch_of, enough
 from vfl_node.training.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     trained = m - held_out
     if passive_parties > 1 and not ALIGNMENTS[protocol].every_row_is_shared:
         common = None  # the active party alone knows it
-    size = batch_of(train, m, trained, common)[0] if m else 0
+    size, divisor = batch_of(train, m, trained, common) if m else (0, 1.0)
+    tested = held_out or trained
     steps = trained // size if size else 0
     widths = memory.widths(passive_parties, beside)
     checks = round(train.dealer_audit * train.epochs * steps)  # on average
@@ -163,7 +164,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         batch=size,
         steps=train.epochs * steps - checks,
         checks=checks,
-        tested=(held_out or trained) if train.metrics_by == "histogram" else 0,
+        tested=tested if size and enough(train, tested, divisor / size) else 0,
     )
     if not steps:
         whole = Exchanged()  # refused: there is nothing to train on
@@ -199,7 +200,7 @@ def _counted(
         training=np.arange(batch),
         testing=np.arange(tested),
         epochs=1 if batch else 0,
-        batch_rows=batch,
+        batch_rows=batch or 1,
         divisor=1.0,
         learning_rate=0.5,
         momentum=0.5,

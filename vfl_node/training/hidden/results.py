@@ -21,7 +21,7 @@ FAR = (
 UNSHARED = "The data parties have no record in common: the model is what it began with, and nothing can be measured."
 UNMEASURED = (
     "No metric was opened: about {least} shared records held out are needed, and of each label none or {least} of this party's "
-    "own (train.least_rows), or sums would tell about single ones. Say a larger evaluate.test_fraction, or train.metrics_by: none."
+    "own (train.least_rows), or sums would tell about single ones. Say a larger evaluate.test_fraction, or metrics_by: none."
 )
 ONE_LABEL = "A class has no held-out shared record, or all of them: the mean area under the curve is not defined."
 ALL_CHECKED = (
@@ -63,9 +63,9 @@ def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values
         values |= {"auc": None if None in areas else float(np.mean(areas))}  # type: ignore[arg-type]
         if len(outcome.tallies) == 1:
             values |= {"nll": outcome.tallies[0].nll, "accuracy": outcome.tallies[0].accuracy}
-    elif (sums := outcome.sums) and sums.rows > 0:
-        if sums.errors >= 0 and inputs.scale:  # else they have left the ring; passive parties do not know the unit
-            mse = inputs.scale.deviation**2 * sums.errors / sums.rows
-            r2 = 1 - sums.errors / sums.rows / inputs.spread if inputs.spread else None
-            values |= {"mse": mse, "rmse": mse**0.5, "r2": r2}
+    elif (sums := outcome.sums) and sums.rows > 0 and sums.errors >= 0 and inputs.scale:
+        # negative ones have left the ring; passive parties do not know the unit
+        mse = inputs.scale.deviation**2 * sums.errors / sums.rows
+        r2 = 1 - sums.errors / sums.rows / inputs.spread if inputs.spread else None
+        values |= {"mse": mse, "rmse": mse**0.5, "r2": r2}
     return {name: values[name] for name in session.job.evaluate.metrics}
