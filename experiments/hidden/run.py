@@ -1,0 +1,44 @@
+"""Training in shares beside FLORIST and beside the same model in the clear, by the share of records that both parties have.
+
+    python -m experiments.hidden.run --data SHARED_DATA_FOLDER --out docs/experiments    about an hour of one core
+    python -m experiments.hidden.run --small --out OUT                                   on a made-up table, in a minute
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from experiments.hidden.experiment import ATTACKED, TRAIN
+from experiments.hidden.works import Plan
+from experiments.stored import completed
+from vfl_node.logs import configure_logs
+
+
+def main(chosen: argparse.Namespace) -> None:
+    """Run what is wanted, and write values, page and figure."""
+    configure_logs(quiet=True)
+    plan = Plan(chosen.seeds, chosen.small)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    head = {"seeds": plan.seeds, "train": TRAIN, "attacked": ATTACKED}
+    completed(
+        chosen.out / "hidden.json",
+        plan.works,
+        chosen.data,
+        every=plan.works,
+        head=head,
+        processes=chosen.processes,
+        stored_after=10,
+        go_on=chosen.go_on,
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("/nowhere"), help="folder of the shared data sets; read in place")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--go-on", action="store_true", help="keep the outcomes that OUT/hidden.json has")
+    parser.add_argument("--small", action="store_true", help="a made-up table")
+    main(parser.parse_args())
