@@ -1,7 +1,7 @@
 """Training in shares beside FLORIST and beside the same model in the clear, by the share of records that both parties have.
 
-    python -m experiments.hidden.run --data SHARED_DATA_FOLDER --out docs/experiments    about an hour of one core
-    python -m experiments.hidden.run --small --out OUT                                   on a made-up table, in a minute
+python -m experiments.hidden.run --data SHARED_DATA_FOLDER --out docs/experiments    about an hour of one core
+python -m experiments.hidden.run --small --out OUT                                   on a made-up table, in a minute
 """
 
 from __future__ import annotations
