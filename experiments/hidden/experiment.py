@@ -1,16 +1,17 @@
 """Training in shares over a union beside the same model in the clear on the intersection, and beside FLORIST.
 
-Rows, owners and test rows are those of :mod:`experiments.florist.experiment`, so everything of a seed is paired: a quarter of the
-records is tested on, with real columns of both; of the others each party lacks a record with chance α = β. All columns are the
-passive party's, the labels the active one's. A union has the records that at least one of them has.
+Rows, owners and test rows are those of :mod:`experiments.florist.experiment`, so everything of a seed is paired: a quarter of
+the records is tested on, with real columns of both; of the others each party lacks a record with chance α = β. All columns are
+the passive party's, the labels the active one's. A union has the records that at least one of them has.
 
-*hidden*: the product's own trainer and dealer over memory channels, with the weights that it opens. *psi*: the same first weights
-and the same settings in ordinary numbers, on the shared records alone, in batches of their own. *same batches*: likewise, but in
-the batches of the union without the rows that are not shared, so that nothing but the arithmetic differs.
+*hidden*: the product's own trainer and dealer over memory channels, with the weights that it opens. *psi*: the same first
+weights and the same settings in ordinary numbers, on the shared records alone, in batches of their own. *same batches*:
+likewise, but in the batches of the union without the rows that are not shared, so that nothing but the arithmetic differs.
 """
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from dataclasses import dataclass
@@ -48,12 +49,21 @@ from vfl_node.transport.memory import memory_network, run_together
 DEALER = "notary"
 
 TRAIN: dict[str, Any] = {"algorithm": "hidden", "hidden": [16], "batch_size": 256, "metrics_by": "none"}
-"""Everything else is the default: 10 epochs, a learning rate of .1, momentum .9."""
+"""Everything else but the number of epochs is the default: a learning rate of .1, momentum .9."""
+
+EPOCHS, STEPS = 10, 200
+"""So many epochs; where the shared records make few batches, as many more as so many steps take."""
 
 ATTACKED: dict[str, int] = {"rows": 4000, "epochs": 10}
 """Of trainings that are attacked: every pair of rows can be compared, as in docs/experiments."""
 
 Floats = NDArray[np.float64]
+
+
+def train_of(common: int) -> dict[str, Any]:
+    """The section of a job whose parties share so many records, which psu tells them."""
+    batches = max(1, common // TRAIN["batch_size"])
+    return {**TRAIN, "epochs": max(EPOCHS, math.ceil(STEPS / batches))}
 
 
 def job_of(data: str, train: dict[str, Any], protocol: str = "psu") -> Job:
@@ -93,7 +103,7 @@ class Union:
     truth: NDArray[np.float32]
 
     @classmethod
-    def of(cls, records: Records, drawn: Drawn, train: Hidden) -> Union:
+    def of(cls, records: Records, drawn: Drawn) -> Union:
         """The records that one of the parties has or both have."""
         some = np.logical_or(*drawn.owns.values())
         rows, owns = drawn.trained[some], {name: of[some] for name, of in drawn.owns.items()}
@@ -105,7 +115,7 @@ class Union:
             facts = PeerFacts(int(owns[other].sum()), intersection=int(both.sum()), missing=int((~owns[other]).sum()))
             where = np.where(mine, np.cumsum(mine) - 1, NOT_MINE)
             views[name] = Alignment("psu", "curve25519", where, int(mine.sum()), {other: facts}, union=len(rows))
-        encoder = LinearEncoder.fit(tables[PASSIVE], train.scaling)
+        encoder = LinearEncoder.fit(tables[PASSIVE], Hidden.model_validate(TRAIN).scaling)
 
         def encoded(table: Table) -> Floats:
             values = np.clip(encoder.transform(table).values, -CLIP, CLIP)
@@ -137,9 +147,9 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
         share of test scores at which the sum of sines is no sigmoid. ``bytes``: who sent → how many. The rest: sizes.
     """
     randomness, records = randomness_of(data, seed), records_of(data, shared)
-    job = job_of(data, TRAIN)
+    union = Union.of(records, Drawn.of(randomness, len(records), alpha=ratio, beta=ratio))
+    job = job_of(data, train_of(int(union.both.sum())))
     train = Hidden.of(job)
-    union = Union.of(records, Drawn.of(randomness, len(records), alpha=ratio, beta=ratio), train)
     began = time.process_time()
     plan, results = together(job, union, randomness)
     seconds = time.process_time() - began
@@ -211,7 +221,7 @@ def opened_weights(results: list[Trained]) -> list[Floats]:
 
 
 def union_in_the_open(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any]:
-    """Test AUC of FLORIST over the same rows, without and with the shift in training, and of its network on shared rows alone."""
+    """Test AUC of FLORIST over the same rows, without and with the shift in training; of its network on shared rows alone."""
     each = {"alpha": ratio, "beta": ratio}
     ways: dict[str, dict[str, Any]] = {"FLORIST": {}, "FLORIST-tr": {"calibration": "train"}, "partial": {"real_only": True}}
     found = {name: florist.run(Trial(data, seed, **each, **way), shared) for name, way in ways.items()}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from experiments.hidden.experiment import ATTACKED, TRAIN
+from experiments.hidden.experiment import ATTACKED, EPOCHS, STEPS, TRAIN
+from experiments.hidden.page import FIGURE, Results, figure, page
 from experiments.hidden.works import Plan
 from experiments.stored import completed
 from vfl_node.logs import configure_logs
@@ -20,8 +21,8 @@ def main(chosen: argparse.Namespace) -> None:
     configure_logs(quiet=True)
     plan = Plan(chosen.seeds, chosen.small)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    head = {"seeds": plan.seeds, "train": TRAIN, "attacked": ATTACKED}
-    completed(
+    head = {"seeds": plan.seeds, "train": TRAIN, "epochs": EPOCHS, "steps": STEPS, "attacked": ATTACKED}
+    found = completed(
         chosen.out / "hidden.json",
         plan.works,
         chosen.data,
@@ -31,6 +32,9 @@ def main(chosen: argparse.Namespace) -> None:
         stored_after=10,
         go_on=chosen.go_on,
     )
+    results = Results(plan, found)
+    (chosen.out / "hidden.md").write_text(page(results), encoding="utf-8")
+    (chosen.out / FIGURE).write_text(figure(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

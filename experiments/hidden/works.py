@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from experiments.hidden.cost import between_nodes
 from experiments.hidden.experiment import hidden, leaks, union_in_the_open
 from experiments.inference.experiment import Work
 
@@ -43,9 +44,13 @@ class Plan:
         """Of each seed."""
         return [Work(leaks, {"data": data, "seed": seed, "ratio": HALF}) for seed in range(self.seeds)]
 
+    def cost(self, data: str) -> Work:
+        """Of one seed."""
+        return Work(between_nodes, {"data": data, "seed": 0, "ratio": HALF})
+
     @property
     def works(self) -> list[Work]:
-        """All of these, seed after seed."""
+        """All of these, seed after seed, and the costs at last."""
         of_seed: list[list[Work]] = [[] for _ in range(self.seeds)]
         for data in self.names:
             for ratio in self.ratios:
@@ -53,4 +58,4 @@ class Plan:
                     of_seed[seed] += pair
             for seed, work in enumerate(self.attacked(data)):
                 of_seed[seed].append(work)
-        return [work for each in of_seed for work in each]
+        return [*(work for each in of_seed for work in each), *map(self.cost, self.names)]

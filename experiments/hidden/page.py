@@ -1,0 +1,195 @@
+"""The page and the figure of training in shares, made of stored outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.florist.figures import Curve, Panel, drawing
+from experiments.hidden.cost import WAYS
+from experiments.hidden.works import HALF, Plan
+
+ABOUT = Path(__file__).with_name("about.md").read_text(encoding="utf-8")
+FIGURE = "hidden.svg"
+LEAST, AT_FEW = 0.002, 0.005
+"""How far training in shares may be from the same model in the clear, and how far at the largest ratio."""
+
+Floats = NDArray[np.float64]
+Found = Mapping[str, Any]
+
+
+class Results:
+    """Outcomes by table and ratio.
+
+    Args:
+        plan: whose.
+        found: name of a work → its outcome.
+    """
+
+    def __init__(self, plan: Plan, found: Found) -> None:
+        self.plan, self._found = plan, found
+
+    def auc(self, data: str, ratio: float) -> dict[str, Floats]:
+        """Training → test AUC by seed. ``FLORIST`` is the better of its two readings."""
+        pairs = [[self._found[work.name] for work in pair] for pair in self.plan.trainings(data, ratio)]
+        values = {name: np.array([of["auc"][name] for of, _ in pairs]) for name in ("hidden", "psi", "same batches")}
+        open_ = {name: np.array([of[name] for _, of in pairs]) for name in ("FLORIST", "FLORIST-tr", "partial")}
+        best = max(open_["FLORIST"], open_.pop("FLORIST-tr"), key=np.mean)
+        return {**values, **open_, "FLORIST": best}
+
+    def hidden(self, data: str, ratio: float, name: str) -> Floats:
+        """A figure of training in shares, by seed."""
+        return np.array([self._found[work.name][name] for work, _ in self.plan.trainings(data, ratio)], np.float64)
+
+    def leaks(self, data: str) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Attack → AUC on membership by seed; training → AUC on labels by seed."""
+        each = [self._found[work.name] for work in self.plan.attacked(data)]
+        return tuple(
+            {name: np.array([of[what][name] for of in each]) for name in each[0][what]} for what in ("membership", "labels")
+        )  # type: ignore[return-value]
+
+    def cost(self, data: str) -> Mapping[str, Mapping[str, float]]:
+        """Way → figures of a training between nodes."""
+        return self._found[self.plan.cost(data).name]
+
+
+def error(values: Floats) -> float:
+    """Standard error of a mean over seeds; 0 of one."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def points(values: Floats) -> str:
+    """Mean and standard error, in points of AUC."""
+    return f"{100 * values.mean():+.2f} ± {100 * error(values):.2f}"
+
+
+def page(results: Results) -> str:
+    """The whole page."""
+    parts = [
+        expected(results),
+        FIGURES,
+        *(of_table(results, data) for data in results.plan.names),
+        told(results),
+        paid(results),
+    ]
+    return ABOUT + "\n\n".join(parts) + "\n"
+
+
+FIGURES = f"""\
+![Test AUC by the share of records that each party lacks]({FIGURE})
+
+Points are means over the seeds, whiskers their standard errors. In the tables, differences are in points (AUC × 100), with the
+standard error of their mean."""
+
+
+def expected(results: Results) -> str:
+    """What was claimed, and whether it holds."""
+    lines = [
+        "## What was expected",
+        "",
+        "| of | what | at most | found, the largest of all tables | holds |",
+        "|---|---|--:|--:|---|",
+    ]
+    few = max(results.plan.ratios)
+    for model in ("psi", "same batches"):
+        for most, ratios in ((LEAST, [of for of in results.plan.ratios if of < few]), (AT_FEW, [few])):
+            gaps = {
+                (data, ratio): abs(float((found["hidden"] - found[model]).mean()))
+                for data in results.plan.names
+                for ratio in ratios
+                for found in [results.auc(data, ratio)]
+            }
+            (data, ratio), largest = max(gaps.items(), key=lambda pair: pair[1])
+            over = sum(of > most for of in gaps.values())
+            holds = "yes" if not over else f"**no**: {over} of {len(gaps)} points are above"
+            of = f"α = β up to {max(ratios):g}" if len(ratios) > 1 else f"α = β = {few:g}"
+            what = f"mean of *hidden* − *{model}*, without its sign"
+            lines.append(f"| {of} | {what} | {most:g} | {largest:.4f} ({data}, {ratio:g}) | {holds} |")
+    return "\n".join(lines)
+
+
+def of_table(results: Results, data: str) -> str:
+    """AUC and differences, by ratio."""
+    heads = ("α = β", "shared", "hidden", "psi", "FLORIST", "partial")
+    differences = {
+        "hidden − psi": ("hidden", "psi"),
+        "hidden − same batches": ("hidden", "same batches"),
+        "FLORIST − partial": ("FLORIST", "partial"),
+        "hidden − FLORIST": ("hidden", "FLORIST"),
+    }
+    lines = [f"## {data}", "", f"| {' | '.join((*heads, *differences))} |", "|--:" * (len(heads) + len(differences)) + "|"]
+    for ratio in results.plan.ratios:
+        found = results.auc(data, ratio)
+        means = (f"{found[name].mean():.4f}" for name in heads[2:])
+        gaps = (points(found[one] - found[other]) for one, other in differences.values())
+        shared = f"{results.hidden(data, ratio, 'shared').mean():,.0f}"
+        lines.append(f"| {' | '.join((f'{ratio:g}', shared, *means, *gaps))} |")
+    return "\n".join(lines)
+
+
+TOLD = """\
+## What it tells
+
+AUC of attacks on what a party receives, at α = β = .5 (4,000 rows, 10 epochs): the active party's on which records the passive one
+lacks (the attack that is furthest from .5), and the passive party's on the labels of records that the active one has (direction
+of gradients). Of *hidden* nobody receives anything of a row but uniform numbers: what a boosted tree reads of them is chance for
+both secrets, and 1.00 where a protection is left out (`tests/privacy/test_hidden_training.py`). *psi* tells both parties who is
+shared."""
+
+
+def told(results: Results) -> str:
+    """What open trainings tell."""
+    lines = [TOLD, "", "| | membership, FLORIST | membership, psi | labels, FLORIST | labels, psi |", "|---|---|--:|--:|--:|"]
+    for data in results.plan.names:
+        membership, labels = results.leaks(data)
+        name, values = max(membership.items(), key=lambda pair: abs(pair[1].mean() - 0.5))
+        read = (f"{labels[way].mean():.2f}" for way in ("FLORIST", "psi"))
+        lines.append(f"| {data} | {values.mean():.2f} ± {error(values):.2f} ({name}) | 1.00 | {' | '.join(read)} |")
+    return "\n".join(lines)
+
+
+PAID = f"""\
+## What it costs
+
+Whole trainings at α = β = {HALF:g}, first seed, between processes of one machine, alignment not counted: seconds, megabytes between the
+data parties both ways, and megabytes from the dealer to both. *hidden* trains for 10 epochs; FLORIST over the union, and its
+network over the intersection, for 3. All processes shared two cores with other work, so seconds are rough."""
+
+
+def paid(results: Results) -> str:
+    """Time and bytes."""
+    heads = [f"{way}: {what}" for way in WAYS for what in ("s", "MB", "MB dealt") if way == "hidden" or what != "MB dealt"]
+    lines = [PAID, "", f"| | {' | '.join(heads)} |", f"|---|{'--:|' * len(heads)}"]
+    for data in results.plan.names:
+        cost = results.cost(data)
+        cells = (f"{cost[way][what]:,.1f}" for way, _, what in (head.partition(": ") for head in heads))
+        lines.append(f"| {data} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def figure(results: Results) -> str:
+    """A panel for each table, two in a column."""
+    panels = []
+    for data in results.plan.names:
+        found = {ratio: results.auc(data, ratio) for ratio in results.plan.ratios}
+        curves = [Curve(LABELS[name], list(_points(found, name)), name in BASELINES) for name in LABELS]
+        panels.append(Panel(f"{data}: test AUC", "α = β, share of records that each party lacks", curves, limits=(0.0, 1.0)))
+    return drawing([panels[start : start + 2] for start in range(0, len(panels), 2)])
+
+
+LABELS = {
+    "hidden": "hidden, over the union",
+    "FLORIST": "FLORIST, over the union",
+    "psi": "the network of hidden, in the clear on the intersection",
+    "partial": "the network of FLORIST, on the intersection",
+}
+BASELINES = ("psi", "partial")
+
+
+def _points(found: Mapping[float, Mapping[str, Floats]], name: str) -> Iterator[tuple[float, float, float]]:
+    for ratio, of in found.items():
+        yield ratio, float(of[name].mean()), error(of[name])
