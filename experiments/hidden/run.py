@@ -37,12 +37,17 @@ def main(chosen: argparse.Namespace) -> None:
     (chosen.out / FIGURE).write_text(figure(results), encoding="utf-8")
 
 
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--data", type=Path, default=Path("/nowhere"), help="folder of the shared data sets; read in place")
+    made.add_argument("--out", type=Path, required=True)
+    made.add_argument("--seeds", type=int, default=5)
+    made.add_argument("--processes", type=int, default=1)
+    made.add_argument("--go-on", action="store_true", help="keep the outcomes that OUT/hidden.json has")
+    made.add_argument("--small", action="store_true", help="a made-up table")
+    return made
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("/nowhere"), help="folder of the shared data sets; read in place")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--go-on", action="store_true", help="keep the outcomes that OUT/hidden.json has")
-    parser.add_argument("--small", action="store_true", help="a made-up table")
-    main(parser.parse_args())
+    main(parser().parse_args())

@@ -39,7 +39,8 @@ def fit(values: Floats, labels: Floats, train: Hidden, randomness: Randomness) -
         drawn = randomness.derive(f"weights {index}").normal((inputs, outputs)) / np.sqrt(inputs)
         weights += [np.asarray(drawn, dtype=np.float64), np.zeros((1, outputs))]
     size = min(train.batch_size, len(values))
-    return descend(values, labels, weights, _batches(len(values), size, train.epochs, randomness.derive("batches")), size, train)
+    batches = _batches(len(values), size, train.epochs, randomness.derive("batches"))
+    return descend(values, labels, weights, batches, size, train)
 
 
 def descend(
