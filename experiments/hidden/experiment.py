@@ -51,7 +51,7 @@ DEALER = "notary"
 TRAIN: dict[str, Any] = {"algorithm": "hidden", "hidden": [16], "batch_size": 256, "metrics_by": "none"}
 """Everything else but the number of epochs is the default: a learning rate of .1, momentum .9."""
 
-EPOCHS, STEPS = 10, 200
+EPOCHS, STEPS = 10, 100
 """So many epochs; where the shared records make few batches, as many more as so many steps take."""
 
 ATTACKED: dict[str, int] = {"rows": 4000, "epochs": 10}

@@ -58,7 +58,7 @@ def test_rows_are_those_of_florist() -> None:
 
 
 def test_few_shared_records_are_trained_on_for_longer() -> None:
-    assert [train_of(common)["epochs"] for common in (23, 300, 600, 25_000)] == [200, 200, 100, 10]
+    assert [train_of(common)["epochs"] for common in (23, 300, 600, 25_000)] == [100, 100, 50, 10]
 
 
 @pytest.mark.slow
