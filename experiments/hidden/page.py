@@ -85,11 +85,11 @@ def page(results: Results) -> str:
 DOUBTS = """\
 What does not hold:
 
-* *hidden* and *psi* take the shared records in different batches, and differ by that alone: *psi* and *same batches*, both in the
-  clear, differ as much. So .002 is less than the order of batches moves.
-* FLORIST's network is larger. Where most records are shared it ranks better than *hidden* on `default_credit`, as it does without
-  FLORIST on the intersection (*partial*).
-* At .95 `criteo` and `talkingdata` have some 20 shared records. No training is worth much there, and the differences say little."""
+* *hidden* and *psi* take the shared records in different batches, and differ by that alone: *psi* and *same batches*, both in
+  the clear, differ as much. So .002 is less than the order of batches moves.
+* FLORIST's network is larger. Where most records are shared it ranks better than *hidden* on `default_credit`, as it does
+  without FLORIST on the intersection (*partial*).
+* At .95 `criteo` and `talkingdata` have some 20 shared records. No training is worth much there, and differences say little."""
 
 FIGURES = f"""\
 ![Test AUC by the share of records that each party lacks]({FIGURE})

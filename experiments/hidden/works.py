@@ -22,7 +22,7 @@ class Plan:
         small: a made-up table, for a first look.
     """
 
-    seeds: int = 5
+    seeds: int = 3
     small: bool = False
 
     @property
