@@ -2,6 +2,7 @@
 
     make bench-hidden                                        everything below, about 5 minutes; runs/bench/hidden.json
     python -m benchmarks.hidden --only logistic,paillier     parts of it
+    python -m benchmarks.hidden --wan PROGRAM                over three slow links, as root
 
 Two data parties and the dealer are processes of `vfl-node run`, joined by mutual TLS over loopback, with one thread each.
 Tables are made of normal numbers, both parties have every record, and alignment is by psi. A figure is the median of all passes
@@ -15,6 +16,7 @@ logistic    100,000 · 330 (half each), batches of 4,096: seconds of a pass for 
 small       10,000 · 23, one batch of all rows: milliseconds an iteration
 paillier    the same rows in the coordinator flow of `train.algorithm: logistic`, seconds an iteration
 layer       one hidden layer of 32, batches of 1,024, 64 columns: milliseconds a step, and of split training the same
+wan         `logistic` (taylor) and `layer` with 20 ms and 100 Mbit/s between each two nodes, and by the same nodes on loopback
 memory      1,000,000 · 50, batches of 8,192: the most resident memory of each node, alignment by psi included
 ==========  ==================================================================================================================
 """
@@ -32,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from benchmarks.measure import machine
+from benchmarks.nodes import LOOPBACK, MBIT_S, ROLES, RTT_MS, WITH_COORDINATOR, Three, slow_triangle
 from vfl_node.crypto.shares.machine import Counter
 from vfl_node.training.hidden.computation import HiddenPlan, compute
 from vfl_node.training.hidden.network import Form
@@ -65,15 +69,7 @@ def write_tables(folder: Path, rows: int, columns: tuple[int, int]) -> None:
 
 def run(folder: Path, train: Settings, watch: Callable[[int], None] | None = None) -> dict[str, Any]:
     """The active party's report of a job over the tables of ``folder``; ``watch`` is called with the process while it runs."""
-    coordinated = train["algorithm"] == "hidden" or train.get("flow") == "coordinator"
-    job = {
-        "name": "bench",
-        "parties": {"active": "active", "passive": "passive", **({"coordinator": "dealer"} if coordinated else {})},
-        "align": {"protocol": "psi"},
-        "train": dict(train),
-        "evaluate": {"test_fraction": 0.0, "metrics": ["auc"]},
-    }
-    (folder / "job.yaml").write_text(yaml.safe_dump(job))
+    (folder / "job.yaml").write_text(yaml.safe_dump(job_of(train)))
     data = [word for role in ("active", "passive") for word in ("--data", f"{role}={role}.parquet")]
     words = [sys.executable, "-m", "vfl_node", "run", "job.yaml", *data, "--out", "out"]
     with (folder / "log").open("w") as log:
@@ -87,6 +83,18 @@ def run(folder: Path, train: Settings, watch: Callable[[int], None] | None = Non
     report = json.loads((folder / "out" / "report.json").read_text())
     subprocess.run(["rm", "-r", str(folder / "out")], check=True)
     return report
+
+
+def job_of(train: Settings, coordinator: str = "dealer") -> dict[str, Any]:
+    """The job, with a coordinator if its training needs one."""
+    coordinated = train["algorithm"] == "hidden" or train.get("flow") == "coordinator"
+    return {
+        "name": "bench",
+        "parties": {"active": "active", "passive": "passive", **({"coordinator": coordinator} if coordinated else {})},
+        "align": {"protocol": "psi"},
+        "train": dict(train),
+        "evaluate": {"test_fraction": 0.0, "metrics": ["auc"]},
+    }
 
 
 def environment() -> dict[str, str]:
@@ -135,6 +143,7 @@ def declared(rows: int, widths: tuple[int, int], train: Settings) -> dict[str, f
         "MB opened by the active party": (one.opened[0] - none.opened[0]) / 1e6,
         "MB opened by the passive party": (one.opened[1] - none.opened[1]) / 1e6,
         "MB from the dealer": sum(one.dealt[of] - none.dealt[of] for of in (0, 1)) / 1e6,
+        "MB from the dealer to the busier party": max(one.dealt[of] - none.dealt[of] for of in (0, 1)) / 1e6,
     }
 
 
@@ -202,6 +211,38 @@ def memory(folder: Path) -> dict[str, Any]:
     return {**{f"GiB at {name}": of for name, of in peaks.items()}, "s the second pass": seconds(report)}
 
 
+SLOW: Mapping[str, tuple[int, tuple[int, int], Settings]] = {
+    "logistic": (100_000, (165, 165), {**HIDDEN, "loss": "taylor", "batch_size": 4096, "epochs": 4}),
+    "layer": (65_536, (32, 32), {**HIDDEN, "hidden": [32], "batch_size": 1024, "epochs": 3}),
+}
+"""Rows, columns and settings of what is run over slow links."""
+
+
+def over_slow_links(folder: Path, program: str) -> dict[str, Any]:
+    """Seconds of a pass over slow links and on loopback, and what is the least that it can take."""
+    found = {}
+    for name, (rows, columns, train) in SLOW.items():
+        write_tables(folder, rows, columns)
+        tables = {role: folder / f"{role}.parquet" for role in ROLES}
+        took = []
+        with slow_triangle(program) as places:
+            for where in (dict.fromkeys(WITH_COORDINATOR, LOOPBACK["active"]), places):
+                with Three(where) as nodes:
+                    took.append(seconds(nodes.run(job_of(train, "coordinator"), tables)))
+        cost = declared(rows, columns, train)
+        rounds = cost["rounds a step"] * (rows // train["batch_size"])
+        sent = max(cost["MB opened by the active party"], cost["MB opened by the passive party"])
+        times = {
+            "loopback": took[0],
+            "bytes of the dealer": cost["MB from the dealer to the busier party"] * 8 / MBIT_S,
+            "bytes and rounds of a party, a way each": sent * 8 / MBIT_S + rounds * RTT_MS / 2000,
+            "bytes and rounds of a party, a round trip each": sent * 8 / MBIT_S + rounds * RTT_MS / 1000,
+        }
+        found |= {f"{name}, s a pass": took[1], **{f"{name}, {what}, s": value for what, value in times.items()}}
+        found[f"{name}, times the longest of these"] = took[1] / max(times.values())
+    return found
+
+
 PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     "logistic": logistic,
     "small": small,
@@ -215,13 +256,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run parts and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(PARTS), help="of " + ", ".join(PARTS))
+    parser.add_argument("--wan", metavar="PROGRAM", help="only the part wan, by a program for a link: nodes.slow_triangle")
     parser.add_argument("--out", type=Path, help="write every figure there, too")
     chosen = parser.parse_args(arguments)
     found: dict[str, Any] = {}
     print("| part | what | figure |\n|---|---|--:|")
-    for name in chosen.only.split(","):
+    parts = {"wan": partial(over_slow_links, program=chosen.wan)} if chosen.wan else PARTS
+    for name in parts if chosen.wan else chosen.only.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            found[name] = PARTS[name](Path(folder))
+            found[name] = parts[name](Path(folder))
         for what, value in found[name].items():
             print(f"| {name} | {what} | {value:.3g} |", flush=True)
     if {"small", "paillier"} <= found.keys():

@@ -81,7 +81,7 @@ def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterato
     async def dealt(party: Party, number: int, operation: Any) -> Any:
         made = await material(party, number, operation)
         for name in operation.dealt:
-            if party._receiver(number, operation) == party.place and made[name].size >= LEAST:
+            if party._receivers[number] == party.place and made[name].size >= LEAST:
                 found.seen[party._section, number, name] = made[name].ravel() / 2.0**64
         return made
 

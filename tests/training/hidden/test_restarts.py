@@ -155,7 +155,7 @@ def test_a_party_has_the_same_columns_in_all_attempts(world: Any, attempt: Any, 
 
 
 def test_a_coordinator_that_lost_its_secrets_is_refused(world: Any, attempt: Any) -> None:
-    """Shares of a checkpoint fit the masks under which they were made: with others a party might go on from another one's epoch."""
+    """Shares of a checkpoint fit the masks under which they were made: those of two parties may be of two attempts."""
     over, first = world(), attempt(tamper=kills("lab", 20))
     first.raw(over)
     second = first.again(over)

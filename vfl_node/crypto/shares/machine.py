@@ -7,7 +7,7 @@ A computation is a coroutine that gets a machine and awaits rounds of operations
 All operations of a round are opened in one message. Every machine counts operations, so that all agree on the place of each:
 (context, section, number of the operation in it, name of the value). Masks are drawn from a party's seed at that place: from
 the seed of the section, and that from the party's, so that one section can be shown without any other
-(:mod:`vfl_node.crypto.shares.audit`). The party that gets a correction changes with each operation that may choose.
+(:mod:`vfl_node.crypto.shares.audit`). In each section all parties get about as many corrections.
 
 The context is a digest of everything that values are made of. All of the computation is arithmetic of integers, so in one
 context each place has one value, however often it is computed, if all send what they sent before: a mask is never used for two.
@@ -20,6 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,12 +76,17 @@ class ShareMachine(ABC):
     def begin(self, section: str) -> None:
         """Begin a section: a part of the computation with a name of its own."""
         self._section, self.number = section, 0
+        self._receivers: dict[int, int] = {}
+        self._dealt = [0] * self.parties
 
     async def run(self, *operations: Operation[Any]) -> list[Any]:
         """The results of several operations in one round."""
         first = self.number
         self.number += len(operations)
-        return await self._round([(first + offset, operation) for offset, operation in enumerate(operations)])
+        numbered = [(first + offset, operation) for offset, operation in enumerate(operations)]
+        for number, operation in numbered:
+            self._choose_receiver(number, operation)
+        return await self._round(numbered)
 
     async def gather(self, count: int) -> None:  # noqa: B027 - a dealer, or who counts, has nothing to wait for
         """Go on once all of the next ``count`` numbers that this party is dealt have come, if any are checked."""
@@ -96,9 +102,12 @@ class ShareMachine(ABC):
     @abstractmethod
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]: ...
 
-    def _receiver(self, number: int, operation: Operation[Any]) -> int:
-        """The party that gets the corrections of an operation."""
-        return number % self.parties if operation.receiver is None else operation.receiver
+    def _choose_receiver(self, number: int, operation: Operation[Any]) -> None:
+        """The party that gets the corrections of an operation: in a section all get about as many."""
+        least = min(range(self.parties), key=self._dealt.__getitem__)
+        receiver = least if operation.receiver is None else operation.receiver
+        self._dealt[receiver] += sum(prod(shape) for shape in operation.dealt.values())
+        self._receivers[number] = receiver
 
     def _of_section(self, seed: Randomness) -> bytes:
         """The seed of which all masks of this section are drawn, from a party's."""
@@ -170,7 +179,7 @@ class Party(ShareMachine):
             of.name: self._draw(self._seed, number, of.name, of.shape) for of in operation.drawn if of.held_by(self.place)
         }
         for name, shape in operation.dealt.items():
-            if self._receiver(number, operation) == self.place:
+            if self._receivers[number] == self.place:
                 material[name] = (await self._corrections.take(int(np.prod(shape, dtype=np.int64)))).reshape(shape)
             else:
                 material[name] = self._draw(self._seed, number, name, shape)
@@ -205,7 +214,7 @@ class Dealer(ShareMachine):
         return [await self._deal(number, operation) for number, operation in numbered]
 
     async def _deal(self, number: int, operation: Operation[Any]) -> Any:
-        receives = self._receiver(number, operation) == self._own
+        receives = self._receivers[number] == self._own
         values = {
             of.name: self._sum(number, of.name, of.shape, self._holders(of))
             for of in operation.drawn
@@ -277,7 +286,7 @@ class Counter(ShareMachine):
         results = []
         for number, operation in numbered:
             dealt = BYTES * sum(int(np.prod(shape)) for shape in operation.dealt.values())
-            self.cost.dealt[self._receiver(number, operation)] += dealt
+            self.cost.dealt[self._receivers[number]] += dealt
             nothing = {of.name: np.zeros(of.shape, np.uint64) for of in operation.drawn}
             opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
             results.append(operation.result(DEALER, opened, nothing))

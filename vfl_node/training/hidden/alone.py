@@ -5,7 +5,7 @@ The same steps on the same form, with the true sigmoid at the end; hidden layers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +18,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import HIDDEN_TERMS
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 DIVERGED = 1e6
 
@@ -37,19 +38,38 @@ def fit(values: Floats, labels: Floats, train: Hidden, randomness: Randomness) -
     for index, (inputs, outputs) in enumerate(pairwise(after)):
         drawn = randomness.derive(f"weights {index}").normal((inputs, outputs)) / np.sqrt(inputs)
         weights += [np.asarray(drawn, dtype=np.float64), np.zeros((1, outputs))]
-    velocity = [np.zeros_like(of) for of in weights]
     size = min(train.batch_size, len(values))
-    batches = randomness.derive("batches")
-    for _ in range(train.epochs):
-        order = batches.permutation(len(values))
-        for start in range(0, len(values) - size + 1, size):
-            rows = order[start : start + size]
-            for index, gradient in enumerate(_gradients(values[rows], labels[rows], weights, train)):
-                velocity[index] = train.momentum * velocity[index] + train.learning_rate * (
-                    gradient / size + train.weight_decay * weights[index]
-                )
-                weights[index] = np.clip(weights[index] - velocity[index], -DIVERGED, DIVERGED)
+    batches = _batches(len(values), size, train.epochs, randomness.derive("batches"))
+    return descend(values, labels, weights, batches, size, train)
+
+
+def descend(
+    values: Floats, labels: Floats, first: Sequence[Floats], batches: Iterable[Rows], divisor: float, train: Hidden
+) -> list[Floats]:
+    """Weights after a step over each batch.
+
+    Args:
+        values: float64[n, d], the last column of ones.
+        labels: float64[n, K].
+        first: weights to begin with.
+        batches: rows of each step.
+        divisor: of a sum over a batch.
+        train: the job's section.
+    """
+    weights, velocity = list(first), [np.zeros_like(of) for of in first]
+    for rows in batches:
+        for index, gradient in enumerate(_gradients(values[rows], labels[rows], weights, train)):
+            velocity[index] = train.momentum * velocity[index] + train.learning_rate * (
+                gradient / divisor + train.weight_decay * weights[index]
+            )
+            weights[index] = np.clip(weights[index] - velocity[index], -DIVERGED, DIVERGED)
     return weights
+
+
+def _batches(rows: int, size: int, epochs: int, randomness: Randomness) -> Iterator[Rows]:
+    for _ in range(epochs):
+        order = randomness.permutation(rows)
+        yield from (order[start : start + size] for start in range(0, rows - size + 1, size))
 
 
 def scores(values: Floats, weights: Sequence[Floats]) -> Floats:
