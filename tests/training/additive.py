@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,8 @@ class Asking:
     models: Mapping[str, StoredModel]
     predictor: AdditivePredictor
     recorder: Recorder = field(default_factory=Recorder)
+    tamper: Callable[[Any], None] = lambda message: None
+    """May change a message on its way out."""
 
     @property
     def parties(self) -> Parties:
@@ -67,7 +69,10 @@ class Asking:
     def run(self, predict: Predict, protocol: Any) -> dict[str, Any]:
         """Every party's result or error."""
         parties = self.parties
-        self.recorder, network = Recorder(), memory_network(*parties.all)
+        self.recorder, network = (
+            Recorder(edit=lambda sender, receiver, message: self.tamper(message)),
+            memory_network(*parties.all),
+        )
         sessions = {
             name: session(
                 name,
@@ -92,12 +97,15 @@ class Asking:
 
         return self.run(Predict(model="the-job", to=to), protocol)
 
-    def once(self, to: str, data: Mapping[str, tuple[Table, Alignment]]) -> dict[str, Any]:
+    def once(
+        self, to: str, data: Mapping[str, tuple[Table, Alignment]], *, shown: Mapping[str, Shown] | None = None
+    ) -> dict[str, Any]:
         """Every party's result or error of a job with new records."""
 
         def protocol(own: Any, name: str) -> Any:
             table, view = data[name]
-            return self.predictor.predict_once(own, self.models[name], view, table, shown=Shown())
+            told = (shown or {}).get(name) or Shown()
+            return self.predictor.predict_once(own, self.models[name], view, table, shown=told)
 
         return self.run(Predict(model="the-job", to=to, rows="new"), protocol)
 

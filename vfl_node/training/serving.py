@@ -27,7 +27,7 @@ from vfl_node.session.session import Session
 from vfl_node.trainers import TrainerConfig
 
 Names = NDArray[np.int64]
-"""Names of rows: shared positions, or numbers below 0 computed from what is sent of rows that are not named."""
+"""Names of rows: shared positions of the training; for other rows numbers below 0, digests of all that an answer depends on."""
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def world(
         named = {f"{name}-{number}": NumericColumn(of[own]) for number, of in enumerate(columns[place].T)}
         table = Table(Identifiers.of(str(person).encode() for person in own), named, label[own] if place == 0 else None)
         facts = {
-            other: PeerFacts(int(owned[at].sum()), intersection=known, missing=None)
+            other: PeerFacts(int(owned[at].sum()), intersection=known, missing=0 if protocol == "psi" else None)
             for at, other in enumerate(NAMES[:parties])
             if other != name
         }

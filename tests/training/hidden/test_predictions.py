@@ -21,9 +21,9 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
-from vfl_node.errors import DataError, PolicyError, StateError, UsageError
+from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError, UsageError
 from vfl_node.job import Job, Parties, Predict, Serve
-from vfl_node.training.additive.sides import SumOfScores
+from vfl_node.training.additive.sides import PartOfScores, SumOfScores
 from vfl_node.training.glm.plain import probabilities
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.opened import HiddenPredictor, opened
@@ -31,6 +31,7 @@ from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.serving import Predicted, Served, StoredModel, check_known, predictor_of
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import Trained
+from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2, training_pb2
 
 BATCH = 8
@@ -65,18 +66,27 @@ class Asked(Asking):
         return probabilities(z)[:, 0] if z.shape[1] == 1 else probabilities(z)
 
 
-def shared_by_all(over: World) -> World:
-    """The same, with views as an intersection gives them: no party lacks a row."""
-    data = {
-        name: (table, replace(view, peers={peer: replace(of, missing=0) for peer, of in view.peers.items()}))
-        for name, (table, view) in over.data.items()
-    }
-    return replace(over, data=data)
-
-
 def trained(world: Any, attempt: Any, parties: int = 2, train: dict[str, Any] | None = None, **people: Any) -> Asked:
-    over, of = shared_by_all(world(parties, "psi", **people)), attempt(train or {})
+    over, of = world(parties, "psi", **people), attempt(train or {})
     return Asked(over, of, of(over))
+
+
+def new_records(asked: Asked, records: int, shared: int | None = None, seed: int = 5) -> dict[str, tuple[Table, Alignment]]:
+    """Each party's table of new records, in an order of its own, and its view of those that are shared; None: all are.
+
+    A column of 0 and 1 has such values again.
+    """
+    rng, data, order = np.random.default_rng(seed), {}, np.arange(records if shared is None else shared)
+    for name, (table, view) in asked.data.items():
+        own = rng.permutation(records)
+        columns = {
+            column: NumericColumn(rng.integers(0, 2, records).astype(float) if column == "flag" else rng.normal(size=records))
+            for column in table.columns
+        }
+        ids = Identifiers.of(f"new {number}".encode() for number in own)
+        facts = {peer: replace(of, records=records, intersection=len(order), missing=0) for peer, of in view.peers.items()}
+        data[name] = Table(ids, columns), Alignment("psi", "curve25519", np.argsort(own)[order], records, facts)
+    return data
 
 
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -162,14 +172,7 @@ def test_the_peer_of_a_passive_asker_hears_nothing_but_parts(world: Any, attempt
 def test_new_records_are_predicted_by_their_own_columns(world: Any, attempt: Any, to: str) -> None:
     """Other values under other ids, in another order, of a part of the rows."""
     asked = trained(world, attempt, train={"hidden": [4]})
-    rng, data, order = np.random.default_rng(5), {}, np.arange(30)
-    for name, (table, view) in asked.over.data.items():
-        own = rng.permutation(40)
-        columns = {column: NumericColumn(rng.normal(size=40)) for column in table.columns}
-        ids = Identifiers.of(f"new {number}".encode() for number in own)
-        where = np.argsort(own)[order]
-        facts = {peer: replace(of, records=40, intersection=30, missing=0) for peer, of in view.peers.items()}
-        data[name] = Table(ids, columns), Alignment("psi", "curve25519", where, 40, facts)
+    data = new_records(asked, 40, shared=30)
     results = asked.once(to, data)
     assert errors_of(results) == {}
     own_name = asked.name(to)
@@ -191,6 +194,21 @@ def test_rows_that_somebody_may_lack_are_not_served(world: Any, attempt: Any, pr
     errors = errors_of(asked.talk("active", request))
     assert {error.code for error in errors.values()} == {"E_PREDICT"}  # type: ignore[attr-defined]
     assert asked.recorder.entries == []
+
+
+@pytest.mark.parametrize("missing", [0, 1, None])
+def test_known_records_are_served_only_if_no_party_lacks_any(world: Any, attempt: Any, missing: int | None) -> None:
+    """The same model and rows each time; what differs is what the parties know of each other."""
+    asked = trained(world, attempt)
+    asked.data = {
+        name: (table, replace(view, peers={peer: replace(of, missing=missing) for peer, of in view.peers.items()}))
+        for name, (table, view) in asked.data.items()
+    }
+    request, _ = asked.all_rows("active")
+    errors = errors_of(asked.talk("active", request))
+    assert sorted(errors) == ([] if missing == 0 else ["clinic", "lab"])
+    assert all(isinstance(error, UsageError) and error.code == "E_PREDICT" for error in errors.values())
+    assert (request.answered is None) == (missing != 0)
 
 
 @pytest.mark.parametrize("align", [{"protocol": "psu"}, {"protocol": "apsi", "obfuscation": {"size": 100}}])
@@ -231,6 +249,114 @@ def test_what_is_told_is_counted(world: Any, attempt: Any) -> None:
     assert results["lab"].attacks == {}
 
 
+NEW = 40
+ASKED = [("active", "lab"), ("passive", "lab"), ("passive", "clinic")]
+
+
+def flagged(world: Any, attempt: Any) -> Asked:
+    """A model whose passive party has one column, of 0 and 1."""
+    over, of = world(2, "psi"), attempt()
+    table, view = over.data["lab"]
+    flag = NumericColumn(np.random.default_rng(0).integers(0, 2, len(table)).astype(float))
+    over = replace(over, data={**over.data, "lab": (replace(table, columns={"flag": flag}), view)})
+    return Asked(over, of, of(over))
+
+
+def told_once(asked: Asked, to: str, guarded: str, data: dict[str, tuple[Table, Alignment]], shown: Shown) -> bool:
+    """Whether a job with new records goes through under what ``guarded`` allows; if not, nothing is sent of any batch."""
+    errors = errors_of(asked.once(to, data, shown={guarded: shown}))
+    if not errors:
+        return True
+    (error,) = errors.values()
+    assert list(errors) == [guarded]
+    assert isinstance(error, PolicyError)
+    assert error.code == "E_BUDGET"
+    return False
+
+
+@pytest.mark.parametrize(("to", "guarded"), ASKED)
+def test_new_records_count_though_their_columns_are_equal(world: Any, attempt: Any, to: str, guarded: str) -> None:
+    asked = flagged(world, attempt)
+    data, shown = new_records(asked, NEW), Shown(most=NEW)
+    assert not told_once(asked, to, guarded, data, Shown(most=NEW - 1))
+    assert told_once(asked, to, guarded, data, shown)
+    assert len(np.unique(asked.parts("lab"))) == 2
+    assert len(shown.kept) == NEW
+    assert told_once(asked, to, guarded, data, shown)  # asked again
+    assert not told_once(asked, to, guarded, new_records(asked, NEW, seed=6), shown)
+
+
+def test_an_asker_that_sends_the_same_of_all_records_is_told_of_no_more(
+    world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = trained(world, attempt)
+    data, shown = new_records(asked, NEW), Shown(most=NEW)
+    monkeypatch.setattr(PartOfScores, "new", lambda self, positions: torch.zeros(len(positions), 1, dtype=torch.float64))
+    assert not told_once(asked, "passive", "clinic", data, Shown(most=NEW - 1))
+    assert len(asked.sent(prediction_pb2.Probabilities, "clinic")) * BATCH < NEW
+    assert told_once(asked, "passive", "clinic", data, shown)
+    assert len(shown.kept) == NEW
+    monkeypatch.setattr(PartOfScores, "new", lambda self, positions: torch.ones(len(positions), 1, dtype=torch.float64))
+    assert not told_once(asked, "passive", "clinic", data, shown)  # another question about each of them
+
+
+@pytest.mark.parametrize(("to", "guarded"), ASKED)
+def test_another_table_tells_again_for_free_what_has_not_changed(world: Any, attempt: Any, to: str, guarded: str) -> None:
+    asked = flagged(world, attempt)
+    data, shown = new_records(asked, NEW), Shown()
+    few = {name: (table, replace(view, rows=view.rows[::-3].copy())) for name, (table, view) in data.items()}
+    assert told_once(asked, to, guarded, few, shown)
+    assert len(shown.kept) == len(few["lab"][1]) < NEW
+    assert told_once(asked, to, guarded, data, shown)
+    assert len(shown.kept) == NEW
+    table, view = data["lab"]
+    flag, changed = table.columns["flag"].values.copy(), view.rows[:2]  # type: ignore[union-attr]
+    flag[changed] = 1 - flag[changed]
+    other = {**data, "lab": (replace(table, columns={"flag": NumericColumn(flag)}), view)}
+    assert told_once(asked, to, guarded, other, shown)
+    assert len(shown.kept) == NEW + len(changed)
+
+
+def spoilt(change: Any) -> Any:
+    """What changes the tensor of each embedding."""
+
+    def tamper(message: Any) -> None:
+        if message.DESCRIPTOR.name == "Embedding":
+            part = codec.decode(message.tensor, dtype=torch.float64, shape=tuple(message.tensor.shape))
+            message.tensor.CopyFrom(codec.encode(change(part)))
+
+    return tamper
+
+
+def other_step(message: Any) -> None:
+    if message.DESCRIPTOR.name == "Embedding":
+        message.step += 1
+
+
+@pytest.mark.parametrize("to", ["active", "passive"])
+@pytest.mark.parametrize(
+    ("tamper", "code"),
+    [
+        (spoilt(lambda part: part * torch.nan), "E_NAN"),
+        (spoilt(lambda part: part * torch.inf), "E_NAN"),
+        (spoilt(lambda part: part.float()), "E_SHAPE"),
+        (spoilt(lambda part: part[:, :-1]), "E_SHAPE"),
+        (spoilt(lambda part: torch.cat([part, part[:, :1]], dim=1)), "E_SHAPE"),
+        (spoilt(lambda part: part[:-1]), "E_SHAPE"),
+        (other_step, "E_ORDER"),
+        (spoilt(lambda part: part), None),
+    ],
+)
+def test_malformed_parts_are_refused(world: Any, attempt: Any, to: str, tamper: Any, code: str | None) -> None:
+    asked = trained(world, attempt, train={"hidden": [3]})
+    asked.tamper = tamper
+    request, _ = asked.all_rows(to)
+    for results in (asked.talk(to, request), asked.once(to, new_records(asked, NEW))):
+        found = {name: (type(error), error.code) for name, error in errors_of(results).items()}  # type: ignore[attr-defined]
+        assert found == ({} if code is None else {"clinic": (ProtocolError, code)})
+    assert (request.answered is None) == (code is not None)
+
+
 def test_enough_known_rows_give_weights_and_with_a_wide_layer_columns(world: Any, attempt: Any) -> None:
     """What docs/prediction.md says of partial scores: the lab has 4 columns, and the clinic knows them of 4 rows."""
     errors = {}
@@ -266,9 +392,14 @@ def test_a_damaged_half_is_refused_before_anybody_is_met(world: Any, attempt: An
     HiddenPredictor().check(model)
     without = [{key: of for key, of in model.weights.items() if key != missing} for missing in model.weights]
     reshaped = [{**model.weights, key: of[..., :1]} for key, of in model.weights.items() if of.shape[-1] > 1]
+    changes = (torch.Tensor.float, torch.Tensor.long, lambda of: of * torch.nan, lambda of: of / 0.0)
+    spoilt = [{**model.weights, key: change(of)} for key, of in model.weights.items() for change in changes]
     batches = json.loads(model.state)["batches"]
     states = ["", "{}", json.dumps({"version": 1, "batches": batches[:-1]}), json.dumps({"version": 1, "batches": 1})]
-    for damaged in [*(replace(model, weights=of) for of in without + reshaped), *(replace(model, state=of) for of in states)]:
+    for damaged in [
+        *(replace(model, weights=of) for of in without + reshaped + spoilt),
+        *(replace(model, state=of) for of in states),
+    ]:
         with pytest.raises(StateError) as caught:
             HiddenPredictor().check(damaged)
         assert caught.value.code == "E_STATE_CORRUPT"

@@ -12,9 +12,11 @@ from tests.training.additive import Asking, errors_of
 from tests.training.linear.conftest import linear, numbers
 from tests.training.logistic.conftest import Attempt, Shared, logistic, shared
 from tests.training.logistic.several import among
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Align, Evaluate, Job, Serve
+from vfl_node.training.additive.half import AdditiveHalf
 from vfl_node.training.glm import plain
 from vfl_node.training.glm.opened import GlmPredictor
 from vfl_node.training.serving import StoredModel
@@ -70,6 +72,20 @@ def test_every_asker_gets_what_the_model_says(kind: str) -> None:
         np.testing.assert_allclose(answered, expected[positions], rtol=1e-9)
         np.testing.assert_allclose(request.answered, asked.together(positions), rtol=1e-9)
         assert np.ptp(answered) > 0.05
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_part_has_the_same_bits_in_every_batch(width: int) -> None:
+    """Whatever the weights are. All rows in one product would have other last bits in other batches."""
+    rng = np.random.default_rng(0)
+    columns, weight = rng.normal(size=(300, 37)), rng.normal(size=(width, 37)).T
+    half, order = AdditiveHalf(lambda table: columns, weight), rng.permutation(300)
+    view = Alignment("psi", "curve25519", order, 300, {"lab": PeerFacts(300, intersection=300, missing=0)})
+    together = half.part(columns, view, np.arange(300))
+    np.testing.assert_allclose(together, columns[order] @ weight, rtol=0, atol=1e-12)
+    for size in (1, 2, 7, 16, 299):
+        parts = [half.part(columns, view, np.arange(300)[at : at + size]) for at in range(0, 300, size)]
+        assert (np.concatenate(parts) == together).all()
 
 
 def test_scores_of_rows_held_out_have_been_told_already() -> None:

@@ -47,6 +47,10 @@ class AdditiveSide(ServiceSide):
         self.draws = Randomness(self.terms.batches)  # for attacks on rows that are made up, of which there are none
         self._half, self._columns = half, half.columns(table)
 
+    def own(self, positions: Positions) -> list[bytes]:
+        """As the base."""
+        return [row.tobytes() for row in self._columns[self.alignment.rows[positions]]]
+
     def _part(self, positions: Positions) -> Floats:
         return self._half.part(self._columns, self.alignment, positions)
 
@@ -59,7 +63,7 @@ class PartOfScores(AdditiveSide, EmbeddingSide):
         return torch.from_numpy(self._part(positions))
 
     def new(self, positions: Positions) -> Tensor:
-        """The same."""
+        """The same: a row has the same bits in every batch and alignment, on one machine."""
         return self.shared(positions)
 
 

@@ -19,8 +19,8 @@ from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_step, received
 from vfl_node.training.service.asking import Asking
-from vfl_node.training.service.shown import DisclosureGuard, OutgoingBatch, names_of
-from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, Unnamed
+from vfl_node.training.service.shown import DisclosureGuard, OutgoingBatch, names_of_new, names_of_unnamed
+from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2, training_pb2
@@ -47,12 +47,20 @@ class PredictionBatch:
     unnamed: Unnamed | None = None
     new: bool = False
 
-    def outgoing(self, side: EmbeddingSide | ScoringSide, sent: Tensor, embedding: Tensor) -> OutgoingBatch:
-        """This batch as it is sent: ``sent``, of the rows that have ``embedding``."""
+    def outgoing(self, side: ServiceSide, sent: Tensor, received: Tensor | None = None) -> OutgoingBatch:
+        """This batch as it is sent: ``sent``, which depends on ``received`` from others, if anything was received."""
         if self.positions is None:
-            synthetic = self.unnamed.synthetic(self.number) if self.unnamed else np.zeros(len(sent), dtype=np.bool_)
-            return OutgoingBatch(names_of(embedding), sent, synthetic)
-        return OutgoingBatch(names_of(embedding) if self.new else self.positions, sent, ~side.alignment.owned[self.positions])
+            return self._unnamed(side, sent, sent if received is None else received)
+        names = names_of_new(side, self.positions, received) if self.new else self.positions
+        return OutgoingBatch(names, sent, ~side.alignment.owned[self.positions])
+
+    def _unnamed(self, side: ServiceSide, sent: Tensor, embedding: Tensor) -> OutgoingBatch:
+        """An agreed batch may be recognised, so its rows are counted as those that they are."""
+        if self.unnamed is None:
+            return OutgoingBatch(names_of_unnamed(side, embedding), sent, np.zeros(len(sent), dtype=np.bool_))
+        agreed = self.unnamed.agreed(self.number)
+        names = names_of_unnamed(side, embedding) if agreed is None else agreed
+        return OutgoingBatch(names, sent, self.unnamed.synthetic(self.number))
 
 
 class Exchange:
@@ -83,7 +91,7 @@ class Exchange:
     async def _embed(self, side: EmbeddingSide, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
         (active,) = self._channels
         embeddings = [_embedding(side, batch) for batch in batches]
-        self._guard.admit([batch.outgoing(side, h, h) for batch, h in zip(batches, embeddings, strict=True)])
+        self._guard.admit([batch.outgoing(side, h) for batch, h in zip(batches, embeddings, strict=True)])
         for step, embedding in enumerate(embeddings, start=first):
             await active.send(training_pb2.Embedding(step=step, tensor=codec.encode(embedding)))
         if self.asking.asker:

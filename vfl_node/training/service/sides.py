@@ -52,7 +52,7 @@ class ServiceTerms:
         return () if self.classes == 2 else (self.classes,)
 
 
-class ServiceSide:
+class ServiceSide(ABC):
     """What every party has: the shared rows, and the batches in which they are hidden.
 
     Args:
@@ -92,6 +92,17 @@ class ServiceSide:
         same = np.fromiter((ours == theirs for ours, theirs in zip(own.take(near), ids, strict=True)), np.bool_, len(ids))
         return np.where(same, near, NOT_MINE)
 
+    @abstractmethod
+    def own(self, positions: Positions) -> list[bytes]:
+        """This party's own columns of each row at shared ``positions``, int64[B], as its model reads them; all equally long.
+
+        The same for the same columns, in whatever table and alignment.
+        """
+
+    def ids(self, positions: Positions) -> list[bytes]:
+        """The id of each row at shared ``positions``, int64[B]; this party owns all of them."""
+        return self._table.ids.take(self.alignment.rows[positions])
+
     def positions(self, ids: Identifiers) -> Positions:
         """The shared position of each of ``ids``, int64[k]; :data:`NOT_MINE` if this party has no shared record of that id."""
         rows = self.rows(ids)
@@ -106,16 +117,18 @@ class Unnamed:
         count: how many batches.
         embedding: number of a batch → its embedding, float[B, d].
         synthetic: number of a batch → bool[B], which of its rows are synthetic.
+        agreed: number of a batch → the shared positions of its rows, int64[B]; None if it is not one of the agreed batches.
         places: int64[n], the place of each row of the request in all batches together.
     """
 
     count: int
     embedding: Callable[[int], Tensor]
     synthetic: Callable[[int], NDArray[np.bool_]]
+    agreed: Callable[[int], Positions | None]
     places: Positions
 
 
-class EmbeddingSide(ServiceSide, ABC):
+class EmbeddingSide(ServiceSide):
     """A passive party's half. Its embeddings may be sent as they are."""
 
     @abstractmethod
@@ -124,7 +137,7 @@ class EmbeddingSide(ServiceSide, ABC):
 
     @abstractmethod
     def new(self, positions: Positions) -> Tensor:
-        """As :meth:`shared`, for rows of a new alignment; the same for the same columns."""
+        """As :meth:`shared`, for rows of a new alignment: a function of their columns, up to rounding."""
 
     def some(self, most: int) -> Positions:
         """At most ``most`` different shared positions: those of whole batches, in a random order."""
@@ -146,7 +159,7 @@ class EmbeddingSide(ServiceSide, ABC):
         raise NotImplementedError(f"{type(self).__name__} sends named rows only")
 
 
-class ScoringSide(ServiceSide, ABC):
+class ScoringSide(ServiceSide):
     """The active party's half.
 
     Attributes:

@@ -61,6 +61,10 @@ class ServingSide(ServiceSide):
         self.architecture = served_model.architecture
         self.inputs = self._positioned(features, source)
 
+    def own(self, positions: Positions) -> list[bytes]:
+        """As the base: a digest of the encoded columns."""
+        return [digest.encode() for digest in self.inputs.at(positions).digests()]
+
     def _positioned(self, features: Features, source: NDArray[np.int64]) -> PositionedInput:
         """``features`` as the model reads them; of each position the row ``source``, int64[m]."""
         return PositionedInput.of(features, source, self.device, images=self.architecture.reads_images())
@@ -156,20 +160,23 @@ class Embedder(ServingSide, EmbeddingSide):
         filler = order >= len(new)
         mixed = self._positioned(self._filled_up(new, total, randomness).take(order), np.arange(total))
 
+        def agreed(number: int) -> Positions | None:
+            return self.batches.positions(int(numbers[number])) if number < len(numbers) else None
+
         def embedding(number: int) -> Tensor:  # both kinds of batch are computed for each: none takes longer
-            known = number < len(numbers)
-            agreed = self.shared(self.batches.positions(int(numbers[number]) if known else 0))
+            positions = agreed(number)
+            known = self.shared(self.batches.positions(0) if positions is None else positions)
             rows = (np.arange(size) + max(number - len(numbers), 0) * size) % max(total, 1)
             other = self._of_new_rows((mixed if total else self.inputs).at(rows))
-            return agreed if known else other
+            return other if positions is None else known
 
         def synthetic(number: int) -> NDArray[np.bool_]:
-            if number < len(numbers):
-                return ~self.alignment.owned[self.batches.positions(int(numbers[number]))]
+            if (positions := agreed(number)) is not None:
+                return ~self.alignment.owned[positions]
             start = (number - len(numbers)) * size
             return np.asarray(filler[start : start + size])
 
-        return Unnamed(len(numbers) + total // size, embedding, synthetic, places)
+        return Unnamed(len(numbers) + total // size, embedding, synthetic, agreed, places)
 
     @cached_property
     def _own(self) -> Features:
