@@ -26,7 +26,7 @@ from sklearn.metrics import roc_auc_score
 
 from tests.crypto.shares.together import Run
 from vfl_node.crypto.shares.machine import Party, ShareMachine
-from vfl_node.crypto.shares.operations import masked, revealed
+from vfl_node.crypto.shares.operations import masked
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, encode
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.privacy.attacks import ATTACKS, attacked
@@ -270,16 +270,18 @@ def test_without_masks_the_same_attacks_tell_both(parties: int, place: int) -> N
         assert trained_auc(np.concatenate([*view.messages, view.drawn], axis=1)[own], world.labels[own]) > 0.9
 
 
-def test_the_weighting_bit_if_it_were_opened_tells_membership() -> None:
-    world = World(2, 0)
-    mine, theirs = world.owned.T
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_weighting_bit_if_it_were_opened_tells_membership(place: int) -> None:
+    """As if it had no mask, and everything else had: in the section that opens it under one."""
+    world, draw = World(2, 0), ShareMachine._draw
 
-    async def program(machine: ShareMachine) -> Any:
-        both = (mine & theirs).astype(float)[:, None]
-        return (await machine.run(revealed(Shared(encode(both, 0) * np.uint64(machine.place == 0), 0))))[0]
+    def bare(machine: ShareMachine, *of: Any) -> Any:
+        return draw(machine, *of) * np.uint64(machine._section != "both")
 
-    opened = Run(program).results[0]
-    assert trained_auc(opened[mine].astype(float), theirs[mine]) == 1.0
+    with mock.patch.object(ShareMachine, "_draw", bare):
+        view = views(world, (), 0)[place]
+    own, theirs = world.owned[:, place], world.owned[:, 1 - place]
+    assert trained_auc(view.everything[own], theirs[own]) == 1.0
 
 
 def test_a_mask_used_twice_tells_membership() -> None:
