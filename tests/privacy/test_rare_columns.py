@@ -44,6 +44,8 @@ class Rare:
         columns: how many of these there are, each with a target of its own.
         twins: beside each column stands one without the target.
         standardised: whether columns are numbers, which are scaled, and not levels of 0 and 1.
+        epochs: how many.
+        decay: of weights.
         seed: of everything.
     """
 
@@ -51,6 +53,8 @@ class Rare:
     columns: int = 128
     twins: bool = False
     standardised: bool = False
+    epochs: int = 10
+    decay: float = 0.0
     seed: int = 0
 
     @cached_property
@@ -89,19 +93,19 @@ class Rare:
 
     @cached_property
     def plan(self) -> HiddenPlan:
-        """Ten epochs with batches of 512 shared records, and the defaults of a job."""
+        """Batches of 512 shared records, and the defaults of a job."""
         return HiddenPlan(
             form=Form((A_COLUMNS, self.values[1].shape[1]), (), 1, "exact"),
             rows=ROWS,
             schedule=Schedule(bytes(32), ROWS, self.seed),
             training=np.arange(ROWS),
             testing=np.arange(0),
-            epochs=10,
+            epochs=self.epochs,
             batch_rows=512 * ROWS // SHARED,
             divisor=512.0,
             learning_rate=0.1,
             momentum=0.9,
-            weight_decay=0.0,
+            weight_decay=self.decay,
             bins=256,
             reveals=True,
         )
@@ -115,7 +119,7 @@ class Rare:
         """The attacker's weights after training in ordinary numbers, on the shared records."""
         both, plan = self.mine[0] & self.mine[1], self.plan
         batches = [batch[both[batch]] for epoch in range(plan.epochs) for batch in plan.batches(epoch)]
-        of = Step(plan.learning_rate / plan.divisor, plan.momentum, 0.0)
+        of = Step(plan.learning_rate / plan.divisor, plan.momentum, plan.learning_rate * plan.weight_decay)
         return descend(plan.form, self.start(deviation), np.hstack(self.values), self.labels[:, None], batches, of)[1][:, 0]
 
     def in_shares(self, deviation: float) -> Floats:
@@ -240,3 +244,14 @@ def test_what_they_leave_of_a_column_of_numbers() -> None:
     assert abs(found.membership - 0.5) < 4 * CHANCE
     assert 0.5 < found.membership_by_label < 0.6
     assert 0.5 < found.label < 0.62
+
+
+def test_a_decay_of_weights_does_not_wear_off_what_they_began_with() -> None:
+    """It pulls them back to that. A pull to 0 would leave what records move alone: as with weights that begin there."""
+    how: dict[str, Any] = {"twins": True, "epochs": 30, "decay": 0.05, "columns": 64}
+    of = Rare(30, **how)
+    assert of.judged(of.in_shares(0.0)).membership_by_label == 1.0
+    np.testing.assert_allclose(of.in_shares(START), of.plain(START), atol=2e-4)
+    found = measured(START, 10, 30, **how)
+    assert found.membership < 0.5 + 5 / np.sqrt(3 * 640)
+    assert found.membership_by_label < 0.6

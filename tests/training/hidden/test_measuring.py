@@ -77,3 +77,11 @@ def test_numbers_far_off_are_counted() -> None:
     y = np.where(np.arange(ROWS)[:, None] % 5 == 0, Z[:, :1] + 30, Z[:, :1])
     run = Run(program(squared_errors, Form((3, 2), (), 1, "squares"), encode(y * BOTH[:, None])))
     assert run.results[0].beyond == BOTH[::5].sum() > 0
+
+
+@pytest.mark.parametrize(("error", "counted"), [(12.0, 0), (16.0, 0), (20.0, 1), (63.0, 1)])
+def test_far_is_as_far_on_both_sides(error: float, counted: int) -> None:
+    for sign in (1, -1):
+        y = Z[:, :1] - sign * error
+        run = Run(program(squared_errors, Form((3, 2), (), 1, "squares"), encode(y * BOTH[:, None])))
+        assert run.results[0].beyond == counted * BOTH.sum()
