@@ -48,8 +48,9 @@ from vfl_node.transport.memory import memory_network, run_together
 
 DEALER = "notary"
 
-TRAIN: dict[str, Any] = {"algorithm": "hidden", "hidden": [16], "batch_size": 256, "metrics_by": "none"}
-"""Everything else but the number of epochs is the default: a learning rate of .1, momentum .9."""
+TRAIN: dict[str, Any] = {"algorithm": "hidden", "hidden": [16], "batch_size": 256, "metrics_by": "none", "least_rows": 0}
+"""Everything else but the number of epochs is the default: a learning rate of .1, momentum .9. Rare columns stay, as they do in the
+clear."""
 
 EPOCHS, STEPS = 10, 100
 """So many epochs; where the shared records make few batches, as many more as so many steps take."""
@@ -208,8 +209,9 @@ def together(job: Job, union: Union, randomness: Randomness) -> tuple[HiddenPlan
 
 
 def first_weights(plan: HiddenPlan, randomness: Randomness) -> list[Floats]:
-    """Those that the active party drew, both parties' columns in one matrix."""
-    active, passive, *rest = first_parts(plan.form, randomness.derive(ACTIVE).derive("first weights"), active=True).weights
+    """The sum of what both parties drew, their columns in one matrix."""
+    drawn = [first_parts(plan.form, randomness.derive(name).derive("first weights")).weights for name in (ACTIVE, PASSIVE)]
+    active, passive, *rest = (one + other for one, other in zip(*drawn, strict=True))
     return [decode(of, WEIGHT_FRACTION) for of in (np.concatenate([passive, active]), *rest)]
 
 

@@ -15,7 +15,7 @@ from experiments.hidden.cost import WAYS
 from experiments.hidden.experiment import STEPS
 from experiments.hidden.works import HALF, Plan
 
-ABOUT = Path(__file__).with_name("about.md").read_text(encoding="utf-8")
+ABOUT = Path(__file__).with_name("about.txt").read_text(encoding="utf-8")
 FIGURE = "hidden.svg"
 LEAST, AT_FEW = 0.002, 0.005
 """How far training in shares may be from the same model in the clear, and how far at the largest ratio."""

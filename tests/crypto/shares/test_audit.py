@@ -46,12 +46,12 @@ def program(name: str, turns: int = 0, value: int = 0) -> Any:
         checked = []
         for number in range(3):
             machine.begin(f"block {number}")
-            machine.number += turns
+            machine._dealt[0] += turns
             dealt = 0
             if machine.place >= 0:
                 dealt = counted(lambda of: counts(of, matrices)).dealt[machine.place] // BYTES
             if auditor := await machine.auditor(dealt):
-                auditor.number += turns
+                auditor._dealt[0] += turns
                 await block(auditor, [of.as_dealt for of in matrices], name)
                 checked.append(f"block {number}")
             else:
@@ -59,7 +59,7 @@ def program(name: str, turns: int = 0, value: int = 0) -> Any:
         return checked
 
     async def counts(machine: ShareMachine, matrices: Any) -> None:
-        machine.number += turns
+        machine._dealt[0] += turns
         await block(machine, [of.as_dealt for of in matrices], name)
 
     return run
