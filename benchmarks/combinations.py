@@ -15,7 +15,7 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
-from vfl_node.trainers import TRAINERS
+from vfl_node.trainers import ALWAYS, TRAINERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "combinations.md"
 
@@ -67,11 +67,16 @@ def job(
     parties = {"active": "bank", "passive": [f"telco-{number}" for number in range(1, passive + 1)]}
     document: dict[str, Any] = {
         "name": "combination",
-        "parties": parties | ({"coordinator": "notary"} if flow or spec.coordinated else {}),
+        "parties": parties | ({"coordinator": "notary"} if flow or spec.coordinated or _coordinated(trainer) else {}),
         "align": {"protocol": alignment, **needed, **sections.get("align", {})},
         **({"train": {"algorithm": trainer} | ({"flow": flow} if flow else {})} if trainer else {}),
     }
     return document | {name: dict(section) for name, section in sections.items() if name != "align"}
+
+
+def _coordinated(trainer: str | None) -> bool:
+    """Whether a coordinator takes part in each of its trainings, whatever the job says."""
+    return bool(trainer) and TRAINERS[trainer].coordinated_by == ALWAYS
 
 
 def refusal(document: Mapping[str, Any]) -> str | None:

@@ -47,6 +47,7 @@ LINKAGE = (
     "align: {protocol: linkage, keys: {u: {kind: number, low: -9, high: 9, reach: 3}}, encoding: {epsilon: 0.2, delta: 0.1}, "
     "candidates: 3, noise: {sigma: 0.4}}"
 )
+HIDDEN = "train: {algorithm: hidden, hidden: [2], epochs: 1}\nevaluate: {metrics: [auc]}"
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
 KINDS = {
@@ -65,6 +66,8 @@ KINDS = {
     "linkage, linked": LINKAGE
     + "\ntrain: {algorithm: linked, bottom: [4], active_bottom: [4], top: [4], merge_hidden: [4], epochs: 1}\n"
     + "evaluate: {share_with_passive: true, validation_fraction: 0.2}",
+    "hidden": HIDDEN.replace("epochs: 1", "epochs: 1, dealer_audit: 0.05"),
+    f"hidden, {SEVERAL}": HIDDEN,
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",
     "logistic, coordinator": LOGISTIC + ", flow: coordinator, loss: taylor}",
@@ -213,7 +216,7 @@ def record() -> dict[str, Seen]:
 
 
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
-    hub = ", coordinator: hub" if "coordinator" in text or "linkage" in text else ""
+    hub = ", coordinator: hub" if any(word in text for word in ("coordinator", "linkage", "hidden,")) else ""
     passive = ", ".join(name for name in tables if ROLES[name] == "passive")
     job = parse(f"name: recorded\nparties: {{active: clinic, passive: [{passive}]{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()

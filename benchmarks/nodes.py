@@ -1,6 +1,6 @@
-"""Two real nodes, a process each, over mutual TLS: on loopback, or in two network namespaces with a slow link between.
+"""Real nodes, a process each, over mutual TLS: on loopback, or in network namespaces with slow links between.
 
-A job that only aligns is submitted by the command line, as an owner would. Each node reads its
+Of two nodes, a job that only aligns is submitted by the command line, as an owner would. Each node reads its
 table from a CSV file of five columns. What a process has spent is read from /proc when the job
 is submitted, when its node says that the alignment begins, and when the job is done.
 """
@@ -8,7 +8,9 @@ is submitted, when its node says that the alignment begins, and when the job is 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from typing_extensions import Self
 
 from benchmarks.measure import Row, Run, check, cpu_s, ladder_us, length, operations, peak_bytes, sets, spelled, terms
 from vfl_node.job import Job, Parties
@@ -47,6 +50,9 @@ class Place:
 Places = Mapping[Role, Place]
 
 LOOPBACK: Places = dict.fromkeys(ROLES, Place((), "127.0.0.1"))
+WITH_COORDINATOR: tuple[Role, Role, Role] = (*ROLES, "coordinator")
+
+_TRUSTING = {"accept_jobs_from": ["active"]}
 
 
 @contextlib.contextmanager
@@ -66,6 +72,46 @@ def wan(tool: str) -> Iterator[Places]:
             subprocess.run([tool, "down", folder], check=False, stdout=subprocess.DEVNULL)
 
 
+@contextlib.contextmanager
+def slow_triangle(program: str) -> Iterator[Places]:
+    """Three network namespaces, each two of them joined by a slow link, for as long as the context lasts; needs root.
+
+    Args:
+        program: ``PROGRAM A B DELAY_US BITS_S LOSS_PPM QUEUE_MS`` makes the TUN devices A and B, says so in a line, and joins
+            them, with this delay and rate each way, as long as it runs.
+    """
+    namespaces = [f"vfl-{role}" for role in WITH_COORDINATOR]
+    hosts = [f"10.97.0.{place}" for place in range(1, 4)]
+    links = []
+    try:
+        for namespace in namespaces:
+            _ip("netns", "add", namespace)
+            _ip("-n", namespace, "link", "set", "lo", "up")
+        for ends in itertools.combinations(range(3), 2):
+            devices = [f"vfl-{own}-{peer}" for own, peer in (ends, ends[::-1])]
+            command = [program, *devices, str(RTT_MS * 500), str(MBIT_S * 1_000_000), "0", "200"]
+            link = subprocess.Popen(command, stdout=subprocess.PIPE)
+            links.append(link)
+            assert link.stdout
+            link.stdout.readline()
+            for own, peer, device in zip(ends, ends[::-1], devices, strict=True):
+                _ip("link", "set", device, "netns", namespaces[own])
+                _ip("-n", namespaces[own], "addr", "add", hosts[own], "peer", hosts[peer], "dev", device)
+                _ip("-n", namespaces[own], "link", "set", device, "up", "txqueuelen", "2000")
+        places = [Place(("ip", "netns", "exec", *of), host) for *of, host in zip(namespaces, hosts, strict=True)]
+        yield dict(zip(WITH_COORDINATOR, places, strict=True))
+    finally:
+        for link in links:
+            link.terminate()
+            link.wait()
+        for namespace in namespaces:
+            subprocess.run(["ip", "netns", "del", namespace], check=False)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
 def protocol_row(protocol: str, group: str, ids: int, start_up: int, places: Places) -> Row:
     """One job between two new nodes, and before it a small one."""
     where, rate = ("loopback", None) if places is LOOPBACK else (f"{RTT_MS} ms, {MBIT_S} Mbit/s", MBIT_S)
@@ -76,8 +122,8 @@ def protocol_row(protocol: str, group: str, ids: int, start_up: int, places: Pla
     return Row("vfl-node", where, rate, protocol, group, (before + ladder_us()) / 2, many, few)
 
 
-class Pair:
-    """Two nodes that know one another; a context manager that ends them.
+class Nodes:
+    """Nodes that are processes of this machine; a context manager that ends them.
 
     Args:
         places: where each runs.
@@ -86,18 +132,15 @@ class Pair:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._scratch = tempfile.TemporaryDirectory(prefix="vfl-bench-")
-        self._folders: dict[Role, Path] = {role: Path(self._scratch.name, role) for role in ROLES}
+        self._folders: dict[Role, Path] = {role: Path(self._scratch.name, role) for role in places}
         self._processes: dict[Role, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Pair:
+    def __enter__(self) -> Self:
         try:
             for role, folder in self._folders.items():
                 init(role, role, folder)
             certify(list(self._folders.values()), Path(self._scratch.name, "authority"))
-            self._start("active", listen=f"{self._places['active'].host}:0", peers={"passive": {}})
-            address = self._running("active")["listen"]
-            self._start("passive", peers={"active": {"address": address}}, accept_jobs_from=["active"])
-            self._running("passive")
+            self._meet()
         except BaseException:
             self.__exit__()
             raise
@@ -113,6 +156,77 @@ class Pair:
                 process.kill()
                 process.wait()
         self._scratch.cleanup()
+
+    def _meet(self) -> None:
+        """Start all nodes."""
+        raise NotImplementedError
+
+    def _start(self, role: Role, **settings: Any) -> None:
+        folder, config = self._folders[role], yaml.safe_load(self._config(role).read_text())
+        config.pop("listen")
+        config |= {"http": "127.0.0.1:0", "peer_wait_s": 60, "limits": {"min_set_size": 1}}
+        self._config(role).write_text(yaml.safe_dump(config | settings))
+        with (folder / "log").open("wb") as log:
+            command = ["--role", role, "--config", str(self._config(role))]
+            self._processes[role] = self._vfl_node(role, command, stdout=log, stderr=log)
+
+    def _vfl_node(self, role: Role, arguments: list[str], **streams: Any) -> subprocess.Popen[bytes]:
+        command = [*self._places[role].command, sys.executable, "-m", "vfl_node", *arguments]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, **streams)
+
+    def _running(self, role: Role) -> dict[str, Any]:
+        """Where the node listens, once it does."""
+        path, limit = self._folders[role] / "state" / "running.json", time.monotonic() + _START_S
+        while not path.exists():
+            if self._processes[role].poll() is not None or time.monotonic() > limit:
+                raise SystemExit(f"the {role} node did not start:\n{self._log(role)}")
+            time.sleep(_LOOK_S)
+        return json.loads(path.read_text())
+
+    def _reported(self, role: Role, job_id: str) -> dict[str, Any]:
+        """A node's report of a job."""
+        return json.loads((self._folders[role] / "state" / "jobs" / job_id / "artefacts" / "report.json").read_text())
+
+    def _config(self, role: Role) -> Path:
+        return self._folders[role] / "node.yaml"
+
+    def _log(self, role: Role) -> str:
+        return (self._folders[role] / "log").read_text(errors="replace")
+
+
+class Three(Nodes):
+    """Two data parties and a coordinator."""
+
+    def run(self, job: Mapping[str, Any], tables: Mapping[Role, Path]) -> dict[str, Any]:
+        """The active party's report of a job over these tables."""
+        for role, table in tables.items():
+            shutil.copy(table, self._folders[role] / "table.parquet")
+        spec = self._folders["active"] / "job.yaml"
+        spec.write_text(yaml.safe_dump(dict(job)))
+        command = ["submit", str(spec), "--config", str(self._config("active")), "--wait"]
+        with self._vfl_node("active", command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            said = process.stdout.read().decode() if process.stdout else ""
+        if process.returncode:
+            raise SystemExit(said)
+        return self._reported("active", said.split()[0])
+
+    def _meet(self) -> None:
+        table = {"data": {"path": "table.parquet"}}
+        listen = {role: f"{place.host}:0" for role, place in self._places.items()}
+        self._start("coordinator", listen=listen["coordinator"], peers={"active": {}, "passive": {}}, **_TRUSTING)
+        known = {"coordinator": {"address": self._running("coordinator")["listen"]}}
+        labelled = {"data": {**table["data"], "label": "label"}}
+        self._start("active", listen=listen["active"], peers={**known, "passive": {}}, **labelled)
+        known["active"] = {"address": self._running("active")["listen"]}
+        self._start("passive", peers=known, **table, **_TRUSTING)
+        self._running("passive")
+
+
+class Pair(Nodes):
+    """Two nodes that know one another."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__({role: places[role] for role in ROLES})
 
     def run(self, protocol: str, group: str, ids: int) -> Run:
         """One job, from its submission until both have their reports."""
@@ -137,7 +251,7 @@ class Pair:
         if process.returncode:
             raise SystemExit(said)
 
-        reports = {role: self._report(role, said.split()[0]) for role in ROLES}
+        reports = {role: self._reported(role, said.split()[0])["alignment"] for role in ROLES}
         for report in reports.values():
             check(job.name, report["rows"], length(protocol, ids))
         return Run(
@@ -151,27 +265,12 @@ class Pair:
             operations=operations(protocol, ids),
         )
 
-    def _start(self, role: Role, **settings: Any) -> None:
-        folder, config = self._folders[role], yaml.safe_load(self._config(role).read_text())
-        config.pop("listen")
-        config |= {"data": {"path": "table.csv"}, "http": "127.0.0.1:0", "peer_wait_s": 60, "limits": {"min_set_size": 1}}
-        self._config(role).write_text(yaml.safe_dump(config | settings))
-        with (folder / "log").open("wb") as log:
-            command = ["--role", role, "--config", str(self._config(role))]
-            self._processes[role] = self._vfl_node(role, command, stdout=log, stderr=log)
-
-    def _vfl_node(self, role: Role, arguments: list[str], **streams: Any) -> subprocess.Popen[bytes]:
-        command = [*self._places[role].command, sys.executable, "-m", "vfl_node", *arguments]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, **streams)
-
-    def _running(self, role: Role) -> dict[str, Any]:
-        """Where the node listens, once it does."""
-        path, limit = self._folders[role] / "state" / "running.json", time.monotonic() + _START_S
-        while not path.exists():
-            if self._processes[role].poll() is not None or time.monotonic() > limit:
-                raise SystemExit(f"the {role} node did not start:\n{self._log(role)}")
-            time.sleep(_LOOK_S)
-        return json.loads(path.read_text())
+    def _meet(self) -> None:
+        table = {"data": {"path": "table.csv"}}
+        self._start("active", listen=f"{self._places['active'].host}:0", peers={"passive": {}}, **table)
+        address = self._running("active")["listen"]
+        self._start("passive", peers={"active": {"address": address}}, **table, **_TRUSTING)
+        self._running("passive")
 
     def _aligning(self, job: str) -> set[Role]:
         """The parties that say that the job's alignment has begun: both have read their tables then."""
@@ -180,16 +279,6 @@ class Pair:
 
     def _cpu_s(self) -> dict[Role, float]:
         return {role: cpu_s(process.pid) for role, process in self._processes.items()}
-
-    def _report(self, role: Role, job_id: str) -> dict[str, Any]:
-        path = self._folders[role] / "state" / "jobs" / job_id / "artefacts" / "report.json"
-        return json.loads(path.read_text())["alignment"]
-
-    def _config(self, role: Role) -> Path:
-        return self._folders[role] / "node.yaml"
-
-    def _log(self, role: Role) -> str:
-        return (self._folders[role] / "log").read_text(errors="replace")
 
 
 def _write_table(path: Path, numbers: range) -> None:

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks import hidden, nodes
+
 ROOT = Path(__file__).parents[1]
 TINY = ("--ids", "200", "--start-up", "100", "--repeats", "1")
 WAN = os.environ.get("VFL_BENCH_WAN", "")  # a tool as benchmarks.nodes.wan needs one
+LINK = os.environ.get("VFL_BENCH_LINK", "")  # a program as benchmarks.nodes.slow_triangle needs one
 
 
 def ran(*arguments: str | Path) -> str:
@@ -309,3 +312,26 @@ def test_linkage_searches_beside_others_where_they_are_installed(tmp_path: Path)
     assert all(each > 0 for each in made["distances_ns"].values())
     assert len(made["distances_ns"]) >= 3
     assert "| vfl-node, search | 300 | 300 |" in text
+
+
+@pytest.mark.slow
+def test_three_nodes_train_in_shares(tmp_path: Path) -> None:
+    hidden.write_tables(tmp_path, 200, (3, 2))
+    train = {**hidden.HIDDEN, "epochs": 2, "batch_size": 50}
+    with nodes.Three(dict.fromkeys(nodes.WITH_COORDINATOR, nodes.LOOPBACK["active"])) as three:
+        tables = {role: tmp_path / f"{role}.parquet" for role in nodes.ROLES}
+        report = three.run(hidden.job_of(train, "coordinator"), tables)
+    declared = hidden.declared(200, (3, 2), train)
+    assert report["training"]["hidden"]["rounds"] > 8 * declared["rounds a step"] > 0
+    assert len(report["training"]["epochs"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LINK, reason="no program for slow links here (VFL_BENCH_LINK)")
+def test_training_in_shares_over_slow_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = {**hidden.HIDDEN, "epochs": 3, "batch_size": 50}
+    monkeypatch.setattr(hidden, "SLOW", {"tiny": (200, (3, 2), train)})
+    found = hidden.over_slow_links(tmp_path, LINK)
+    rounds = 4 * hidden.declared(200, (3, 2), train)["rounds a step"]
+    assert found["tiny, s a pass"] > rounds * nodes.RTT_MS / 2000  # no message is quicker than the link
+    assert found["tiny, loopback, s"] < found["tiny, s a pass"]

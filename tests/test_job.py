@@ -283,8 +283,8 @@ def test_the_two_trainings_have_keys_of_their_own() -> None:
             False,
             "share_with_passive must be false with apsi",
         ),
-        ("flow: coordinator-clear", "", "psi", False, "needs a third party that holds the key: name it in parties.coordinator"),
-        (BLIND, "", "psi", False, "needs a third party that holds the key"),
+        ("flow: coordinator-clear", "", "psi", False, "needs a third party: name it in parties.coordinator"),
+        (BLIND, "", "psi", False, "needs a third party"),
         ("", "", "psi", True, "parties.coordinator takes part in train.algorithm: logistic with flow: coordinator"),
     ],
 )
@@ -354,18 +354,26 @@ def test_two_data_parties_are_peers() -> None:
         parties.peer_of("c")
 
 
+LINKED = """\
+parties: {active: a, passive: b, coordinator: c}
+align: {protocol: linkage, keys: {u: {kind: number, low: 0, high: 1, reach: 0.1}}, noise: {sigma: 0.1}}
+train: {algorithm: linked}
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("serve: {to: active}", "serve keeps a trained model for predictions, and the job trains none"),
-        ("train: {algorithm: logistic}\nserve: {to: active}", "and train.algorithm: logistic has none for that"),
+        (LINKED + "serve: {to: active}", "and train.algorithm: linked has none for that"),
         ("evaluate: {matched: true}", "measures a model on the rows that both parties own, and the job trains none"),
         ("train: {algorithm: logistic}\nevaluate: {matched: true}", "and train.algorithm: logistic has none for that"),
     ],
 )
 def test_what_needs_a_model_says_so(text: str, said: str) -> None:
+    rest = "" if "align:" in text else "parties: {active: a, passive: b}\nalign: {protocol: psi}\n"
     with pytest.raises(UsageError) as caught:
-        parse(f"name: t\nparties: {{active: a, passive: b}}\nalign: {{protocol: psi}}\n{text}", Job, source="j")
+        parse(f"name: t\n{rest}{text}", Job, source="j")
     assert said in caught.value.message
 
 

@@ -70,7 +70,7 @@ def test_every_command(tmp_path: Path, trial: Any, environment: dict[str, str], 
     work.mkdir()
     shutil.copy(trial.clinic, work / "clinic.csv")
     shutil.copy(trial.lab, work / "lab.csv")
-    for name, job in zip(("job.yaml", "asymmetric.yaml"), blocks("yaml"), strict=True):
+    for name, job in zip(("job.yaml", "hidden.yaml", "asymmetric.yaml"), blocks("yaml"), strict=True):
         (work / name).write_text(shorter(job))
     left = commands()
 

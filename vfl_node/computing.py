@@ -1,4 +1,4 @@
-"""What a training says that it will compute, before it runs: how many rows go through which network.
+"""What a training says that it will send and compute, before it runs: bytes, and how many rows go through which network.
 
 A trainer measures what a row takes in each of them on the machine of an estimate. Light: no torch.
 """
@@ -14,6 +14,38 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 8192
 """Rows that go through a network together where nothing is learnt."""
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """What training over some number of shared rows takes, all repeats together unless it says otherwise.
+
+    Bytes are those of tensors and ciphertexts; the frames around them, some hundred bytes a message, are left out.
+
+    Attributes:
+        rows: trained on in a :attr:`~vfl_node.trainers.TrainerConfig.unit`: an epoch, or an iteration.
+        batches: likewise.
+        steps: messages sent whose answers are awaited, one after the other.
+        active_bytes: sent by the active party.
+        passive_bytes: sent by all passive parties together.
+        coordinator_bytes: sent by the coordinator to all data parties together, while these send theirs.
+        coordinator_memory: bytes that the coordinator takes for it.
+        counted_with: what was taken for granted, since nothing says it, in words for people; empty: nothing.
+    """
+
+    rows: int
+    batches: int
+    steps: int
+    active_bytes: int
+    passive_bytes: int
+    coordinator_bytes: int = 0
+    coordinator_memory: int = 0
+    counted_with: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Of data parties, both ways."""
+        return self.active_bytes + self.passive_bytes
 
 
 @dataclass(frozen=True)

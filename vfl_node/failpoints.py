@@ -60,6 +60,7 @@ POINTS: Mapping[str, str] = {
     "rebuilt": "the feature audit of an epoch, or of rows held out, has made its attacks",
     "backward": "a gradient is computed and to be sent",
     "updated": "a step has changed the weights",
+    "dealt": "the randomness of an epoch is dealt to one party",
     "residual": "encrypted residuals are to be sent",
     "mask": "a mask is drawn and its tensor to be sent",
     "decrypt": "decryptions are counted, and not answered yet",

@@ -59,8 +59,9 @@ class Limits(Frozen):
     trainings_per_set: int = Field(
         default=20,
         ge=1,
-        description="how many trainings with synthetic rows a peer may ever have over the same records of this node; "
-        "synthetic rows are drawn again in each training, real ones are not, so comparing a few trainings separates them",
+        description="how many trainings with synthetic rows, or with weights or sums of hidden training opened, a peer may "
+        "ever have over the same records of this node; synthetic rows, first weights and the records held out are drawn again "
+        "in each training, real rows are not, so comparing a few trainings separates them",
     )
     linkages_per_set: int = Field(
         default=5,

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
 from vfl_node.beside import ONE_BESIDE, Beside
+from vfl_node.computing import TrainingCost as TrainingCost
 from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
@@ -33,6 +34,9 @@ DataRole = Literal["active", "passive"]
 
 Task = Literal["classification", "regression"]
 """What labels are: classes, or numbers on a scale (targets)."""
+
+ALWAYS = "always"
+"""Of :attr:`TrainerConfig.coordinated_by`."""
 
 DEFAULT_TRAINER = "split"
 """What ``train.algorithm`` is where a job does not say."""
@@ -57,32 +61,6 @@ class TableShape:
     lists: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class TrainingCost:
-    """What training over some number of shared rows takes, all repeats together unless it says otherwise.
-
-    Bytes are those of tensors and ciphertexts; the frames around them, some hundred bytes a message, are left out.
-
-    Attributes:
-        rows: trained on in a :attr:`TrainerConfig.unit`: an epoch, or an iteration.
-        batches: likewise.
-        steps: messages sent whose answers are awaited, one after the other.
-        active_bytes: sent by the active party.
-        passive_bytes: sent by all passive parties together.
-    """
-
-    rows: int
-    batches: int
-    steps: int
-    active_bytes: int
-    passive_bytes: int
-
-    @property
-    def bytes(self) -> int:
-        """Both ways."""
-        return self.active_bytes + self.passive_bytes
-
-
 class TrainerConfig(Frozen):
     """The job's ``train`` section for one trainer, and the facts that the rest of vfl-node asks for.
 
@@ -91,6 +69,8 @@ class TrainerConfig(Frozen):
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
         serving: ``module:attribute`` of the :class:`~vfl_node.training.serving.Predictor` by its models; empty: they cannot be
             served.
+        serves_unshared: whether known records are also predicted by a model over an alignment in which some party may lack a
+            row. If not, only new records are, which all parties share.
         joined: ``module:attribute`` of what predicts with all parties' halves in one place
             (``(active, passives, positions) → float64[k] or [k, K]``; the halves as
             :class:`~vfl_node.training.serving.KeptHalf`, those of the passive parties a sequence in the job's order), for a
@@ -103,7 +83,8 @@ class TrainerConfig(Frozen):
         recorded: whether a passive party records what it sends and gets in training, where the session has a transcript.
         by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
-        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
+        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does;
+            :data:`ALWAYS`: one takes part in every training.
         unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
         tasks: what its labels can be.
         algorithm: its name, that of the registry.
@@ -115,6 +96,7 @@ class TrainerConfig(Frozen):
     implementation: ClassVar[str]
     report_section: ClassVar[str]
     serving: ClassVar[str] = ""
+    serves_unshared: ClassVar[bool] = True
     joined: ClassVar[str] = ""
     embedded: ClassVar[str] = ""
     max_passive_parties: ClassVar[int] = 1
@@ -161,11 +143,21 @@ class TrainerConfig(Frozen):
         """Whether it makes rows up for those that a party does not own, anew in each training."""
         return False
 
+    @property
+    def tells_anew(self) -> bool:
+        """Whether what is opened at the end differs from training to training, so that several tell more than one."""
+        return False
+
     @final
     @property
     def can_serve(self) -> bool:
         """Whether its model can be kept for predictions (``serve``): :attr:`serving` names what predicts by it."""
         return bool(self.serving)
+
+    @property
+    def can_join(self) -> bool:
+        """Whether all parties' halves of its model predict in one place: :attr:`joined` names what does it."""
+        return bool(self.joined)
 
     @property
     def can_validate(self) -> bool:
@@ -215,7 +207,7 @@ class TrainerConfig(Frozen):
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
             passive_parties: how many there are.
-            beside: what stands beside each row.
+            beside: what else its size depends on, as far as it is known.
         """
         return None
 
@@ -343,6 +335,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "logistic": "vfl_node.training.logistic.config:Logistic",
         "linear": "vfl_node.training.linear.config:LinearRegression",
         "linked": "vfl_node.training.linked.config:Linked",
+        "hidden": "vfl_node.training.hidden.config:Hidden",
     },
     check=_check,
 )

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.leakage import GradientDirection, judged, scores
 from benchmarks.sessions import session
 from experiments.florist.data import SOURCES, Records
 from vfl_node import metrics
@@ -153,19 +154,45 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
     }
 
 
-class Training:
-    """Both parties of one trial, and the rows that it is tested on."""
+def randomness_of(data: str, seed: int) -> Randomness:
+    """What all draws of one seed follow from."""
+    return Randomness(hashlib.sha256(f"florist, {data}, {seed}".encode()).digest())
 
-    def __init__(self, trial: Trial, folder: Path) -> None:
-        self._trial, records = trial, _records(trial.data, folder)
-        randomness = Randomness(hashlib.sha256(f"florist, {trial.data}, {trial.seed}".encode()).digest())
-        tested, trained = np.split(randomness.derive("split").permutation(len(records)), [len(records) // 4])
-        trained = trained[: trial.rows or None]
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What a seed fixes for every training.
+
+    Attributes:
+        tested: records on which models are tested.
+        trained: those on which they are trained.
+        owns: party → bool of each of the latter: whether the party has it.
+    """
+
+    tested: NDArray[np.int64]
+    trained: NDArray[np.int64]
+    owns: dict[str, Bools]
+
+    @classmethod
+    def of(cls, randomness: Randomness, records: int, *, alpha: float, beta: float, rows: int = 0) -> Drawn:
+        """See :class:`Trial`; a quarter of the ``records`` is tested on."""
+        tested, trained = np.split(randomness.derive("split").permutation(records), [records // 4])
+        trained = trained[: rows or None]
 
         def owned(name: str, lacks: float) -> Bools:
             return np.asarray(randomness.derive(f"owned by {name}").uint64(len(trained)) >= lacks * 2.0**64)
 
-        owns = {ACTIVE: owned(ACTIVE, trial.beta), PASSIVE: owned(PASSIVE, trial.alpha)}
+        return cls(tested, trained, {ACTIVE: owned(ACTIVE, beta), PASSIVE: owned(PASSIVE, alpha)})
+
+
+class Training:
+    """Both parties of one trial, and the rows that it is tested on."""
+
+    def __init__(self, trial: Trial, folder: Path) -> None:
+        self._trial, records = trial, records_of(trial.data, folder)
+        randomness = randomness_of(trial.data, trial.seed)
+        drawn = Drawn.of(randomness, len(records), alpha=trial.alpha, beta=trial.beta, rows=trial.rows)
+        tested, trained, owns = drawn.tested, drawn.trained, drawn.owns
         both = owns[ACTIVE] & owns[PASSIVE]
         kept = both if trial.real_only else np.ones_like(both)
         schedule = Schedule(randomness.derive("schedule").bytes(32), len(trained), salt=0)
@@ -236,6 +263,13 @@ class Training:
             for name in self._trial.attacks
         }
 
+    def labels_read(self) -> float | None:
+        """AUC of the direction of the gradients that the passive party received, on labels of rows that the active one has."""
+        gradients = self._tensors(training_pb2.Gradient)
+        batches = [Batch(epoch, rows, of) for (epoch, rows), of in zip(self._batches, gradients, strict=True)]
+        found = scores(GradientDirection, batches, len(self._labels))
+        return judged(self._labels == 1, found, ~self._secret[ACTIVE])
+
     def _tensors(self, kind: type[Any]) -> Iterator[Tensor]:
         """The tensors of all messages of ``kind``, in order."""
         tensors = (message.tensor for message in self._recorder.messages(kind))
@@ -297,7 +331,8 @@ def _job() -> Train:
 
 
 @cache
-def _records(name: str, folder: Path) -> Records:
+def records_of(name: str, folder: Path) -> Records:
+    """The records of that name."""
     return SOURCES[name](folder)
 
 

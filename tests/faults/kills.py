@@ -73,7 +73,7 @@ for number, party in WHO.items():
         number,
         f"kill -9 of the { {'notary': 'coordinator', 'clinic': 'active party', 'lab': 'passive party'}[party] }, everywhere",
         must="R",
-        how="`NAME=kill@N` for every failpoint that the party passes, in three kinds of jobs",
+        how="`NAME=kill@N` for every failpoint that the party passes, in every kind of job",
     )(lambda world, party=party: every_place(world, party))
 
 

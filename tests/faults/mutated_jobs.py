@@ -51,6 +51,7 @@ from vfl_node.transport.generated.vfl.v1 import (
     matched_pb2,
     prediction_pb2,
     session_pb2,
+    shares_pb2,
     training_pb2,
 )
 from vfl_node.transport.memory import memory_network, run_together
@@ -68,6 +69,7 @@ KINDS = {
     "two-party": f"parties: {TWO}\n{LOGISTIC}flow: two-party}}\n",
     "coordinator-clear": f"parties: {THREE}\n{LOGISTIC}flow: coordinator-clear}}\n",
     "coordinator": f"parties: {THREE}\n{LOGISTIC}flow: coordinator, loss: taylor}}\n",
+    "hidden": f"parties: {THREE}\nalign: {{protocol: psu}}\ntrain: {{algorithm: hidden, epochs: 2, batch_size: 16}}\n",
 }
 """Kind → the job. Those with ciphertexts take a hundred times as long as the others, and are drawn a fiftieth as often."""
 
@@ -75,7 +77,7 @@ WEIGHTS = [1.0 if "logistic" not in text else 0.02 for text in KINDS.values()]
 ROLES = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
 TYPES: dict[str, type[Message]] = {
     message.full_name: getattr(of, name)
-    for of in (alignment_pb2, decryption_pb2, matched_pb2, prediction_pb2, session_pb2, training_pb2)
+    for of in (alignment_pb2, decryption_pb2, matched_pb2, prediction_pb2, session_pb2, shares_pb2, training_pb2)
     for name, message in of.DESCRIPTOR.message_types_by_name.items()
 }
 EXTREME: dict[str, list[Any]] = {

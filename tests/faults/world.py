@@ -43,6 +43,12 @@ train: {algorithm: logistic, iterations: 3, key_bits: 2048, flow: two-party}
 align: {protocol: apsi, obfuscation: {size: 144}}
 train: {algorithm: logistic, iterations: 3, key_bits: 2048, flow: coordinator, loss: taylor}
 """,
+    "hidden": HELPED
+    + """\
+align: {protocol: psu}
+train: {algorithm: hidden, epochs: 3, batch_size: 32, learning_rate: 0.3}
+evaluate: {test_fraction: 0.3}
+""",
 }
 """Kind of job → its text; every phase that a job can have is in one of them."""
 

@@ -22,6 +22,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.node.halves import together
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
@@ -228,6 +229,23 @@ def test_a_regression_predicts_numbers_in_the_targets_unit(served: Served) -> No
         assert head == ["id", "prediction"]
         assert ids == served.ids(name)
         assert all(number is not None and abs(number) < 10 for number in found)
+
+
+def test_a_regression_under_encryption_predicts(served: Served, tmp_path: Path) -> None:
+    """Known records over an intersection, and the ledger has what travelled."""
+    job = "align: {protocol: psi}\ntrain: {algorithm: logistic, iterations: 3, key_bits: 2048, least_rows: 0}\n" + SERVE
+    job_id = served.train(job)
+    expected = together(served.federation, served.federation.trial.job(job), job_id, OTHER, tmp_path)
+    asked = sorted(expected)[5:20]
+    for name in OTHER:
+        _, ids, found = table_of(served.ask(name, asks(asked), model=job_id))
+        assert ids == asked
+        assert found == pytest.approx([expected[id_] for id_ in ids], abs=1e-9)
+        served.federation.client(name).cancel(service := served.service_of(name, job_id))
+        assert served.federation.end(name, service)["state"] == "done"
+        learnt = served.federation.report(name, service)["learnt"]
+        assert "partial scores" in {entry["what"] for entry in learnt["clinic"]}
+    assert np.ptp(list(expected.values())) > 0.1
 
 
 @pytest.mark.parametrize("name", ["clinic", "lab"])

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.sessions import TWO, session
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_of
@@ -24,7 +25,7 @@ from vfl_node.session.session import Session
 from vfl_node.training.serving import Served
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, serve
+from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, predict_once, serve
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
@@ -216,6 +217,32 @@ class World:
         """All that the active party has sent, [rows]."""
         messages = [prediction_pb2.Probabilities.FromString(body) for body in self.bodies("Probabilities")]
         return np.concatenate([np.frombuffer(message.values, dtype="<f8") for message in messages])
+
+
+def aligned(world: World, clinic_rows: NDArray[np.int64], lab_rows: NDArray[np.int64], protocol: str) -> tuple[Any, Any]:
+    """Sides over a new alignment of both parties' tables; rows: int64[m] of each, NOT_MINE where it lacks one."""
+    both = int(((clinic_rows != NOT_MINE) & (lab_rows != NOT_MINE)).sum())
+
+    def view(rows: NDArray[np.int64], others: NDArray[np.int64]) -> Alignment:
+        ours, theirs = (int((of != NOT_MINE).sum()) for of in (rows, others))
+        facts = PeerFacts(theirs, intersection=both, missing=ours - both)
+        return Alignment(protocol, "curve25519", rows, ours, {"lab" if others is lab_rows else "clinic": facts})
+
+    return (
+        Scorer(world.kept(0), view(clinic_rows, lab_rows), world.parties.clinic, CPU),
+        Embedder(world.kept(1), view(lab_rows, clinic_rows), world.parties.lab, CPU),
+    )
+
+
+def predict_both(predict: Predict, sides: tuple[Scorer, Embedder], shown: tuple[Any, Any] | None = None) -> list[Any]:
+    """Both parties' results or errors of a job with new records."""
+    ends = memory_channels("clinic", "lab")
+    return run_together(
+        *(
+            (predict_once(met(end, predict=predict), side, shown=told), end)
+            for end, side, told in zip(ends, sides, shown or (Shown(), Shown()), strict=True)
+        )
+    )
 
 
 def predicting(predict: Predict, parties: Parties = TWO) -> Job:

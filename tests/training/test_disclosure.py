@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,17 +10,32 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.predicting import TO_ACTIVE, TO_PASSIVE, Request, Requests, Shown, World, unseen
+from tests.training.predicting import (
+    NEW_TO_ACTIVE,
+    NEW_TO_PASSIVE,
+    TO_ACTIVE,
+    TO_PASSIVE,
+    Request,
+    Requests,
+    Shown,
+    World,
+    aligned,
+    predict_both,
+    taken,
+    unseen,
+)
 from vfl_node.configuration import parse
+from vfl_node.data.tables import rows_of
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job, Predict, Serve, parse_job
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
 from vfl_node.protection import Protection
+from vfl_node.training.service.shown import names_of_unnamed
 from vfl_node.training.serving import Served
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving.shown import names_of
+from vfl_node.training.split.serving import Embedder, Scorer
 
 Make = Callable[..., Any]
 OWNED = (0.9, 0.9)
@@ -169,7 +185,80 @@ def test_rows_that_are_not_named_count_once(world: Make) -> None:
     made.ask(TO_PASSIVE, Request(unseen(20, seed=2)), shown=shown)
     assert [len(of.rows()) for of in shown] == [4 * BATCH] * 2
     assert all((of.rows() < 0).all() for of in shown)
-    assert len(np.unique(names_of(torch.from_numpy(made.embeddings())))) == 2 * BATCH
+    assert len(np.unique(names_of_unnamed(made.sides[0], torch.from_numpy(made.embeddings())))) == 2 * BATCH
+
+
+def test_known_rows_without_ids_count_as_those_that_they_are(world: Make) -> None:
+    """The active party may recognise an agreed batch, and has its ids. It has no columns: its answers depend on embeddings."""
+    made, shown = world(active_features=False, owned=OWNED), (Shown(), Shown())
+    lab, view, batches = made.parties.lab, made.parties.lab_view, made.sides[1].batches
+    positions = np.flatnonzero(view.owned)[:3]
+    for _ in range(2):
+        made.ask(TO_PASSIVE, Request(taken(lab, view.rows[positions])), shown=shown)
+    sent = np.unique(np.concatenate([batches.positions(number) for number in batches.find(positions)[0].tolist()]))
+    assert (shown[1].rows() == sent).all()
+    assert (shown[0].rows() < 0).all()
+
+
+# New records.
+
+NEW = 60
+ASKED = [(NEW_TO_ACTIVE, 1), (NEW_TO_PASSIVE, 1), (NEW_TO_PASSIVE, 0)]
+
+
+def new_records(made: World, *, equal: bool = False, reverse: bool = False) -> tuple[Scorer, Embedder]:
+    """Sides over an intersection of other records; ``equal``: all the passive party's have the same columns."""
+    lab = unseen(NEW)
+    if equal:
+        columns = {name: rows_of(column, np.zeros(NEW, dtype=np.int64)) for name, column in lab.columns.items()}
+        lab = dataclasses.replace(lab, columns=columns)
+    clinic = taken(made.parties.clinic, np.arange(NEW), prefix=b"new ")
+    there = dataclasses.replace(made, parties=dataclasses.replace(made.parties, clinic=clinic, lab=lab))
+    order = np.arange(NEW)[::-1].copy() if reverse else np.arange(NEW)
+    return aligned(there, order, order.copy(), "psi")
+
+
+def told_once(predict: Predict, sides: tuple[Scorer, Embedder], party: int, shown: Shown) -> bool:
+    """Whether a job with new records goes through under what ``party`` allows."""
+    other = (Shown(), Shown())
+    results = predict_both(predict, sides, (shown, other[1]) if party == 0 else (other[0], shown))
+    if not any(isinstance(result, Exception) for result in results):
+        return True
+    assert error_of(results, party).code == "E_BUDGET"
+    return False
+
+
+@pytest.mark.parametrize("active_features", [True, False])
+@pytest.mark.parametrize(("predict", "party"), ASKED)
+def test_new_records_count_though_their_columns_are_equal(
+    world: Make, predict: Predict, party: int, active_features: bool
+) -> None:
+    made, shown = world(active_features=active_features, epochs=1), Shown(NEW)
+    assert not told_once(predict, new_records(made, equal=True), party, Shown(NEW - 1))
+    assert told_once(predict, new_records(made, equal=True), party, shown)
+    assert len(shown.kept) == NEW
+    assert told_once(predict, new_records(made, equal=True), party, shown)
+    assert not told_once(predict, new_records(made), party, shown)  # other columns
+
+
+@pytest.mark.parametrize("active_features", [True, False])
+def test_an_asker_that_sends_the_same_of_all_records_is_told_of_no_more(
+    world: Make, monkeypatch: pytest.MonkeyPatch, active_features: bool
+) -> None:
+    made, shown = world(active_features=active_features, epochs=1), Shown(NEW)
+    monkeypatch.setattr(Embedder, "new", lambda self, positions: torch.zeros(len(positions), self.terms.width))
+    assert not told_once(NEW_TO_PASSIVE, new_records(made), 0, Shown(NEW - 1))
+    assert told_once(NEW_TO_PASSIVE, new_records(made), 0, shown)
+    assert len(shown.kept) == NEW
+    monkeypatch.setattr(Embedder, "new", lambda self, positions: torch.ones(len(positions), self.terms.width))
+    assert not told_once(NEW_TO_PASSIVE, new_records(made), 0, shown)  # another question about each of them
+
+
+def test_a_new_record_that_the_passive_party_told_is_free_in_any_batch(world: Make) -> None:
+    made, shown = world(epochs=1), Shown(NEW)
+    for reverse in (False, True):
+        assert told_once(NEW_TO_ACTIVE, new_records(made, reverse=reverse), 1, shown)
+    assert len(shown.kept) == NEW
 
 
 # The same rows again.

@@ -23,10 +23,10 @@ from tests.training.predicting import (
     TO_PASSIVE,
     Request,
     Requests,
-    Shown,
     Tally,
     World,
-    met,
+    aligned,
+    predict_both,
     predicting,
     prediction_embedding,
     taken,
@@ -41,6 +41,8 @@ from vfl_node.metrics import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.training.network.tasks import probabilities
+from vfl_node.training.service.batches import Batches
+from vfl_node.training.service.exchange import AT_ONCE
 from vfl_node.training.serving import check_allowed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
@@ -50,13 +52,9 @@ from vfl_node.training.split.serving import (
     Scorer,
     column_kinds,
     learnt,
-    predict_once,
 )
-from vfl_node.training.split.serving.batches import Batches
-from vfl_node.training.split.serving.exchange import AT_ONCE
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
-from vfl_node.transport.memory import memory_channels, run_together
 
 Make = Callable[..., Any]
 
@@ -628,30 +626,8 @@ def test_a_training_that_kept_nothing_says_so() -> None:
 # New rows.
 
 
-def aligned(world: World, clinic_rows: NDArray[np.int64], lab_rows: NDArray[np.int64], protocol: str) -> tuple[Any, Any]:
-    """Sides over a new alignment of new tables; rows: int64[m] of each, NOT_MINE where it lacks one."""
-    both = int(((clinic_rows != NOT_MINE) & (lab_rows != NOT_MINE)).sum())
-
-    def view(rows: NDArray[np.int64], others: NDArray[np.int64]) -> Alignment:
-        ours, theirs = (int((of != NOT_MINE).sum()) for of in (rows, others))
-        facts = PeerFacts(theirs, intersection=both, missing=ours - both)
-        return Alignment(protocol, "curve25519", rows, ours, {"lab" if others is lab_rows else "clinic": facts})
-
-    return (
-        Scorer(world.kept(0), view(clinic_rows, lab_rows), world.parties.clinic, CPU),
-        Embedder(world.kept(1), view(lab_rows, clinic_rows), world.parties.lab, CPU),
-    )
-
-
-def both(predict: Predict, sides: tuple[Scorer, Embedder]) -> list[Any]:
-    a, b = memory_channels("clinic", "lab")
-    return run_together(
-        *((predict_once(met(end, predict=predict), side, shown=Shown()), end) for end, side in zip((a, b), sides, strict=True))
-    )
-
-
 def once(predict: Predict, sides: tuple[Scorer, Embedder]) -> tuple[Any, Any]:
-    found = both(predict, sides)
+    found = predict_both(predict, sides)
     for result in found:
         if isinstance(result, Exception):
             raise result
@@ -688,7 +664,7 @@ def test_new_rows_that_a_party_lacks_are_not_made_up(world: Make, predict: Predi
     sides = aligned(made, rows["clinic"], rows["lab"], "psu")
     if lacks == "unsaid":
         sides[0].alignment = dataclasses.replace(sides[0].alignment, peers={"lab": PeerFacts(60)})
-    errors = both(predict, sides)
+    errors = predict_both(predict, sides)
     assert [(type(error), error.code) for error in errors] == [(UsageError, "E_PREDICT")] * 2
     assert all("psi" in error.message for error in errors)
 

@@ -19,6 +19,7 @@ from vfl_node.transport.generated.vfl.v1 import (
     matched_pb2,
     prediction_pb2,
     session_pb2,
+    shares_pb2,
     training_pb2,
 )
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import Held, Remembered, SetSize
@@ -26,7 +27,7 @@ from vfl_node.transport.generated.vfl.v1.matched_pb2 import MaskedCounts
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Chunk, FieldDigest, Frame, Hello, Notice, Offer, Preflight
 from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Tensor
 
-MODULES = (alignment_pb2, decryption_pb2, linkage_pb2, matched_pb2, prediction_pb2, session_pb2, training_pb2)
+MODULES = (alignment_pb2, decryption_pb2, linkage_pb2, matched_pb2, prediction_pb2, session_pb2, shares_pb2, training_pb2)
 KINDS = [GetMessageClass(of) for module in MODULES for of in module.DESCRIPTOR.message_types_by_name.values()]
 PROTO = Path(__file__).parents[2] / "proto"
 

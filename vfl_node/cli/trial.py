@@ -138,6 +138,7 @@ def estimate(
     passive: Annotated[Optional[int], typer.Option(min=1, help="Records of the only passive party.")] = None,  # noqa: UP045
     records: Annotated[list[str], typer.Option(help="PARTY=NUMBER of records, by name. Repeat for each.")] = [],  # noqa: B006
     shared: Annotated[Optional[int], typer.Option(min=0, help="Records that all have; default: unknown.")] = None,  # noqa: UP045
+    columns: Annotated[list[str], typer.Option(help="PARTY=NUMBER of columns as encoded. Repeat for each.")] = [],  # noqa: B006
     rate: Annotated[float, typer.Option(min=0.001, help="Mbit/s between the parties.")] = 100,
     rtt: Annotated[float, typer.Option(min=0, help="Round trip in milliseconds.")] = 20,
     as_json: Annotated[bool, typer.Option("--json")] = False,
@@ -163,7 +164,8 @@ def estimate(
     if settings and settings.data and own not in known:
         shape = count_input(settings, spec)
         known[own] = shape.rows
-    planned = plan(spec, settings, known, table=shape, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
+    encoded = _numbers(spec, "columns", columns, {})
+    planned = plan(spec, settings, known, table=shape, columns=encoded, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     machine = machines.of_node(group(spec.align.group), settings)
     costs = costs_of(planned, machine, pace_of(planned, shape, settings))
     if as_json:
@@ -187,19 +189,25 @@ def _records(job: Job, active: int | None, passive: int | None, options: list[st
             each = " ".join(f"--records {name}=N" for name in job.parties.passive)
             raise UsageError(f"--passive: this job has {len(job.parties.passive)} passive parties", hint=each)
         records |= dict.fromkeys(job.parties.passive, passive)
+    return _numbers(job, "records", options, records)
+
+
+def _numbers(job: Job, what: str, options: list[str], known: dict[str, int]) -> dict[str, int]:
+    """``PARTY=NUMBER`` options as party name → number, beside those ``known``; ``what`` they are."""
+    numbers = dict(known)
     for option in options:
         name, _, number = option.partition("=")
         if not number.isdecimal() or int(number) < 1:
-            raise UsageError(f"--records {option} is not PARTY=NUMBER", hint=f"for example --records {job.parties.active}=2000")
+            raise UsageError(f"--{what} {option} is not PARTY=NUMBER", hint=f"for example --{what} {job.parties.active}=2000")
         if name not in job.parties.data:
             raise UsageError(
-                f"--records names {name!r}, which is no party with data",
+                f"--{what} names {name!r}, which is no party with data",
                 hint=f"parties: {', '.join(job.parties.data)}",
             )
-        if name in records:
-            raise UsageError(f"the records of {name} are given twice")
-        records[name] = int(number)
-    return records
+        if name in numbers:
+            raise UsageError(f"the {what} of {name} are given twice")
+        numbers[name] = int(number)
+    return numbers
 
 
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:

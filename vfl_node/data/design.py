@@ -172,6 +172,18 @@ class LinearEncoder(StoredEncoder):
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     dropped: tuple[str, ...]
 
+    @property
+    def width(self) -> int:
+        """d, number of columns of the design."""
+        return sum(1 for encoding in self.columns for _ in _layout(encoding))
+
+    @property
+    def kinds(self) -> dict[str, Literal["numeric", "categorical", "date"]]:
+        """Column → kind, for the columns that are in the design."""
+        return {
+            of.name: "date" if of.part else "categorical" if isinstance(of, Categories) else "numeric" for of in self.columns
+        }
+
     @classmethod
     def fit(cls, table: Table, scaling: LinearScaling) -> LinearEncoder:
         """Learn from all rows of ``table`` (see the module for why).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
@@ -43,6 +44,7 @@ class Plan:
         obfuscation: this owner's wishes.
         need: what the node whose side is shown sets aside for the job.
         refusal: why it would not run it; empty where it would.
+        columns: of each data party in the job's order, as encoded; 0 where it is not known.
     """
 
     job: Job
@@ -54,6 +56,7 @@ class Plan:
     obfuscation: Obfuscation
     need: Need | None = None
     refusal: str = ""
+    columns: tuple[int, ...] = ()
 
     @property
     def role(self) -> Role:
@@ -101,6 +104,7 @@ def plan(
     records: Records,
     *,
     table: TableShape = UNKNOWN,
+    columns: Mapping[str, int] = MappingProxyType({}),
     shared: int | None,
     rate_mbit_s: float,
     rtt_ms: float,
@@ -112,6 +116,7 @@ def plan(
         settings: of this node; without them the active party's side is shown.
         records: of all data parties.
         table: this node's, its number of records aside, which ``records`` has.
+        columns: data party → its encoded columns, where they are known.
         shared: records that all have; None: from none to all of the smallest set.
         rate_mbit_s: of the wire.
         rtt_ms: of the wire.
@@ -146,6 +151,7 @@ def plan(
         obfuscation=settings.obfuscation if settings else Obfuscation(),
         need=need(job, role, shape, models=models, protection=protection),
         refusal=_refusal(job, role, shape, settings.limits if settings else Limits(), models, protection),
+        columns=tuple(columns.get(name, 0) for name in job.parties.data),
     )
 
 
@@ -171,14 +177,29 @@ def announced_by(parties: Parties, align: Align, records: Records) -> list[int]:
     return [announced(records[name], align, data_role(parties, name)) for name in parties.data]
 
 
-def training_cost(job: Job, rows: int, protocol: str, among: int | None = None) -> TrainingCost | None:
+def training_cost(
+    job: Job,
+    rows: int,
+    protocol: str,
+    among: int | None = None,
+    common: int | None = None,
+    columns: tuple[int, ...] = (),
+) -> TrainingCost | None:
     """What the job's training takes over so many shared ``rows`` of an alignment; None where nothing is known of it.
 
-    ``among``: how many records the candidates of rows are chosen from, where there are some; None: not known.
+    Args:
+        job: the job.
+        rows: length of the shared order.
+        protocol: of the alignment.
+        among: how many records the candidates of rows are chosen from, where there are some; None: not known.
+        common: how many of the rows all parties own; None: not known.
+        columns: as :attr:`Plan.columns`.
     """
     if job.train is None:
         return None
-    return job.train.cost(job.evaluate, rows, protocol, len(job.parties.passive), replace(job.beside, among=among))
+    told = common if terms_of(job.align, protocol).tells_common else None
+    beside = replace(job.beside, among=among, common=told, columns=columns)
+    return job.train.cost(job.evaluate, rows, protocol, len(job.parties.passive), beside)
 
 
 def outside_cost(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:

@@ -78,7 +78,8 @@ Range = dict[str, tuple[float, float]]
 """Field of :class:`AlignmentCost` → the least and the most; equal where nothing is left open.
 
 Where the trainer counts what training over the protocol's rows takes, also ``epoch_rows`` and ``batches``, of an epoch, and
-``train_bytes`` and ``train_wire_s``, of all of it, both ways. Where it learns from rows outside of the protocol's, also
+``train_bytes`` and ``train_wire_s``, of all of it, both ways, and where the coordinator takes part in that
+``dealt_bytes`` and ``coordinator_memory_bytes``. Where it learns from rows outside of the protocol's, also
 ``outside_rows``, and ``outside_active_s`` and ``outside_passive_s``, that each party computes for them in all.
 """
 
@@ -118,7 +119,8 @@ def pace_of(plan: Plan, table: TableShape, settings: Settings | None) -> Pace | 
 
 def as_json(plan: Plan, machine: Machine, costs_of: dict[str, Range]) -> dict[str, Any]:
     """All of it for a program: seconds, bytes, and [least, most] for each figure."""
-    given = {name: value for name, value in asdict(plan).items() if name not in ("job", "party", "records", "obfuscation")}
+    apart = {"job", "party", "records", "obfuscation", "columns"}
+    given = {name: value for name, value in asdict(plan).items() if name not in apart}
     head = {"job": plan.job.name, "protocol": plan.job.align.protocol, "role": plan.role}
     if plan.several:  # a role does not name a party
         who: dict[str, Any] = {"party": plan.party, "records": dict(plan.records)}
@@ -146,7 +148,7 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
     cost = _linkage if terms.spec.by_similarity else _cost
     cases = [
         asdict(cost(plan, machine, terms, sizes, common, m))
-        | _training(plan, terms.protocol, m)
+        | _training(plan, terms.protocol, m, common)
         | _outside(plan, terms.spec, records, m, pace)
         for common in shared
         for m in terms.spec.lengths(terms, sizes, common, plan.obfuscation)
@@ -156,14 +158,19 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
     return {name: (min(case[name] for case in cases), max(case[name] for case in cases)) for name in cases[0] if name in names}
 
 
-def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
+def _training(plan: Plan, protocol: str, m: int, common: int) -> dict[str, float]:
     """What training over ``m`` shared rows takes; nothing where the job does not train, or its trainer does not count it."""
     several = len(plan.job.parties.passive) > 1
-    cost = training_cost(plan.job, m, protocol, None if several else plan.records.get(plan.job.parties.pair["passive"]))
+    among = None if several else plan.records.get(plan.job.parties.pair["passive"])
+    cost = training_cost(plan.job, m, protocol, among, common, plan.columns)
     if cost is None:
         return {}
-    wire_s = cost.bytes * 8 / (plan.rate_mbit_s * 1e6) + cost.steps * plan.rtt_ms / 1e3
-    return {"epoch_rows": cost.rows, "batches": cost.batches, "train_bytes": cost.bytes, "train_wire_s": wire_s}
+    longest = max(cost.bytes, cost.coordinator_bytes)
+    wire_s = longest * 8 / (plan.rate_mbit_s * 1e6) + cost.steps * plan.rtt_ms / 1e3
+    found = {"epoch_rows": cost.rows, "batches": cost.batches, "train_bytes": cost.bytes, "train_wire_s": wire_s}
+    if cost.coordinator_bytes:
+        found |= {"dealt_bytes": cost.coordinator_bytes, "coordinator_memory_bytes": cost.coordinator_memory}
+    return found
 
 
 def _outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None) -> dict[str, float]:

@@ -44,7 +44,9 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
         "epoch_rows": (f"training, rows an {unit}", _count),
         "batches": ("  in batches", _count),
         "train_bytes": (f"  sent by {'all' if plan.several else 'both'}, in all", _size),
+        "dealt_bytes": (f"  sent by {plan.job.parties.coordinator}, in all", _size),
         "train_wire_s": (f"  at {plan.rate_mbit_s:g} Mbit/s and {plan.rtt_ms:g} ms", _duration),
+        "coordinator_memory_bytes": (f"  memory of {plan.job.parties.coordinator}", _size),
         "outside_rows": ("rows outside, learnt from", _count),
         "outside_active_s": ("  to compute, active party", _duration),
         "outside_passive_s": ("  to compute, passive party", _duration),
@@ -77,6 +79,9 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
         )
     if outside := outside_cost(plan.job, terms.spec, plan.records, 0):
         said.append(f"rows outside of the alignment are learnt from {outside.when}; to compute is on one core, in all")
+    training = training_cost(plan.job, min(plan.records.values()), terms.protocol, columns=plan.columns)
+    if training and training.counted_with:
+        said.append(f"training is counted with {training.counted_with} whose number is not given (--columns PARTY=N)")
     if plan.need:
         node = f"{plan.party}'s" if plan.whose == plan.party else f"the {plan.whose}'s"
         said.append(f"{node} node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
@@ -129,27 +134,27 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
     own, sentences = job.align.protocol, []
     for protocol in (own, job.align.spec.compared_with):
         rows = _shared_rows(job.parties, terms_of(job.align, protocol), records, shared)
-        if rows is not None and (takes := _takes(job, protocol, *rows)):
+        if rows is not None and (takes := _takes(job, protocol, *rows, common=_common(job, protocol, records, shared))):
             words = "this job trains on {}: {}" if protocol == own else "{} would take {}"
             beside = _beside(job, protocol, records.get(job.parties.active), *rows)
-            sentences.append(words.format(ALIGNMENTS[protocol].shared_rows, takes) + beside)
+            sentences.append(words.format(ALIGNMENTS[protocol].shared_rows, takes) + beside + _counted(job, protocol))
     return sentences
 
 
 def after_alignment(job: Job, alignment: Alignment) -> str:
     """The same once the job's parties have aligned, in one line; empty as :func:`before_start`."""
     spec = ALIGNMENTS[alignment.protocol]
-    takes = _takes(job, spec.name, len(alignment), len(alignment), alignment.among)
+    takes = _takes(job, spec.name, len(alignment), len(alignment), alignment.among, alignment.common)
     if not takes:
         return ""
     active = alignment.peers.get(job.parties.active)
     records = alignment.ours if active is None else None if active.padded else active.records
-    takes += _beside(job, spec.name, records, len(alignment), len(alignment))
+    takes += _beside(job, spec.name, records, len(alignment), len(alignment)) + _counted(job, spec.name)
     said, other = f"training on {spec.shared_rows}: {takes}", ALIGNMENTS[spec.compared_with]
     rows = alignment.common if other.every_row_is_shared else alignment.union
     if rows is None:
         return f"{said}; how many {other.shared_rows} would take is hidden" if _takes(job, other.name, 0, None) else said
-    instead = _takes(job, other.name, rows, rows)
+    instead = _takes(job, other.name, rows, rows, common=alignment.common)
     return f"{said}; {other.shared_rows} would take {instead}" if instead else said
 
 
@@ -168,9 +173,17 @@ def _shared_rows(parties: Parties, terms: Align, records: Records, shared: Span 
     return terms.spec.lengths_of_one(own, most)
 
 
-def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | None = None) -> str:
+def _common(job: Job, protocol: str, records: Records, shared: Span | None) -> int | None:
+    """How many of those that take part all parties have, where that is known."""
+    if shared is None or len(records) < len(job.parties.data):
+        return None
+    _, (least, most) = taking_part(terms_of(job.align, protocol), records, shared)
+    return least if least == most else None
+
+
+def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | None = None, common: int | None = None) -> str:
     """Rows, batches and bytes of training over so many shared rows; empty where the trainer does not count them."""
-    low, high = (training_cost(job, rows, protocol, among) for rows in (least, most or least))
+    low, high = (training_cost(job, rows, protocol, among, common) for rows in (least, most or least))
     if job.train is None or low is None or high is None:
         return ""
 
@@ -180,7 +193,15 @@ def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | N
     rows, sent = between(low.rows, high.rows, _count), between(low.bytes, high.bytes, _size)
     batches = f"{between(low.batches, high.batches, _count)} batch{'es' if high.batches > 1 else ''}"
     stops = "at most " if job.evaluate.validation_fraction and most is not None else ""  # training may stop early
-    return f"{rows} rows an {job.train.unit}, {batches}, {stops}{sent} in all"
+    dealt = between(low.coordinator_bytes, high.coordinator_bytes, _size)
+    beside = f", and {dealt} from {job.parties.coordinator}" if high.coordinator_bytes else ""
+    return f"{rows} rows an {job.train.unit}, {batches}, {stops}{sent} in all{beside}"
+
+
+def _counted(job: Job, protocol: str) -> str:
+    """What this job's own training was counted with; empty where nothing is taken for granted."""
+    cost = training_cost(job, 1, protocol) if protocol == job.align.protocol else None
+    return f" (counted with {cost.counted_with})" if cost and cost.counted_with else ""
 
 
 def _beside(job: Job, protocol: str, active: int | None, least: int, most: int | None) -> str:

@@ -61,7 +61,7 @@ def check_predictable(job: Job) -> None:
     hint = "leave --predictions out"
     if job.train is None:
         raise UsageError("--predictions: this job only aligns, so there is no model to predict with", hint=hint)
-    if not job.train.joined:
+    if not job.train.can_join:
         raise UsageError(f"--predictions: models of trainer {job.train.algorithm!r} cannot be put together here", hint=hint)
     if job.label_holder != "active":
         raise UsageError(

@@ -146,7 +146,9 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
 
 
 def _number(run: Run, alignment: Alignment) -> int:
-    """Which training with synthetic rows over these records with this partner it is; 1 where no row is synthetic.
+    """Which training over these records with this partner it is, of those that draw secrets anew; 1 of others.
+
+    They draw synthetic rows, first weights of a model whose weights are opened, or which records are held out for sums.
 
     A training counts from here on, whatever becomes of it: on the disk before its first message.
 
@@ -160,7 +162,7 @@ def _number(run: Run, alignment: Alignment) -> int:
     """
     session, train = run.session, run.session.job.train
     synthetic = alignment.hides_intersection or alignment.has_synthetic_rows
-    if train is None or not train.has_synthetic_rows or not synthetic:
+    if train is None or not (train.tells_anew or (train.has_synthetic_rows and synthetic)):
         return 1
     return session.memory.count_trainings(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
 

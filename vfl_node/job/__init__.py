@@ -21,7 +21,7 @@ from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, Proto
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.names import JobId, Name
 from vfl_node.job.prediction import Predict, Serve
-from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, Task, TrainerConfig
+from vfl_node.trainers import ALWAYS, DEFAULT_TRAINER, TRAINERS, DataRole, Task, TrainerConfig
 
 
 class Parties(Frozen):
@@ -161,10 +161,10 @@ class Job(Frozen):
         if spec.coordinated and not self.parties.coordinator:
             raise ValueError(f"align.protocol: {protocol} needs a third party: name it in parties.coordinator")
         if coordinated and not self.parties.coordinator:
-            raise ValueError("this training needs a third party that holds the key: name it in parties.coordinator")
+            raise ValueError("this training needs a third party: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated:
             ways = ((name, config.coordinated_by) for name, config in TRAINERS.usable())
-            training = [f"train.algorithm: {name} with {way}" for name, way in ways if way]
+            training = [f"train.algorithm: {name}{'' if way == ALWAYS else f' with {way}'}" for name, way in ways if way]
             aligning = [f"align.protocol: {name}" for name in coordinated_protocols()]
             where = " and ".join((*training, *aligning))
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")

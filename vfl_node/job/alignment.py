@@ -131,6 +131,11 @@ class Align(Frozen):
         return {name: getattr(self, name) != type(self).model_fields[name].default for name in names}
 
     @property
+    def tells_common(self) -> bool:
+        """Whether every data party learns how many records all of them have."""
+        return not self.dummies and not {"active", "passive"} & self.spec.intersection_hidden_from
+
+    @property
     def spec(self) -> AlignmentSpec:
         """What the protocol is: its properties, costs and words.
 

@@ -224,10 +224,12 @@ class Partner:
             if len(over) >= limit:
                 raise PolicyError(
                     f"there were {len(over)} trainings with {self._peer} over this node's records in which rows were made up "
-                    f"for those that a party lacks, and this node allows {limit} (limits.trainings_per_set)",
+                    f"for those that a party lacks, or weights or sums opened, and this node allows {limit} "
+                    "(limits.trainings_per_set)",
                     code="E_BUDGET",
-                    hint="align by psi, where no row is made up, or raise limits.trainings_per_set: such rows are drawn anew "
-                    "in each training, and whoever compares trainings tells them from real ones",
+                    hint="align by psi, where no row is made up; train hidden with reveal: none and metrics_by: none; or "
+                    "raise limits.trainings_per_set: such rows, first weights and the records held out are drawn anew in each "
+                    "training, and whoever compares trainings sees through them",
                     for_peer="its owner's settings do not allow this training",
                 )
             write_checked(self._folder / "trainings", b"\n".join([*counted, line]))

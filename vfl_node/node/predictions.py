@@ -30,7 +30,7 @@ from vfl_node.node.store import Store
 from vfl_node.report import envelope
 from vfl_node.session.memory import Memory, joint
 from vfl_node.settings import Data, Settings
-from vfl_node.training.serving import StoredModel, check_allowed, predictor_of
+from vfl_node.training.serving import StoredModel, check_allowed, check_known, predictor_of
 
 
 def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
@@ -62,20 +62,22 @@ def check(store: Store, job: Job, offered_by: str, own: str) -> None:
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
-        UsageError: other parties trained it, another one submits than asks, or the job is not :func:`job_for`'s
-            (``E_PREDICT``).
+        UsageError: other parties trained it, another one submits than asks, the model predicts no known records, or the job
+            is not :func:`job_for`'s (``E_PREDICT``).
         PolicyError: the training job names another party that may ask (``E_PREDICT``).
     """
     predict = _predict(job)
     record, _ = trained_by(store, predict.model)
     trained = record.job
-    if trained.parties != job.parties:
+    if trained.parties.data != job.parties.data:
         raise UsageError(
-            f"job {predict.model} was trained by {', '.join(trained.parties.all)}, and only they can predict by it",
+            f"job {predict.model} was trained by {', '.join(trained.parties.data)}, and only they can predict by it",
             code="E_PREDICT",
             for_peer="other parties trained that model",
         )
     check_allowed(job, trained.serve)
+    if predict.rows == "known":
+        check_known(trained)
     if offered_by != _heard_from(job, own):
         raise UsageError(
             f"{offered_by} cannot have predictions made for {job.asker}",
@@ -124,7 +126,7 @@ def _job(trained: Job, predict: Predict) -> Job:
         intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
     return Job(
         name=f"{trained.name[:55].rstrip('-')}-predict",
-        parties=trained.parties,
+        parties=trained.parties.model_copy(update={"coordinator": None}),  # which has no part of the model
         tables=trained.tables,
         align=intersect if predict.rows == "new" else align,
         predict=predict,

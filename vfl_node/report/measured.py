@@ -33,7 +33,7 @@ def metrics_of(job: Job, result: Trained, *, local: bool) -> Metrics | None:
     )
     if values is None:
         return None
-    about = result.population or {}
+    about = (result.local_population if local else None) or result.population or {}
     known: dict[str, Any] = {**values, **{f"constant_{name}": value for name, value in result.constant.items()}}
     return Metrics(
         **known,

@@ -295,7 +295,7 @@ class Metrics(MetricValues):
     )
     confusion: ConfusionMatrix | None = Field(description="null if not known to this party")
     rows: Count | None = Field(description="number of rows on which it was measured (first repeat)")
-    population: str | None = Field(description="which rows: 'owned' are shared rows that the active party owns")
+    population: str | None = Field(description="which shared rows: 'owned', those of the active party; 'common', those of all")
     real_share: Share | None = Field(
         description="share of the active party's shared rows with real passive features: intersection / those rows"
     )

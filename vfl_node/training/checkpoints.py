@@ -50,6 +50,9 @@ class Checkpoints(Protocol):
             StateError: it is not there or is damaged (``E_STATE_CORRUPT``).
         """
 
+    def clear(self) -> None:
+        """Remove all of them: the job begins anew."""
+
     def names(self) -> tuple[str, ...]:
         """The checkpoints that can be loaded, oldest first; a damaged one is not among them.
 
@@ -93,6 +96,10 @@ class MemoryCheckpoints:
             raise _missing(name)
         return self._checkpoints[name]
 
+    def clear(self) -> None:
+        """As :meth:`Checkpoints.clear`."""
+        self._checkpoints.clear()
+
     def names(self) -> tuple[str, ...]:
         """As :meth:`Checkpoints.names`."""
         return tuple(sorted(self._checkpoints))
@@ -119,6 +126,11 @@ class FileCheckpoints:
             raise _missing(name)
         tensors, metadata = storage.recall(self._path(name), hint="submit the job again; it starts anew")
         return Checkpoint(tensors, json.loads(metadata["meta"]))
+
+    def clear(self) -> None:
+        """As :meth:`Checkpoints.clear`."""
+        for name in self._stored():
+            self._path(name).unlink(missing_ok=True)
 
     def names(self) -> tuple[str, ...]:
         """As :meth:`Checkpoints.names`."""

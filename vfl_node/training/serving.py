@@ -27,7 +27,7 @@ from vfl_node.session.session import Session
 from vfl_node.trainers import TrainerConfig
 
 Names = NDArray[np.int64]
-"""Names of rows: shared positions, or numbers below 0 computed from what is sent of rows that are not named."""
+"""Names of rows: shared positions of the training; for other rows numbers below 0, digests of all that an answer depends on."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +279,23 @@ def predictor_of(config: TrainerConfig | None) -> Predictor:
         )
     kind: type[Predictor] = load(config.serving, what=f"predictions of trainer {config.algorithm!r}")
     return kind()
+
+
+def check_known(trained: Job) -> None:
+    """Refuse predictions of known records by a model that would show with them who has which record.
+
+    Args:
+        trained: the job that trained the model.
+
+    Raises:
+        UsageError: its trainer predicts only what all parties share, and its alignment hides which records these are
+            (``E_PREDICT``).
+    """
+    if trained.train is None or trained.train.serves_unshared or trained.align.spec.every_row_is_shared:
+        return
+    reason = f"a model over {trained.align.protocol} predicts no known records: that would show which of them all parties have"
+    hint = "predict them as new records: vfl-node predict --align. Then all parties learn which of these records they share"
+    raise UsageError(reason, code="E_PREDICT", hint=hint, for_peer=reason)
 
 
 def check_allowed(job: Job, serve: Serve | None) -> None:

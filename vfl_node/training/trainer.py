@@ -34,7 +34,7 @@ class TrainingData:
     Attributes:
         alignment: the shared rows as this party sees them.
         table: its own records that took part; labels where the job has them at this party.
-        number: which training with synthetic rows over these records with this partner it is, from 1.
+        number: which training over these records with this partner it is, of those that draw something secret anew, from 1.
     """
 
     alignment: Alignment
@@ -122,6 +122,7 @@ class Trained:
         constant: as :attr:`vfl_node.training.evaluation.Evaluation.constant`, the mean over repeats.
         population: which rows the metrics are about: ``population``, ``rows`` (of the first
             repeat), ``real_share`` (share with real passive features, a ratio of counts).
+        local_population: likewise of the local metrics, where it is another one.
         calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party. In a
             regression (mean prediction, mean target, rows).
         local_calibration_curve: the same of the active party alone; empty without own features.
@@ -159,6 +160,7 @@ class Trained:
     local_repeats: Repeats | None = None
     constant: Values = field(default_factory=dict)
     population: Mapping[str, Any] | None = None
+    local_population: Mapping[str, Any] | None = None
     calibration_curve: Curve = field(default_factory=list)
     local_calibration_curve: Curve = field(default_factory=list)
     confusion: Confusion | None = None

@@ -107,6 +107,7 @@ class TrainingWords:
         panel: beside the curves.
         attacked: None where this trainer sends nothing that could tell synthetic rows.
         by_party: below the metrics; None where there is no such table.
+        leaks: what training told beside the alignment, above the ledger; a sentence without its full stop.
     """
 
     figures: tuple[Figure, ...] = ()
@@ -116,6 +117,7 @@ class TrainingWords:
     panel: Panel | None = None
     attacked: Attacked | None = None
     by_party: MetricsByParty | None = None
+    leaks: str = "Training leaks more"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from vfl_node.transport.generated.vfl.v1 import (
     matched_pb2,
     prediction_pb2,
     session_pb2,
+    shares_pb2,
     training_pb2,
 )
 
@@ -98,6 +99,15 @@ BOUNDS: dict[type[Message], FieldBound] = {
     training_pb2.Features: FieldBound(256),
     training_pb2.Encrypted: FieldBound(128),
     training_pb2.IterationEnd: FieldBound(64),
+    # Training in shares.
+    shares_pb2.MaskedShares: FieldBound(1 << 20),
+    shares_pb2.SectionSeed: FieldBound(128),
+    shares_pb2.ShareInputs: FieldBound(128),
+    shares_pb2.ShareContext: FieldBound(1 << 10, {"widths": 16, "digests": 16}),
+    shares_pb2.DealingTerms: FieldBound(512, {"widths": 16}),
+    shares_pb2.DealerSeed: FieldBound(128),
+    shares_pb2.Corrections: FieldBound(1 << 20),
+    shares_pb2.CorrectionsUsed: FieldBound(64),
     # Decryption.
     decryption_pb2.PaillierKey: FieldBound(64 << 10),
     decryption_pb2.DecryptionPlan: FieldBound(4 << 10, {"tensors": 16, "theirs": 16}),

@@ -31,7 +31,9 @@ class GeneralisedLinear(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.glm.trainer:GlmTrainer"
     report_section: ClassVar[str] = "vfl_node.training.glm.section:GlmSection"
-    joined: ClassVar[str] = "vfl_node.training.glm.joined:predict"
+    joined: ClassVar[str] = "vfl_node.training.glm.opened:predict"
+    serving: ClassVar[str] = "vfl_node.training.glm.opened:GlmPredictor"
+    serves_unshared: ClassVar[bool] = False
     title: ClassVar[str]
 
     max_passive_parties: ClassVar[int] = 8
@@ -102,7 +104,7 @@ class GeneralisedLinear(TrainerConfig):
         return self.flow != "two-party"
 
     def check(self, job: Job) -> None:
-        """As the base: no union, one repeat, no rows held out where labels are at the passive party, a flow for all parties."""
+        """As the base: no union, one repeat, nothing held out or served where labels are passive, a flow for all parties."""
         spec = job.align.spec
         several = len(job.parties.passive) > 1
         if "passive" in spec.synthetic_rows_at:
@@ -126,6 +128,11 @@ class GeneralisedLinear(TrainerConfig):
             raise ValueError(
                 "evaluate.test_fraction must be 0 with labels: passive: to measure on held-out rows the passive party would "
                 "have to know which of them the active party owns"
+            )
+        if job.serve and self.labels == "passive":
+            raise ValueError(
+                "serve needs labels: active: the active party makes the predictions, and with labels: passive it lacks the "
+                "intercept, and never sees a score"
             )
         if job.evaluate.share_with_passive and self.labels == "passive":
             raise ValueError("evaluate.share_with_passive has nothing to share with labels: passive")
@@ -179,6 +186,10 @@ class GeneralisedLinear(TrainerConfig):
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """Iterations."""
         return self.iterations
+
+    def served_message_bytes(self, rows: int) -> int:
+        """A party's scores of a batch, or what is predicted from them."""
+        return 8 * self.outputs * rows + HEAD_BYTES
 
     def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """The scores of an iteration; ciphertexts travel in chunks."""

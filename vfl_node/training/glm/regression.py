@@ -37,6 +37,7 @@ from vfl_node.metrics import compute
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
+from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation, Figures, summarise
 from vfl_node.training.glm.agreement import check, exchange_widths
@@ -132,7 +133,7 @@ class _Regression:
         """From the toss to the metrics."""
         session, train = self._session, self._train
         seed = await toss(session, self._randomness.derive("toss"))
-        schedule = Schedule(seed, len(self._data.alignment), train.seed)
+        self._schedule = schedule = Schedule(seed, len(self._data.alignment), train.seed)
         self._training, self._testing = schedule.split(0, self._evaluate.test_fraction)
         own = prepare(session, self._data, self._training, self._randomness)
         place = resume_place(self._checkpoints, resume_from, own.side, schedule.fingerprint)
@@ -268,7 +269,7 @@ class _Regression:
             warnings=self._warnings,
             weights={**own.side.model(), **_unit(own)},
             encoder=own.encoder.to_json(),
-            servable=Servable("", np.empty(0, dtype=np.int64)),
+            servable=Servable(StoredBatches.of(self._schedule).to_json(), self._shown),
             columns=encoded_columns(self._data.table, own.encoder.columns),
             metrics=metrics,
             held_out=self._testing if evaluate.test_fraction else np.empty(0, dtype=np.int64),
@@ -277,6 +278,12 @@ class _Regression:
             return trained
         kind = f"a {GeneralisedLinear.of(self._session.job).title} of the same kind"
         return trained.with_results(summary, measured, real_share=1.0, local_kind=kind)
+
+    @property
+    def _shown(self) -> Positions:
+        """Rows of which the active party has this party's scores by the trained weights."""
+        sent = self._session.role == "passive" and self._train.labels == "active"
+        return self._testing if sent else np.empty(0, dtype=np.int64)
 
     async def _measure(self, own: PreparedInputs) -> Evaluation | None:
         """Results at the active party, to which the others send their scores of the rows measured on."""

@@ -28,8 +28,9 @@ from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.halves import Crossed, no_audit
 from vfl_node.training.linked.network import ActiveNetwork
 from vfl_node.training.linked.ranks import spearman
+from vfl_node.training.messages import check_step, received
 from vfl_node.training.network.alone import logits_alone
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, check_step, learner, received
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.tasks import Numbers, task_of

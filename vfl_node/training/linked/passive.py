@@ -36,7 +36,8 @@ from vfl_node.training.evaluation import Figures
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.halves import Crossed, no_audit
 from vfl_node.training.linked.network import LinearCut
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, check_step, learner, received
+from vfl_node.training.messages import check_step, received
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import ProtocolError
 from vfl_node.models import architecture_of
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
@@ -27,9 +25,6 @@ from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.unaligned.pretraining import NoPretraining
 from vfl_node.training.unaligned.unused import UnusedRows
-from vfl_node.transport import codec
-from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 Positions = NDArray[np.int64]
 
@@ -126,22 +121,6 @@ class Half(Protocol):
 
     def scoring(self) -> dict[str, Any]:
         """What turns its output into a prediction, beside weights and encoder; JSON values."""
-
-
-def check_step(channel: Channel, step: int, expected: int) -> None:
-    """Refuse a message of another step than ``expected``. Raises ProtocolError (``E_ORDER``)."""
-    if step != expected:
-        raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
-
-
-def received(
-    channel: Channel, tensor: training_pb2.Tensor, shape: Sequence[int], *, dtype: torch.dtype = torch.float32
-) -> Tensor:
-    """The tensor of ``shape`` in a message; raises as :func:`~vfl_node.transport.codec.decode` and names the peer."""
-    try:
-        return codec.decode(tensor, dtype=dtype, shape=shape)
-    except ProtocolError as error:
-        raise ProtocolError(f"{channel.peer} sent {error.message}", code=error.code) from None
 
 
 def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:

@@ -17,7 +17,8 @@ from vfl_node.models.storage import in_parts, parted
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
-from vfl_node.training.network.half import Positions, check_step, received, way_out
+from vfl_node.training.messages import check_step, received
+from vfl_node.training.network.half import Positions, way_out
 from vfl_node.training.split.config import Train
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

@@ -21,7 +21,8 @@ from vfl_node.privacy.features.targets import Targets, targets_of
 from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, check_step, learner, received, way_out
+from vfl_node.training.messages import check_step, received
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner, way_out
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train

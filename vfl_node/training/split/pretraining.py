@@ -12,7 +12,8 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.session.session import Session
-from vfl_node.training.network.half import NO_ROWS, Positions, check_step, received
+from vfl_node.training.messages import check_step, received
+from vfl_node.training.network.half import NO_ROWS, Positions
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput

@@ -1,65 +1,26 @@
-"""What each party learns from predictions, with a job's numbers, in words; see docs/privacy.md."""
+"""What each party learns from predictions by a split network, in words; see docs/privacy.md."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
+from vfl_node.training.service import disclosures
+from vfl_node.training.service.disclosures import RowsTold
 from vfl_node.training.serving import Predicted, Served
 
 
-def learnt(job: Job, exchanged: Served | Predicted) -> dict[str, tuple[Disclosure, ...]]:
-    """Data party → what it learnt.
+def learnt(job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+    """As :func:`vfl_node.training.service.disclosures.learnt`."""
+    return disclosures.learnt(job, exchanged, _embedding)
 
-    Args:
-        job: that predicts.
-        exchanged: of known records, or of new ones.
-    """
-    active, passive, asker = job.parties.active, job.parties.passive, str(job.asker)
-    of_all, several = isinstance(exchanged, Predicted), len(passive) > 1
-    if isinstance(exchanged, Predicted):
-        rows, which = exchanged.shared, f"each record that {'all' if several else 'both'} have"
-    else:
-        rows = exchanged.rows * exchanged.batches
-        which = (
-            "rows that are not named, made-up ones and the wanted one's batch among them"
-            if exchanged.unnamed
-            else "each row of the batches asked for"
-        )
-    entries: dict[str, tuple[Disclosure, ...]] = dict.fromkeys(job.parties.data, ())
-    entries[active] = tuple(
-        Disclosure(
-            "embeddings",
-            rows,
-            f"from {name} an embedding of {which}: values of {name}'s columns can be inferred from them in part"
-            + ("" if of_all else ", and for shared rows which are not its own, as in training")
-            + " (see docs/privacy.md)",
-        )
-        for name in passive
+
+def _embedding(party: str, rows: RowsTold) -> Disclosure:
+    besides = "" if rows.of_all else ", and for shared rows which are not its own, as in training"
+    return Disclosure(
+        "embeddings",
+        rows.count,
+        f"from {party} an embedding of {rows.which}: values of {party}'s columns can be inferred from them in part{besides} "
+        "(see docs/privacy.md)",
     )
-    if isinstance(exchanged, Served):
-        requests = _requests(asker, exchanged)
-        entries = {name: of if name == asker else (*of, requests) for name, of in entries.items()}
-    if asker != active:
-        made_up = "" if job.align.spec.every_row_is_shared else " and of the rows for which it made them up"
-        others = "".join(f", and of the columns of {name}{made_up}" for name in passive if name != asker)
-        probabilities = Disclosure(
-            "predictions",
-            rows,
-            f"from {active} the model's probability, or number in the target's unit, for {which}"
-            f"{'' if of_all else ', its own or not'}: from enough of them a copy of the model can be trained, and something of "
-            f"{active}'s labels and columns{others} inferred (see docs/privacy.md)",
-        )
-        entries[asker] = (probabilities,)
-    return entries
-
-
-def _requests(asker: str, served: Served) -> Disclosure:
-    """What a party learns that is asked."""
-    if served.unnamed:
-        text = (
-            f"how many batches of {served.rows} rows {asker} asked for; a known record may be recognised as one of "
-            f"its batch by whoever compares with training"
-        )
-    else:
-        text = f"which of the agreed batches of {served.rows} rows {asker} asked for, and when"
-    return Disclosure("requests", served.batches, text)

@@ -13,11 +13,12 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.inputs import ModelInput
 from vfl_node.training.schedule import cut
+from vfl_node.training.service.sides import Positions
 from vfl_node.training.serving import KeptHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.serving.joined import served
 from vfl_node.training.split.serving.served_model import VERSION
-from vfl_node.training.split.serving.sides import Embedder, Positions
+from vfl_node.training.split.serving.sides import Embedder
 
 
 class KeptEmbeddings:

@@ -11,11 +11,11 @@ from vfl_node.data.tables import Table
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
+from vfl_node.training.service.known_records import serve
+from vfl_node.training.service.new_records import predict_once
 from vfl_node.training.serving import Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel
 from vfl_node.training.split.serving.disclosures import learnt
-from vfl_node.training.split.serving.new_records import predict_once
 from vfl_node.training.split.serving.served_model import ServedModel, column_kinds
-from vfl_node.training.split.serving.service import serve
 from vfl_node.training.split.serving.sides import Embedder, Scorer
 
 
@@ -43,13 +43,13 @@ class SplitPredictor:
         shown: ShownRows,
         tally: ServiceTally,
     ) -> Served:
-        """As :func:`~vfl_node.training.split.serving.service.serve`."""
+        """As :func:`~vfl_node.training.service.known_records.serve`."""
         return await serve(session, _side(session, model, alignment, table), requests, shown=shown, tally=tally)
 
     async def predict_once(
         self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
     ) -> Predicted | None:
-        """As :func:`~vfl_node.training.split.serving.new_records.predict_once`."""
+        """As :func:`~vfl_node.training.service.new_records.predict_once`."""
         return await predict_once(session, _side(session, model, alignment, table), shown=shown)
 
     def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:

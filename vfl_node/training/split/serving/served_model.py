@@ -14,7 +14,8 @@ from vfl_node.data.declared import Declared
 from vfl_node.data.features import Encoder, kind_of
 from vfl_node.data.lists import ListLevels
 from vfl_node.job import Serve
-from vfl_node.models import Architecture, architecture_of, check_version
+from vfl_node.models import Architecture, architecture_of, check_version, cut_width
+from vfl_node.training.service.sides import ServiceTerms
 from vfl_node.training.serving import StoredModel
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.tasks import SplitTask, stored_task
@@ -81,6 +82,11 @@ class ServedModel:
     def batches(self) -> bytes:
         """32 bytes that all parties know: the seed by which the shared rows are cut into batches."""
         return bytes.fromhex(self._serving.batches)
+
+    @property
+    def terms(self) -> ServiceTerms:
+        """What all parties have in common."""
+        return ServiceTerms(self.serve, self.batches, self.train.task, self.train.classes, cut_width(self.train))
 
     @property
     def epoch(self) -> int:

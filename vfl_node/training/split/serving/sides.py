@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property, partial
-from hashlib import sha256
 from typing import TypeVar
 
 import numpy as np
@@ -16,10 +14,8 @@ from torch import Tensor, nn
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
-from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
-from vfl_node.models import cut_width
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.inputs import ModelInput
@@ -30,20 +26,18 @@ from vfl_node.privacy.outgoing import Exit
 from vfl_node.training.network.half import defence_draws
 from vfl_node.training.network.local import local_logits
 from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.calibration import Calibration
 from vfl_node.training.split.missing.features.contract import Rows, Substitute, substitute, synthetic_rows
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.missing.strategies import FEATURES
-from vfl_node.training.split.serving.batches import Batches
 from vfl_node.training.split.serving.served_model import ServedModel
 
-Positions = NDArray[np.int64]
-Probabilities = NDArray[np.float64]
 Module = TypeVar("Module", bound=nn.Module)
 
 
-class ServingSide:
+class ServingSide(ServiceSide):
     """What every party has: the shared rows, their own columns, and the batches in which rows are hidden.
 
     Args:
@@ -58,47 +52,25 @@ class ServingSide:
     """
 
     def __init__(self, served_model: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
-        self.served_model, self.alignment, self.device = served_model, alignment, device
+        super().__init__(served_model.terms, alignment, table)
+        self.served_model, self.device = served_model, device
         self.encoder = Encoder.from_json(served_model.encoder)
         self.draws = Randomness(served_model.draws)
         train = served_model.train
         features, source = fill_in(alignment, table, self.encoder, train.missing, self.draws, train.scaling)
         self.architecture = served_model.architecture
         self.inputs = self._positioned(features, source)
-        self.cut_width = cut_width(served_model.train)
-        self._table = table
-        self._position = np.full(len(table), NOT_MINE)
-        self._position[alignment.rows[alignment.owned]] = np.flatnonzero(alignment.owned)
+
+    def own(self, positions: Positions) -> list[bytes]:
+        """As the base: a digest of the encoded columns."""
+        return [digest.encode() for digest in self.inputs.at(positions).digests()]
 
     def _positioned(self, features: Features, source: NDArray[np.int64]) -> PositionedInput:
         """``features`` as the model reads them; of each position the row ``source``, int64[m]."""
         return PositionedInput.of(features, source, self.device, images=self.architecture.reads_images())
 
-    @cached_property
-    def batches(self) -> Batches:
-        """How the shared rows are cut into batches."""
-        return Batches(self.served_model.batches, len(self.alignment), self.served_model.serve.batch_size)
 
-    @cached_property
-    def _keys(self) -> NDArray[np.uint64]:
-        """Keys of this party's ids, ascending."""
-        return _keys(self._table.ids)[self._table.ids.canonical_order]
-
-    def rows(self, ids: Identifiers) -> Positions:
-        """The row of each of ``ids`` in this party's table, int64[k]; :data:`NOT_MINE` if it has none. Takes 1 µs an id."""
-        own = self._table.ids
-        order = own.canonical_order
-        near = order[np.minimum(np.searchsorted(self._keys, _keys(ids)), len(order) - 1)]
-        same = np.fromiter((ours == theirs for ours, theirs in zip(own.take(near), ids, strict=True)), np.bool_, len(ids))
-        return np.where(same, near, NOT_MINE)
-
-    def positions(self, ids: Identifiers) -> Positions:
-        """The shared position of each of ``ids``, int64[k]; :data:`NOT_MINE` if this party has no shared record of that id."""
-        rows = self.rows(ids)
-        return np.where(rows == NOT_MINE, NOT_MINE, self._position[rows])
-
-
-class Embedder(ServingSide):
+class Embedder(ServingSide, EmbeddingSide):
     """A passive party's half: a bottom network. Its embeddings may be sent as they are: the defences are applied.
 
     Args: as :class:`ServingSide`, and
@@ -152,15 +124,6 @@ class Embedder(ServingSide):
             self._with_drawn((int(numbers[0]) + 1) % len(self.batches), self._substitute)
         return torch.cat(drawn)[torch.from_numpy(places)]
 
-    def some(self, most: int) -> Positions:
-        """At most ``most`` different shared positions: those of whole batches, in a random order."""
-        positions = np.empty(0, dtype=np.int64)
-        for number in self.draws.derive("audit of predictions").permutation(len(self.batches)).tolist():
-            if len(positions) >= most:
-                break
-            positions = np.union1d(positions, self.batches.positions(number))
-        return positions[:most]
-
     def _with_drawn(self, number: int, substitute: Substitute) -> Tensor:
         """Embedding float32[B, d] of batch ``number``; rows that are not this party's own are drawn."""
         positions = self.batches.positions(number)
@@ -197,20 +160,23 @@ class Embedder(ServingSide):
         filler = order >= len(new)
         mixed = self._positioned(self._filled_up(new, total, randomness).take(order), np.arange(total))
 
+        def agreed(number: int) -> Positions | None:
+            return self.batches.positions(int(numbers[number])) if number < len(numbers) else None
+
         def embedding(number: int) -> Tensor:  # both kinds of batch are computed for each: none takes longer
-            known = number < len(numbers)
-            agreed = self.shared(self.batches.positions(int(numbers[number]) if known else 0))
+            positions = agreed(number)
+            known = self.shared(self.batches.positions(0) if positions is None else positions)
             rows = (np.arange(size) + max(number - len(numbers), 0) * size) % max(total, 1)
             other = self._of_new_rows((mixed if total else self.inputs).at(rows))
-            return agreed if known else other
+            return other if positions is None else known
 
         def synthetic(number: int) -> NDArray[np.bool_]:
-            if number < len(numbers):
-                return ~self.alignment.owned[self.batches.positions(int(numbers[number]))]
+            if (positions := agreed(number)) is not None:
+                return ~self.alignment.owned[positions]
             start = (number - len(numbers)) * size
             return np.asarray(filler[start : start + size])
 
-        return Unnamed(len(numbers) + total // size, embedding, synthetic, places)
+        return Unnamed(len(numbers) + total // size, embedding, synthetic, agreed, places)
 
     @cached_property
     def _own(self) -> Features:
@@ -229,24 +195,7 @@ class Embedder(ServingSide):
         return synthetic_rows(FEATURES[SERVED_FEATURES](), self._own, self.draws.derive("unnamed"))
 
 
-@dataclass(frozen=True)
-class Unnamed:
-    """Full batches of rows that are not named.
-
-    Attributes:
-        count: how many batches.
-        embedding: number of a batch → its embedding, float32[B, d].
-        synthetic: number of a batch → bool[B], which of its rows are synthetic.
-        places: int64[n], the place of each row of the request in all batches together.
-    """
-
-    count: int
-    embedding: Callable[[int], Tensor]
-    synthetic: Callable[[int], NDArray[np.bool_]]
-    places: Positions
-
-
-class Scorer(ServingSide):
+class Scorer(ServingSide, ScoringSide):
     """The active party's half: its own bottom network, if it has columns, the top network, and the calibration of logits.
 
     Attributes:
@@ -257,7 +206,7 @@ class Scorer(ServingSide):
         super().__init__(served_model, alignment, table, device)
         train = served_model.train
         self.unnamed = self.inputs.schema.empty and served_model.passive_parties == 1
-        received = [self.cut_width] * served_model.passive_parties
+        received = [self.terms.width] * served_model.passive_parties
         joint = build_classifier(self.architecture, train, self.inputs.schema, received)
         self._model = _loaded(joint, "", served_model, device)
         calibration, self._task = served_model.scoring
@@ -324,11 +273,6 @@ def _loaded(module: Module, prefix: str, served_model: ServedModel, device: torc
             for_peer="it cannot use what it has kept of that training",
         ) from None
     return module.to(device).eval()
-
-
-def _keys(ids: Identifiers) -> NDArray[np.uint64]:
-    """The first 64 bits of each id's SHA-256, by which :attr:`Identifiers.canonical_order` sorts."""
-    return np.frombuffer(b"".join(sha256(id_).digest()[:8] for id_ in ids), dtype=">u8").astype(np.uint64)
 
 
 def _equal(ours: Features, theirs: Features) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 Source: Song et al. 2021 (FLORIST), Appendix D.
 
-Leaks: see :func:`~vfl_node.training.split.serving.disclosures.learnt`.
+Leaks: see :func:`~vfl_node.training.service.disclosures.learnt`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from torch import Tensor
 
 from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
-from vfl_node.training.network.half import check_step, received
-from vfl_node.training.split.serving.asking import Asking
-from vfl_node.training.split.serving.shown import DisclosureGuard, OutgoingBatch, names_of
-from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer, Unnamed
+from vfl_node.training.messages import check_step, received
+from vfl_node.training.service.asking import Asking
+from vfl_node.training.service.shown import DisclosureGuard, OutgoingBatch, names_of_new, names_of_unnamed
+from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2, training_pb2
@@ -47,12 +47,20 @@ class PredictionBatch:
     unnamed: Unnamed | None = None
     new: bool = False
 
-    def outgoing(self, side: Embedder | Scorer, sent: Tensor, embedding: Tensor) -> OutgoingBatch:
-        """This batch as it is sent: ``sent``, of the rows that have ``embedding``."""
+    def outgoing(self, side: ServiceSide, sent: Tensor, received: Tensor | None = None) -> OutgoingBatch:
+        """This batch as it is sent: ``sent``, which depends on ``received`` from others, if anything was received."""
         if self.positions is None:
-            synthetic = self.unnamed.synthetic(self.number) if self.unnamed else np.zeros(len(sent), dtype=np.bool_)
-            return OutgoingBatch(names_of(embedding), sent, synthetic)
-        return OutgoingBatch(names_of(embedding) if self.new else self.positions, sent, ~side.alignment.owned[self.positions])
+            return self._unnamed(side, sent, sent if received is None else received)
+        names = names_of_new(side, self.positions, received) if self.new else self.positions
+        return OutgoingBatch(names, sent, ~side.alignment.owned[self.positions])
+
+    def _unnamed(self, side: ServiceSide, sent: Tensor, embedding: Tensor) -> OutgoingBatch:
+        """An agreed batch may be recognised, so its rows are counted as those that they are."""
+        if self.unnamed is None:
+            return OutgoingBatch(names_of_unnamed(side, embedding), sent, np.zeros(len(sent), dtype=np.bool_))
+        agreed = self.unnamed.agreed(self.number)
+        names = names_of_unnamed(side, embedding) if agreed is None else agreed
+        return OutgoingBatch(names, sent, self.unnamed.synthetic(self.number))
 
 
 class Exchange:
@@ -62,11 +70,10 @@ class Exchange:
         asking: whom this party asks, and who asks it.
     """
 
-    def __init__(self, session: Session, side: Embedder | Scorer, guard: DisclosureGuard) -> None:
+    def __init__(self, session: Session, side: EmbeddingSide | ScoringSide, guard: DisclosureGuard) -> None:
         self.asking = Asking.of(session)
         self._channels, self._side, self._guard = tuple(session.data_peers.values()), side, guard
-        self._numbers = side.served_model.train.task == "regression"
-        self._classes = () if side.served_model.train.classes == 2 else (side.served_model.train.classes,)
+        self._numbers, self._outputs = side.terms.task == "regression", side.terms.outputs
         self._step = 0
 
     async def run(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
@@ -77,21 +84,21 @@ class Exchange:
             ProtocolError: a peer sends another shape or step.
         """
         first, self._step = self._step, self._step + len(batches)
-        if isinstance(self._side, Scorer):
+        if isinstance(self._side, ScoringSide):
             return await self._score(self._side, batches, first)
         return await self._embed(self._side, batches, first)
 
-    async def _embed(self, side: Embedder, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
+    async def _embed(self, side: EmbeddingSide, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
         (active,) = self._channels
         embeddings = [_embedding(side, batch) for batch in batches]
-        self._guard.admit([batch.outgoing(side, h, h) for batch, h in zip(batches, embeddings, strict=True)])
+        self._guard.admit([batch.outgoing(side, h) for batch, h in zip(batches, embeddings, strict=True)])
         for step, embedding in enumerate(embeddings, start=first):
             await active.send(training_pb2.Embedding(step=step, tensor=codec.encode(embedding)))
         if self.asking.asker:
             return []
         return [await self._received(active, step, batch) for step, batch in enumerate(batches, start=first)]
 
-    async def _score(self, side: Scorer, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
+    async def _score(self, side: ScoringSide, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
         asker, scores, outgoing = self.asking.asker, [], []
         for step, batch in enumerate(batches, start=first):
             embeddings = [await self._embedding(channel, side, step, batch) for channel in self._channels]  # (B, d) each
@@ -107,14 +114,14 @@ class Exchange:
 
     def joined(self, parts: Sequence[Probabilities]) -> Probabilities:
         """The probabilities of all batches in one array, float64[n] or float64[n, K]."""
-        return np.concatenate([np.empty((0, *self._classes)), *parts])
+        return np.concatenate([np.empty((0, *self._outputs)), *parts])
 
-    async def _embedding(self, channel: Channel, side: Scorer, step: int, batch: PredictionBatch) -> Tensor:
+    async def _embedding(self, channel: Channel, side: ScoringSide, step: int, batch: PredictionBatch) -> Tensor:
         message = await channel.receive(training_pb2.Embedding)
         check_step(channel, message.step, step)
-        return received(channel, message.tensor, (self._rows(batch), side.cut_width))
+        return received(channel, message.tensor, (self._rows(batch), side.terms.width), dtype=side.terms.dtype)
 
-    def _scored(self, side: Scorer, batch: PredictionBatch, embeddings: Sequence[Tensor]) -> Probabilities:
+    def _scored(self, side: ScoringSide, batch: PredictionBatch, embeddings: Sequence[Tensor]) -> Probabilities:
         if batch.positions is None:
             return side.probability_unnamed(embeddings)
         return (side.probability if self.asking.asker else side.expected)(batch.positions, embeddings)
@@ -122,7 +129,7 @@ class Exchange:
     async def _received(self, active: Channel, step: int, batch: PredictionBatch) -> Probabilities:
         message = await active.receive(prediction_pb2.Probabilities)
         check_step(active, message.step, step)
-        shape = (self._rows(batch), *self._classes)
+        shape = (self._rows(batch), *self._outputs)
         if len(message.values) != _EXACT.itemsize * math.prod(shape):
             raise ProtocolError(f"{active.peer} sent {len(message.values)} bytes of probabilities", code="E_SHAPE")
         values = np.frombuffer(message.values, dtype=_EXACT).astype(np.float64).reshape(shape)
@@ -133,10 +140,10 @@ class Exchange:
         return values
 
     def _rows(self, batch: PredictionBatch) -> int:
-        return self._side.served_model.serve.batch_size if batch.positions is None else len(batch.positions)
+        return self._side.terms.serve.batch_size if batch.positions is None else len(batch.positions)
 
 
-def _embedding(side: Embedder, batch: PredictionBatch) -> Tensor:
+def _embedding(side: EmbeddingSide, batch: PredictionBatch) -> Tensor:
     if batch.positions is not None:
         return side.new(batch.positions) if batch.new else side.shared(batch.positions)
     assert batch.unnamed is not None

@@ -1,13 +1,13 @@
 """A service: predictions of known rows, request by request, until the asker's owner ends it.
 
-The asker sends an ``Ask`` for at most :data:`~vfl_node.training.split.serving.exchange.AT_ONCE` batches to every party that it
-asks (:mod:`~vfl_node.training.split.serving.asking`) and, if it is a passive party, an embedding for each. The active party
+The asker sends an ``Ask`` for at most :data:`~vfl_node.training.service.exchange.AT_ONCE` batches to every party that it
+asks (:mod:`~vfl_node.training.service.asking`) and, if it is a passive party, an embedding for each. The active party
 passes the ``Ask`` of a passive party on to the other passive parties. The asker receives all answers before it goes on, so two
 parties never send to each other at the same time. Sizes and number of the messages depend on the number of batches alone.
 
 Source: Song et al. 2021 (FLORIST), Appendix D.
 
-Leaks: see :func:`~vfl_node.training.split.serving.disclosures.learnt`.
+Leaks: see :func:`~vfl_node.training.service.disclosures.learnt`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import DataError, PolicyError, ProtocolError
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
+from vfl_node.training.service.exchange import AT_ONCE, Exchange, PredictionBatch
+from vfl_node.training.service.shown import DisclosureGuard
+from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide
 from vfl_node.training.serving import Request, RequestQueue, Served, ServiceTally, ShownRows, check_allowed
-from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
-from vfl_node.training.split.serving.shown import DisclosureGuard
-from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 
 
 async def serve(
     session: Session,
-    side: Embedder | Scorer,
+    side: EmbeddingSide | ScoringSide,
     requests: RequestQueue | None,
     *,
     shown: ShownRows,
@@ -57,7 +57,7 @@ async def serve(
 
     Cost: 4·d·B bytes a batch and passive party, and 8·B more to a passive asker (8·K·B with K > 2 classes).
     """
-    check_allowed(session.job, side.served_model.serve)
+    check_allowed(session.job, side.terms.serve)
     service = _Service(session, side, DisclosureGuard(side, shown, session.protection), tally)
     async with session.phase("predict"):
         await service.run(requests)
@@ -67,11 +67,13 @@ async def serve(
 class _Service:
     """One attempt of a service at one party."""
 
-    def __init__(self, session: Session, side: Embedder | Scorer, guard: DisclosureGuard, tally: ServiceTally | None) -> None:
+    def __init__(
+        self, session: Session, side: EmbeddingSide | ScoringSide, guard: DisclosureGuard, tally: ServiceTally | None
+    ) -> None:
         self._side, self._progress, self._tally = side, session.progress, tally
         self._guard, self._exchange = guard, Exchange(session, side, guard)
         self._asked, self._asker = self._exchange.asking.asked, self._exchange.asking.asker
-        self.served = (tally.read() if tally else None) or Served(side.served_model.serve.batch_size)
+        self.served = (tally.read() if tally else None) or Served(side.terms.serve.batch_size)
         self._progress.emit(PhaseBegan("predict", 0, "batches"))
 
     async def run(self, requests: RequestQueue | None) -> None:
@@ -80,7 +82,7 @@ class _Service:
             terms = await channel.receive(prediction_pb2.PredictionTerms)
             if terms.batches != self._side.batches.fingerprint:
                 raise _refused(channel, "cuts the shared rows into other batches")
-            self.served.unnamed = terms.unnamed and isinstance(self._side, Embedder)
+            self.served.unnamed = terms.unnamed and isinstance(self._side, EmbeddingSide)
         if self._asker:
             await self._answer(self._asker)
         else:
@@ -107,7 +109,7 @@ class _Service:
     async def _answer(self, asker: Channel) -> None:
         """Answer until ``asker`` has no more to ask."""
         side = self._side
-        self.served.unnamed = isinstance(side, Scorer) and side.unnamed
+        self.served.unnamed = isinstance(side, ScoringSide) and side.unnamed
         terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.served.unnamed)
         await asker.send(terms)
         while not (ask := await asker.receive(prediction_pb2.PredictionAsk)).done:
@@ -147,7 +149,7 @@ class _Service:
             PolicyError: embeddings of more rows would be sent than this party's owner allows (``E_BUDGET``).
         """
         side = self._side
-        if self.served.unnamed and isinstance(side, Embedder):
+        if self.served.unnamed and isinstance(side, EmbeddingSide):
             unnamed = side.unnamed(request.table)
             batches = [PredictionBatch(None, number, unnamed) for number in range(unnamed.count)]
             return _RequestedBatches(batches, unnamed.places)
@@ -162,7 +164,7 @@ class _Service:
             )
         numbers, places = side.batches.find(positions)
         requested = _RequestedBatches([self._named(number) for number in numbers.tolist()], places)
-        if isinstance(side, Embedder) and requested.batches:
+        if isinstance(side, EmbeddingSide) and requested.batches:
             self._guard.check(np.concatenate([batch.positions for batch in requested.batches if batch.positions is not None]))
         return requested
 

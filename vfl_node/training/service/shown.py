@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import blake2b
 
 import numpy as np
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.served import ServedAudit
 from vfl_node.protection import Protection
+from vfl_node.training.service.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
 from vfl_node.training.serving import Names, ShownRows
-from vfl_node.training.split.serving.sides import Embedder, Positions, Scorer
 
 ROWS_AT_ONCE = 4096
 
@@ -44,11 +44,12 @@ class DisclosureGuard:
         protection: which attacks the owner lets run on what is sent, and how successful they may be.
     """
 
-    def __init__(self, side: Embedder | Scorer, shown: ShownRows, protection: Protection) -> None:
+    def __init__(self, side: EmbeddingSide | ScoringSide, shown: ShownRows, protection: Protection) -> None:
         audit, limit = side.draws.derive("audit of predictions"), protection.max_attack_auc
-        self._shown, self._audit = shown, ServedAudit(audit, limit=limit, active=protection.membership)
-        audited = isinstance(side, Embedder) and side.alignment.missing and protection.membership
-        self._embedder = side if audited and isinstance(side, Embedder) else None
+        active = protection.membership and side.makes_rows_up
+        self._shown, self._audit = shown, ServedAudit(audit, limit=limit, active=active)
+        audited = isinstance(side, EmbeddingSide) and side.alignment.missing and active
+        self._embedder = side if audited and isinstance(side, EmbeddingSide) else None
         self._known = np.empty(0, dtype=np.int64)
         self._add_others()
         self._expected: ServedAudit | None = None
@@ -100,14 +101,42 @@ class DisclosureGuard:
         self._known = np.union1d(self._known, others)
 
 
-def names_of(embedding: Tensor) -> Names:
-    """Names for rows that are not named, from their embeddings float32[B, d]: 63 bits of a digest of each, below 0."""
-    rows = embedding.detach().cpu().contiguous().numpy()
-    digests = b"".join(sha256(row.tobytes()).digest()[:8] for row in rows)
+def names_of_new(side: ServiceSide, positions: Positions, received: Tensor | None) -> Names:
+    """Names for new rows at shared ``positions``, int64[B]; this party owns each of them.
+
+    A name covers all that an answer depends on: this party's own columns, what it received, and the record. So another party
+    cannot make two records one row, whatever it sends; and a record with other values is told about anew.
+
+    Args:
+        received: float[B, …], of the rows, from other parties; None if what is sent depends on own columns alone.
+    """
+    own, ids = side.own(positions), side.ids(positions)
+    others = [b""] * len(ids) if received is None else _bytes_of(received)
+    parts = zip(own, others, ids, strict=True)  # all own ones are equally long, and all others: one id can give one text only
+    return _names(side, "names of new rows", (b"".join(part) for part in parts))
+
+
+def names_of_unnamed(side: ServiceSide, embedding: Tensor) -> Names:
+    """Names for rows without ids, from their embeddings float[B, d].
+
+    The active party has no columns then: what it says is a function of the embedding. And an embedding that comes again tells
+    it no other values, and not whose they are.
+    """
+    return _names(side, "names of rows without ids", _bytes_of(embedding))
+
+
+def _names(side: ServiceSide, kind: str, rows: Iterable[bytes]) -> Names:
+    """63 bits of a keyed digest of each of ``rows``, below 0; the same in all jobs over the model. 2 µs a row."""
+    key = side.draws.derive(kind).bytes(32)
+    digests = b"".join(blake2b(row, digest_size=8, key=key).digest() for row in rows)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64) | np.int64(-(2**63))
 
 
-def _embed(audit: ServedAudit, side: Embedder, positions: Positions) -> None:
+def _bytes_of(rows: Tensor) -> list[bytes]:
+    return [row.tobytes() for row in rows.detach().cpu().contiguous().numpy()]
+
+
+def _embed(audit: ServedAudit, side: EmbeddingSide, positions: Positions) -> None:
     """Show ``audit`` the rows at ``positions`` as the peer receives them."""
     synthetic = ~side.alignment.owned
     for start in range(0, len(positions), ROWS_AT_ONCE):

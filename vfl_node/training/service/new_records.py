@@ -1,6 +1,6 @@
 """Predictions of new records: all rows of a new intersection, once.
 
-Leaks: see :func:`~vfl_node.training.split.serving.disclosures.learnt`.
+Leaks: see :func:`~vfl_node.training.service.disclosures.learnt`.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.protection import Protection
 from vfl_node.session.session import Session
 from vfl_node.training.schedule import cut
+from vfl_node.training.service.exchange import AT_ONCE, Exchange, PredictionBatch
+from vfl_node.training.service.shown import DisclosureGuard
+from vfl_node.training.service.sides import EmbeddingSide, Probabilities, ScoringSide
 from vfl_node.training.serving import Predicted, ShownRows, check_allowed
-from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
-from vfl_node.training.split.serving.shown import DisclosureGuard
-from vfl_node.training.split.serving.sides import Embedder, Probabilities, Scorer
 
 
-async def predict_once(session: Session, side: Embedder | Scorer, *, shown: ShownRows) -> Predicted | None:
+async def predict_once(session: Session, side: EmbeddingSide | ScoringSide, *, shown: ShownRows) -> Predicted | None:
     """Predict all rows of a new intersection, in its order. Returns the predictions at the asker, None at another party.
 
     All parties must own every row. Synthetic rows would be drawn anew in each alignment, while the model and the real rows
     stay the same. So a peer that compared two jobs over the same ids, or one job with known rows, could tell which rows are
     real.
 
-    Args: as :func:`~vfl_node.training.split.serving.service.serve`.
+    Args: as :func:`~vfl_node.training.service.known_records.serve`.
 
     Raises:
         UsageError: a party does not own some of the rows, or might not (``E_PREDICT``).
-        VflError: as :func:`~vfl_node.training.split.serving.service.serve`.
+        VflError: as :func:`~vfl_node.training.service.known_records.serve`.
 
     Cost: 4·d bytes a shared row and passive party, and 8 more to a passive asker (8·K with K > 2 classes).
     """
-    check_allowed(session.job, side.served_model.serve)
+    check_allowed(session.job, side.terms.serve)
     progress = session.progress
     view, exchange = side.alignment, Exchange(session, side, DisclosureGuard(side, shown, Protection()))
     if view.has_synthetic_rows:
@@ -42,7 +42,7 @@ async def predict_once(session: Session, side: Embedder | Scorer, *, shown: Show
         raise UsageError(reason, code="E_PREDICT", for_peer=reason)
     batches = [
         PredictionBatch(positions, number, new=True)
-        for number, positions in enumerate(cut(np.arange(len(view)), side.served_model.serve.batch_size))
+        for number, positions in enumerate(cut(np.arange(len(view)), side.terms.serve.batch_size))
     ]
     probabilities: list[Probabilities] = []
     progress.emit(PhaseBegan("predict", len(batches), "batches"))

@@ -1,0 +1,37 @@
+"""Integer sines are right, pinned, and their sums are the sigmoid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vfl_node.crypto.shares import sines
+from vfl_node.crypto.shares.sines import PERIOD, SIGMOID, VALID, sines_and_cosines, tables_digest
+
+
+def test_the_tables_are_those_of_every_machine() -> None:
+    assert tables_digest() == sines.TABLES_DIGEST
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 9])
+def test_sines_and_cosines(multiple: int) -> None:
+    angles = np.random.default_rng(0).integers(0, 1 << sines.ANGLE_BITS, 5000).astype(np.uint64)
+    exact = multiple * angles.astype(float) * 2 * np.pi / (1 << sines.ANGLE_BITS)
+    for found, of in zip(sines_and_cosines(angles, multiple), (np.sin, np.cos), strict=True):
+        assert np.abs(found - of(exact) * sines.ONE).max() < 2
+
+
+@pytest.mark.parametrize(("terms", "error"), [(5, 0.012), (9, 0.0015)])
+def test_the_sigmoid(terms: int, error: float) -> None:
+    x = np.linspace(-VALID, VALID, 4001)
+    assert np.abs(SIGMOID[terms].values(x) + 0.5 - 1 / (1 + np.exp(-x))).max() < error
+    weight = np.exp(-np.abs(x) / 8)
+    design = np.sin(np.outer(x, np.arange(1, terms + 1)) * (2 * np.pi / PERIOD))
+    fit = np.linalg.lstsq(design * weight[:, None], (1 / (1 + np.exp(-x)) - 0.5) * weight, rcond=None)[0]
+    np.testing.assert_allclose(np.array(SIGMOID[terms].coefficients) / sines.ONE, fit, atol=1e-4)
+
+
+def test_slopes_are_those_of_the_values() -> None:
+    x = np.linspace(-VALID, VALID, 4001)
+    numeric = np.gradient(SIGMOID[9].values(x), x)
+    np.testing.assert_allclose(SIGMOID[9].slopes(x)[1:-1], numeric[1:-1], atol=1e-4)

@@ -1,0 +1,134 @@
+"""docs/hidden.md: its job is valid, its settings are all there are, and its figures are those of the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from vfl_node.beside import Beside
+from vfl_node.configuration import parse
+from vfl_node.crypto.shares.tallies import RANGE
+from vfl_node.job import Evaluate, Job
+from vfl_node.training.hidden import costs
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.network import Form
+from vfl_node.training.logistic.config import Logistic
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "hidden.md").read_text(encoding="utf-8")
+(JOB,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+SHOWN = {"algorithm": "", "hidden": "[]", "shared_fraction": "null", "momentum": "0.9", "weight_decay": "0"} | {
+    "dealer_audit": "0"
+}
+"""Defaults that are shown otherwise than Python writes them."""
+COMMAND = next(line for line in PAGE.splitlines() if line.startswith("vfl-node estimate"))
+
+
+def table(head: str) -> list[list[str]]:
+    """The rows of the table whose head begins with ``head``."""
+    rows = PAGE[PAGE.index(f"| {head}") :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+
+
+def trained(said: str) -> Hidden:
+    """The section that a cell of code describes."""
+    keys = ", ".join(re.findall(r"`([^`]+)`", said))
+    text = JOB.replace("hidden: [16]", keys).replace("[auc, nll]", "[rmse]" if "regression" in keys else "[auc]")
+    job = parse(text, Job, source="docs/hidden.md")
+    assert isinstance(job.train, Hidden)
+    return job.train
+
+
+def test_its_job_is_valid() -> None:
+    job = parse(JOB, Job, source="docs/hidden.md")
+    assert isinstance(job.train, Hidden)
+    assert job.train.hidden == (16,)
+
+
+def test_the_settings_are_all_there_are() -> None:
+    named: list[str] = []
+    for key, default, _ in table("key |"):
+        names = re.findall(r"`(\w+)`", key)
+        said = re.split(r", (?![^\[]*\])", default) if default else [""]
+        assert len(said) == len(names)
+        for name, shown in zip(names, said, strict=True):
+            assert shown.strip("`") == SHOWN.get(name) or shown.strip("`") == str(Hidden.model_fields[name].default)
+        named += names
+    assert sorted(named) == sorted(Hidden.model_fields)
+
+
+@pytest.mark.parametrize("row", table("model, two parties of 23 columns"), ids=lambda row: row[0])
+def test_rounds_and_bytes_of_a_step(row: list[str]) -> None:
+    train = trained(row[0].replace("hidden: []", "hidden: [ ]"))
+    of = costs.parts(Form((24, 23), train.hidden, train.outputs, train.form_loss), train.bins, True, False)
+    step = max(of.step.active, of.step.passive)
+    said = [int(cell.replace(",", "")) for cell in row[1:]]
+    assert of.step_row.active == of.step_row.passive
+    assert said == [of.step.rounds, of.step_row.active, of.step_row.dealt, step, of.measured_row.dealt]
+
+
+@pytest.mark.parametrize("row", table("150,000 rows in the union"), ids=lambda row: row[0])
+def test_what_the_command_says(row: list[str]) -> None:
+    said = dict(re.findall(r"--(\w+) (\d+)", COMMAND))
+    columns = tuple(int(of) for of in re.findall(r"--columns \w+=(\d+)", COMMAND))
+    rows = int(said["active"]) + int(said["passive"]) - int(said["shared"])
+    assert rows == 150_000
+    assert shlex.split(COMMAND)[2] in PAGE.split("Save the job as")[1]
+    beside = Beside(common=int(said["shared"]), columns=columns)
+    cost = trained(row[0]).cost(Evaluate(test_fraction=0.2), rows, "psu", beside=beside)
+    assert cost is not None
+    for cell, count in zip(row[1:3], (cost.bytes, cost.coordinator_bytes), strict=True):
+        number, unit = cell.split()
+        assert float(number) == pytest.approx(count / {"MiB": 2**20, "GiB": 2**30}[unit], abs=0.5 if unit == "MiB" else 0.05)
+    assert int(row[3]) == cost.batches
+    assert float(row[4].removesuffix(" MiB")) == pytest.approx(cost.coordinator_memory / 2**20, abs=0.5)
+
+
+@pytest.mark.parametrize("row", table("`dealer_audit` | sent"), ids=lambda row: row[0])
+def test_what_a_check_costs(row: list[str]) -> None:
+    share, steps = float(row[0]), 10 * (100_000 // 4096)
+    checks = round(share * steps)
+    said = costs.exchange(
+        *(Form((166, 165), (), 1, "exact"), 256, True, False, share > 0),
+        rows=100_000,
+        batch=4096,
+        steps=steps - checks,
+        tested=0,
+        checks=checks,
+    )
+    assert row[1] == f"{(said.active + said.passive) / 1e6:.1f} MB"
+    assert row[2] == f"{said.dealt / 1e6:.1f} MB"
+    assert row[3] == f"{said.rounds:,}"
+
+
+def test_odds_of_steps_that_are_spoilt() -> None:
+    for steps, odds in re.findall(r"(\d+) steps? with (\.\d+)", PAGE):
+        assert round(0.95 ** int(steps), 2) == float(odds)
+    assert re.findall(r"(\d+) steps? with (\.\d+)", PAGE)
+
+
+def test_bytes_of_the_regression_under_encryption() -> None:
+    cost = Logistic(algorithm="logistic", iterations=1).cost(Evaluate(test_fraction=0), 10_000, "apsi")
+    assert cost is not None
+    assert f"It sends {round((cost.bytes - 8 * 10_000) / 10_000)} bytes a row" in PAGE  # without the scores measured on
+
+
+def test_how_far_the_histogram_is_off() -> None:
+    def error(deviation: float, bins: int) -> float:
+        rng, found = np.random.default_rng(0), []
+        for _ in range(20):
+            z = rng.normal(0, deviation, 20_000)
+            y = rng.random(len(z)) < 1 / (1 + np.exp(-z))
+            binned = np.floor(z * bins / RANGE + rng.random(len(z)))  # the bin of z, or the next one, by a coin
+            found.append(roc_auc_score(y, binned) - roc_auc_score(y, z))
+        return float(-np.mean(found))
+
+    for deviation, coarse, fine in ((1.0, 0.0005, 0.0001), (0.3, 0.002, 0.0001), (0.1, 0.005, 0.0005)):
+        assert error(deviation, 256) == pytest.approx(coarse, abs=0.0004)
+        assert error(deviation, 1024) == pytest.approx(fine, abs=0.0001)
+        assert f"{coarse}".lstrip("0").rstrip("0") in PAGE

@@ -1,0 +1,82 @@
+"""What a job may say of training in shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vfl_node.configuration import validate
+from vfl_node.errors import UsageError
+from vfl_node.job import Job
+from vfl_node.training.hidden.config import Hidden
+
+
+def job(train: dict[str, Any] | None = None, **rest: Any) -> dict[str, Any]:
+    parties = {"active": "a", "passive": "b", "coordinator": "c"}
+    return {"name": "hidden", "parties": parties, "train": {"algorithm": "hidden", **(train or {})}, **rest}
+
+
+def section(train: dict[str, Any] | None = None, **rest: Any) -> Hidden:
+    return Hidden.of(validate(job(train, **rest), Job, source="job"))
+
+
+def test_a_job_needs_no_more_than_its_algorithm() -> None:
+    train = section()
+    assert (train.hidden, train.loss, train.epochs, train.batch_size) == ((), "exact", 10, 512)
+    assert (train.learning_rate, train.momentum, train.weight_decay) == (0.1, 0.9, 0.0)
+    assert (train.metrics_by, train.bins, train.reveal, train.shared_fraction) == ("histogram", 256, "owners", None)
+    assert (train.form_loss, train.outputs, train.coordinated) == ("exact", 1, True)
+    assert section({"task": "regression"}).form_loss == "squares"
+    assert section({"classes": 5}).outputs == 5
+    assert section({"metrics_by": "none"}, align={"protocol": "psu", "dummies": 9}).metrics_by == "none"
+
+
+TWO = {"active": "a", "passive": "b"}
+LINKAGE = {
+    "protocol": "linkage",
+    "keys": {"u": {"kind": "number", "low": 0, "high": 1, "reach": 0.1}},
+    "noise": {"sigma": 0.1},
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (job(parties=TWO), "this training needs a third party: name it in parties.coordinator"),
+        (job({"missing": {}}), "unknown key 'train.missing'"),
+        (job({"hidden": [4], "loss": "taylor"}), "loss: taylor is good for small scores alone"),
+        (job({"hidden": [4, 4, 4, 4]}), "train.hidden"),
+        (job({"hidden": [0]}), "train.hidden"),
+        (job({"task": "regression", "loss": "taylor"}), "loss is for task: classification"),
+        (job({"task": "regression", "classes": 3}), "classes is for task: classification"),
+        (job({"loss": "squares"}), "train.loss"),
+        (job({"learning_rate": float("nan")}), "train.learning_rate"),
+        (job({"learning_rate": 0}), "train.learning_rate"),
+        (job({"momentum": 1}), "train.momentum"),
+        (job({"weight_decay": float("inf")}), "train.weight_decay"),
+        (job({"shared_fraction": 0}), "train.shared_fraction"),
+        (job({"bins": 100}), "train.bins"),
+        (job(evaluate={"repeats": 2}), "evaluate.repeats must be 1 with hidden"),
+        (job(evaluate={"validation_fraction": 0.1}), "evaluate.validation_fraction must be 0 with hidden"),
+        (job(evaluate={"matched": True}), "evaluate.matched"),
+        (job(evaluate={"contributions": True}), "evaluate.contributions"),
+        (job(evaluate={"split": {"last": 0.2}}), "evaluate.split"),
+        (job(align={"protocol": "psu", "dummies": 9}), "train.metrics_by must be none with align.dummies"),
+        (job(align=LINKAGE), "train.algorithm: hidden does not train on that"),
+        (job({"reveal": "none"}, serve={"to": "active"}), "serve needs train.reveal: owners"),
+        (
+            job(align={"protocol": "apsi", "obfuscation": {"fraction": 0.5}}, evaluate={"share_with_passive": True}),
+            "evaluate.share_with_passive must be false with apsi",
+        ),
+    ],
+)
+def test_what_a_job_cannot_have(document: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        validate(document, Job, source="job")
+    assert said in caught.value.message
+
+
+def test_it_stands_among_what_a_coordinator_is_for() -> None:
+    with pytest.raises(UsageError, match=r"takes part in .*train\.algorithm: hidden and "):
+        validate(job() | {"train": {"algorithm": "split"}}, Job, source="job")

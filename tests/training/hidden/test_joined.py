@@ -1,0 +1,76 @@
+"""With all halves in one place a trial predicts what was measured in shares."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss, roc_auc_score
+
+from vfl_node.configuration import parse
+from vfl_node.errors import UsageError
+from vfl_node.execution.known_rows import check_predictable
+from vfl_node.execution.simulation import simulate
+from vfl_node.job import Job
+from vfl_node.report.envelope import Report
+
+JOB = """\
+name: trial
+parties: {{active: clinic, passive: lab, coordinator: notary}}
+align: {{protocol: {align}}}
+train: {{algorithm: hidden, least_rows: 3, {train}}}
+evaluate: {{test_fraction: 0.4, metrics: [{metrics}]}}
+"""
+
+
+def predicted(trial: Any, folder: Path, align: str, train: str, metrics: str) -> tuple[Report, np.ndarray, np.ndarray]:
+    """The report; labels and predictions of the records held out that both have."""
+    job = parse(JOB.format(align=align, train=train, metrics=metrics), Job, source="job")
+    simulate(job, trial.files, folder / "out", predictions=folder / "said.csv", seed=3)
+    with (folder / "said.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == (160 if align == "psu" else 120)
+    both = {row["id"] for row in csv.DictReader(trial.lab.open())}
+    held = [row for row in rows if row["rows"] == "held_out" and row["id"] in both]
+    said = [float(row.get("probability", row.get("prediction", ""))) for row in held]
+    report = Report.model_validate_json((folder / "out" / "report.json").read_text())
+    return report, np.array([float(row["label"]) for row in held]), np.array(said)
+
+
+@pytest.mark.parametrize(("align", "train"), [("psu", "bins: 1024"), ("psi", "hidden: [5, 3], bins: 1024")])
+def test_predictions_are_of_the_model_that_was_measured(trial: Any, tmp_path: Path, align: str, train: str) -> None:
+    more = "epochs: 20, batch_size: 30, learning_rate: 0.1, momentum: 0.5, "
+    report, labels, said = predicted(trial, tmp_path, align, more + train, "auc, nll")
+    assert report.metrics.auc == pytest.approx(roc_auc_score(labels, said), abs=0.005)
+    assert report.metrics.nll == pytest.approx(log_loss(labels, said), abs=0.01)
+    assert report.metrics.auc > 0.9
+
+
+def test_scores_beyond_the_range_are_told(trial: Any, tmp_path: Path) -> None:
+    """26 correlated columns at too large a rate: the model is good, and what the sines make of its scores is not."""
+    train = "epochs: 20, batch_size: 30, learning_rate: 0.2, momentum: 0.5, bins: 1024"
+    report, labels, said = predicted(trial, tmp_path, "psu", train, "auc, nll")
+    assert np.mean((said < 1e-7) | (said > 1 - 1e-7)) > 0.1  # |z| > 16
+    assert roc_auc_score(labels, said) > 0.95
+    assert report.metrics.auc < 0.8
+    assert report.metrics.nll > 4 * report.local_metrics.nll
+    (warning,) = report.training.warnings
+    beyond = np.mean((said < 1e-7) | (said > 1 - 1e-7))
+    count, of = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", warning)[1::-1])
+    assert of == report.metrics.rows
+    assert count == pytest.approx(beyond * of, rel=0.5)  # by bins of 4, in one of two by a coin
+
+
+def test_numbers_are_in_the_targets_unit(trial: Any, tmp_path: Path) -> None:
+    report, labels, said = predicted(trial, tmp_path, "psi", "task: regression, epochs: 20, batch_size: 30", "rmse")
+    assert report.metrics.rmse == pytest.approx(np.sqrt(np.mean((labels - said) ** 2)), abs=1e-3)
+
+
+def test_weights_that_stay_in_shares_predict_nothing() -> None:
+    job = parse(JOB.format(align="psi", train="reveal: none", metrics="auc"), Job, source="job")
+    with pytest.raises(UsageError, match="cannot be put together"):
+        check_predictable(job)

@@ -1,0 +1,304 @@
+"""The whole training in shares, as every data party and the dealer run it.
+
+::
+
+    columns            each party's columns and ownership bits under masks, once
+    both k             w, the product of all bits, in shares; with an audit there are several, and one is used
+    both               w under a mask
+    epoch e block k    a step over a batch of the public schedule; with an audit some are checked instead
+    measure            a histogram of scores by label on the rows held out; only sums are opened
+    reveal             each party's part of the weights to it, if the job says so
+
+Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at an epoch: its
+columns go once more over the wire, under the same masks, since they are the same.
+
+Source: ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.shares.machine import Counter, ShareMachine
+from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
+from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
+from vfl_node.crypto.shares.values import KnownToOne, Shared
+from vfl_node.training.hidden.measuring import NumberSums, OutputTally, squared_errors, tally
+from vfl_node.training.hidden.memory import CANDIDATES
+from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
+from vfl_node.training.hidden.rates import Rates
+from vfl_node.training.schedule import Schedule
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class HiddenPlan:
+    """What everybody knows of a training, the dealer too.
+
+    Attributes:
+        form: of the model.
+        rows: length of the shared order, m.
+        schedule: of batches.
+        training: positions trained on.
+        testing: positions measured on; none if nothing is measured.
+        epochs: how many.
+        batch_rows: shared rows of a batch.
+        divisor: of a sum over a batch: how many of its rows all parties own, about.
+        learning_rate: η.
+        momentum: μ.
+        weight_decay: λ.
+        bins: of the histogram.
+        reveals: whether weights are opened to their owners.
+        threshold: probability from which on label 1 is predicted.
+        told: whether passive parties get the metrics, too.
+        audits: whether some of what the dealer deals is checked.
+    """
+
+    form: Form
+    rows: int
+    schedule: Schedule
+    training: Positions
+    testing: Positions
+    epochs: int
+    batch_rows: int
+    divisor: float
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    bins: int
+    reveals: bool
+    threshold: float = 0.5
+    told: bool = False
+    audits: bool = False
+
+    def batches(self, epoch: int) -> list[Positions]:
+        """Those of an epoch, all of the same size; the rows left over wait for the next one."""
+        batches = self.schedule.batches(0, epoch, self.training, self.batch_rows)
+        return [batch for batch in batches if len(batch) == self.batch_rows]
+
+    @property
+    def rates(self) -> Rates:
+        """Of every step."""
+        bits = MANTISSA_BITS[self.form.loss]
+        return Rates.of(self.learning_rate, self.divisor, self.momentum, self.weight_decay, bits)
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """What one party brings.
+
+    Attributes:
+        columns: uint64[m, d], 0 where a row is not its own.
+        bits: uint64[m, 1], 1 where it is.
+        targets: uint64[m, K] with 2·:data:`FRACTION` fractional bits at the active party, 0 where a row is not its own; zeros
+            at others.
+    """
+
+    columns: Ring
+    bits: Ring
+    targets: Ring
+
+
+@dataclass(frozen=True, eq=False)
+class WeightShares:
+    """A party's shares of all weights and velocities: what a checkpoint has.
+
+    Attributes:
+        weights: in the order of the form's shapes.
+        velocity: of each.
+        origin: what weights began with, which no checkpoint has; empty: what they are.
+    """
+
+    weights: tuple[Ring, ...]
+    velocity: tuple[Ring, ...]
+    origin: tuple[Ring, ...] = ()
+
+
+@dataclass(frozen=True)
+class HiddenOutcome:
+    """What a party has at the end.
+
+    Attributes:
+        parts: its shares.
+        weights: float64, in the order of the form: those revealed to it; zeros elsewhere, empty if none are.
+        tallies: of each output; empty of a model for numbers, and at a party that is not told.
+        sums: of a model for numbers; None of one for classes, and at a party that is not told.
+    """
+
+    parts: WeightShares
+    weights: tuple[NDArray[np.float64], ...]
+    tallies: tuple[OutputTally, ...]
+    sums: NumberSums | None
+
+    @property
+    def measured(self) -> int | None:
+        """On how many rows the metrics are; None at a party that is not told."""
+        if self.tallies:
+            return self.tallies[0].positive + self.tallies[0].negative
+        return self.sums.rows if self.sums else None
+
+    @property
+    def beyond(self) -> int:
+        """How many rows the model is far off at, so that neither it nor its metrics are right."""
+        return max((of.beyond for of in self.tallies), default=self.sums.beyond if self.sums else 0)
+
+
+Blank = Callable[[ShareMachine], Awaitable[object]]
+"""The program of a section that may be checked, with nobody's values."""
+
+
+def candidates(*, audits: bool) -> list[str]:
+    """Sections that make w, of which one is used."""
+    return [f"both {number}" for number in range(CANDIDATES if audits else 1)]
+
+
+def block(epoch: int, number: int) -> str:
+    """The section of a step."""
+    return f"epoch {epoch} block {number}"
+
+
+def purpose(section: str) -> str:
+    """What a section that may be checked is for, in words."""
+    words = section.split()
+    return f"step {int(words[3]) + 1} of epoch {int(words[1]) + 1}" if len(words) == 4 else "the bits of who is shared"
+
+
+After = Callable[[int, WeightShares], Awaitable[None]]
+"""What happens after an epoch, counted from 0."""
+
+
+async def compute(
+    machine: ShareMachine, plan: HiddenPlan, own: Own | None, start: WeightShares | None, first: int, after: After
+) -> HiddenOutcome:
+    """The training.
+
+    Args:
+        machine: of whoever runs it.
+        plan: the same for everybody.
+        own: this party's; None at the dealer.
+        start: this party's shares before epoch ``first``; None at the dealer.
+        first: epoch to begin with.
+        after: called after each epoch.
+    """
+    form, place, rates = plan.form, machine.place, plan.rates
+    machine.begin("columns")
+    matrices = await machine.run(
+        *(
+            known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None, keeps=plan.audits)
+            for of, width in enumerate(form.widths)
+        )
+    )
+    bits = await machine.run(
+        *(
+            known(of, (plan.rows, 1), 0, own.bits if own and place == of else None, keeps=plan.audits)
+            for of in range(1, machine.parties)
+        )
+    )
+    both = await _owned_by_all(machine, plan, bits, own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64))
+    machine.begin("both")
+    (opened,) = await machine.run(masked(both))
+    targets = own.targets if own else np.zeros((plan.rows, form.outputs), np.uint64)
+
+    nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
+    model = _model(form, start or WeightShares(nothing, nothing))
+    for epoch in range(first, plan.epochs):
+        for number, batch in enumerate(plan.batches(epoch)):
+            machine.begin(block(epoch, number))
+            rows = [matrix[batch] for matrix in matrices]
+            if plan.audits and await _checked(machine, partial(_blank_step, plan, rows)):
+                continue
+            of_batch = Shared(targets[batch], 2 * FRACTION), (both if plan.audits else opened)[batch]
+            model = await step(machine, model, rows, *of_batch, rates)
+        await after(epoch, _parts(model))
+
+    machine.begin("measure")
+    tallies: tuple[OutputTally, ...] = ()
+    sums: NumberSums | None = None
+    if len(plan.testing):
+        to = None if plan.told else 0
+        tested = (
+            [matrix[plan.testing] for matrix in matrices],
+            targets[plan.testing] >> np.uint64(FRACTION),
+            opened[plan.testing],
+            plan.divisor / plan.batch_rows * len(plan.testing),
+        )
+        if form.loss == "squares":
+            signed = (targets[plan.testing].view(np.int64) >> np.int64(FRACTION)).view(np.uint64)
+            sums = await squared_errors(machine, model, tested[0], signed, *tested[2:], to)
+        else:
+            classes = tested[1] >> np.uint64(FRACTION)
+            tallies = tuple(
+                await tally(machine, model, tested[0], classes, *tested[2:], bins=plan.bins, threshold=plan.threshold, to=to)
+            )
+        if to not in (None, place):
+            tallies, sums = (), None
+    machine.begin("reveal")
+    weights = tuple(await _revealed(machine, model)) if plan.reveals else ()
+    return HiddenOutcome(_parts(model), weights, tallies, sums)
+
+
+async def _owned_by_all(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[KnownToOne], first: Ring) -> Shared:
+    """w in shares: the product of all ``bits`` and of the active party's."""
+
+    async def multiplied(bits: Sequence[KnownToOne], both: Shared, machine: ShareMachine) -> Shared:
+        for of in bits:
+            (both,) = await machine.run(known_product(of, both, "numbers"))
+        return both
+
+    made = own = Shared(first, 0)
+    blank = partial(multiplied, [of.as_dealt for of in bits], Shared(np.zeros_like(first), 0))
+    if plan.audits:
+        await machine.gather(CANDIDATES * await _dealt(machine, blank))
+    for section in candidates(audits=plan.audits):
+        machine.begin(section)
+        if not (plan.audits and await _checked(machine, blank)):
+            made = await multiplied(bits, own, machine)
+    return made
+
+
+async def _blank_step(plan: HiddenPlan, rows: Sequence[KnownToOne], machine: ShareMachine) -> None:
+    """A step with nobody's values, as the dealer runs it."""
+    nothing = tuple(np.zeros(shape, np.uint64) for shape in plan.form.shapes)
+    count = rows[0].part.shape[0]
+    model = _model(plan.form, WeightShares(nothing, nothing))
+    targets = Shared(np.zeros((count, plan.form.outputs), np.uint64), 2 * FRACTION)
+    both = Shared(np.zeros((count, 1), np.uint64), 0)
+    await step(machine, model, [of.as_dealt for of in rows], targets, both, plan.rates)
+
+
+async def _dealt(machine: ShareMachine, blank: Blank) -> int:
+    """How many numbers a party is dealt in a section; 0 at the dealer."""
+    counter = Counter(machine.parties)
+    if machine.place >= 0:
+        await blank(counter)
+    return counter.cost.dealt.get(machine.place, 0) // BYTES
+
+
+async def _checked(machine: ShareMachine, blank: Blank) -> bool:
+    """Whether a section is checked instead of used; then it has been."""
+    auditor = await machine.auditor(await _dealt(machine, blank))
+    if auditor:
+        await blank(auditor)
+    return auditor is not None
+
+
+async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:
+    """Each party's block of the first layer to it, the rest to the active party."""
+    parties = machine.parties
+    opened = await machine.run(*(revealed(of, at if at < parties else 0) for at, of in enumerate(model.weights)))
+    return [decode(of, WEIGHT_FRACTION) for of in opened]
+
+
+def _model(form: Form, parts: WeightShares) -> SharedModel:
+    each = parts.weights, parts.velocity, parts.origin or parts.weights
+    return SharedModel(form, *(tuple(Shared(of, WEIGHT_FRACTION) for of in numbers) for numbers in each))
+
+
+def _parts(model: SharedModel) -> WeightShares:
+    return WeightShares(*(tuple(of.part for of in each) for each in (model.weights, model.velocity, model.origin)))

@@ -1,0 +1,189 @@
+"""The job's ``train`` section for training in shares (see docs/hidden.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import ONE_BESIDE, Beside
+from vfl_node.data.scaling import LinearScaling
+from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, TrainerConfig, TrainingCost
+from vfl_node.training.hidden import memory
+
+if TYPE_CHECKING:
+    from vfl_node.job import Evaluate, Job
+
+
+class Hidden(TrainerConfig):
+    """A model trained in shares on exactly the records that all parties have (see docs/hidden.md)."""
+
+    implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
+    report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
+    joined: ClassVar[str] = "vfl_node.training.hidden.opened:predict"
+    serving: ClassVar[str] = "vfl_node.training.hidden.opened:HiddenPredictor"
+    serves_unshared: ClassVar[bool] = False
+    max_passive_parties: ClassVar[int] = 8
+    on_device: ClassVar[bool] = False
+    coordinated_by: ClassVar[str] = ALWAYS
+    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+
+    algorithm: Literal["hidden"]
+    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model for each class")
+    hidden: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
+        default=(), max_length=3, description="widths of hidden layers; none: logistic or linear regression"
+    )
+    loss: Literal["exact", "taylor"] = Field(
+        default="exact", description="of classes: logistic loss by a sum of sines, or its second-order polynomial at 0"
+    )
+    epochs: int = Field(default=10, ge=1, le=100_000)
+    batch_size: int = Field(
+        default=512, ge=1, le=10_000_000, description="shared records of a batch; as many more rows are taken as are not shared"
+    )
+    learning_rate: float = Field(default=0.1, gt=0, le=1e3, allow_inf_nan=False)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    weight_decay: float = Field(
+        default=0.0, ge=0, le=1e2, allow_inf_nan=False, description="times a weight, added to its gradient"
+    )
+    scaling: LinearScaling = Field(default="standard", description="how each party scales its columns, over its whole table")
+    least_rows: int = Field(
+        default=20,
+        ge=0,
+        description="a column in which fewer of a party's own records differ, or one has more than a fifth of the sum of "
+        "squares, is left out, because its weight would tell whether these are shared; sums over fewer records are not opened; "
+        "0: all columns stay, and all sums are opened",
+    )
+    shared_fraction: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="which part of the rows all parties own, about, where not everybody knows it from the alignment",
+    )
+    metrics_by: Literal["histogram", "none"] = Field(
+        default="histogram", description="how the model is measured: by sums of a histogram in shares, or not at all"
+    )
+    bins: Literal[256, 1024] = Field(default=256, description="of the histogram; more are exacter where scores hardly vary")
+    reveal: Literal["owners", "none"] = Field(
+        default="owners", description="owners: each party gets the weights of its own columns; none: weights stay in shares"
+    )
+    dealer_audit: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        allow_inf_nan=False,
+        description="which part of the coordinator's numbers is checked: so many batches are not trained on; two data parties",
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
+
+    @property
+    def coordinated(self) -> bool:
+        """Always: the coordinator deals randomness."""
+        return True
+
+    @property
+    def tells_anew(self) -> bool:
+        """As the base: weights that are opened have another beginning each time, and sums are over other records held out."""
+        return self.reveal == "owners" or self.metrics_by == "histogram"
+
+    @property
+    def can_join(self) -> bool:
+        """Where weights are opened."""
+        return self.reveal == "owners"
+
+    @property
+    def outputs(self) -> int:
+        """Models trained side by side: one for two classes and for a number, else one a class."""
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def first_width(self) -> int:
+        """How many numbers the first layer makes of a row."""
+        return self.hidden[0] if self.hidden else self.outputs
+
+    @property
+    def form_loss(self) -> Literal["exact", "taylor", "squares"]:
+        """What is descended."""
+        return "squares" if self.task == "regression" else self.loss
+
+    @model_validator(mode="after")
+    def _fits(self) -> Hidden:
+        if self.task == "regression" and self.loss != "exact":
+            raise ValueError("loss is for task: classification; a regression descends squared errors: leave it out")
+        if self.hidden and self.loss == "taylor":
+            raise ValueError(
+                "loss: taylor is good for small scores alone, which hidden layers do not keep small: say loss: exact"
+            )
+        return self
+
+    def check(self, job: Job) -> None:
+        """As the base: one split, no metrics that tell what dummies hide, and no predictions by weights that nobody has."""
+        evaluate = job.evaluate
+        if job.serve and self.reveal == "none":
+            raise ValueError(
+                "serve needs train.reveal: owners: with none the weights stay in shares, by which nobody can predict"
+            )
+        if evaluate.repeats > 1:
+            raise ValueError("evaluate.repeats must be 1 with hidden: sums over other rows held out tell of single rows")
+        if evaluate.validation_fraction:
+            raise ValueError(
+                "evaluate.validation_fraction must be 0 with hidden: it does not stop early; say train.weight_decay"
+            )
+        if self.dealer_audit and len(job.parties.passive) > 1:
+            raise ValueError(
+                "train.dealer_audit must be 0 with several passive parties: a check takes masks that two parties show each "
+                "other, and passive parties have no conversation"
+            )
+        if evaluate.share_with_passive and len(job.parties.passive) > 1 and not job.align.spec.every_row_is_shared:
+            raise ValueError(
+                "evaluate.share_with_passive must be false with several passive parties: metrics are counted over the records "
+                f"that all share, and with {job.align.protocol} the active party alone knows how many these are"
+            )
+        if job.align.dummies and self.metrics_by != "none":
+            raise ValueError(
+                "train.metrics_by must be none with align.dummies: the numbers of labels that metrics are made of tell how "
+                "many records are shared, which dummies hide"
+            )
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """One batch an epoch at least."""
+        return self.epochs
+
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
+        """As the base: masked shares of the data parties, and the dealer's numbers, by the program of the training itself."""
+        if ALIGNMENTS[protocol].by_similarity:
+            return None
+        from vfl_node.training.hidden import costs  # numbers and torch, which a job alone does not need
+
+        return costs.cost(self, evaluate, rows, protocol, passive_parties, beside)
+
+    def parameters(
+        self,
+        role: DataRole,
+        table: TableShape,
+        models: Mapping[str, str],
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+    ) -> int:
+        """As the base: each party has shares of all weights."""
+        return memory.parameters(self, role, table, passive_parties, beside)
+
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
+        """All columns, those of others under masks; what comes from the dealer ahead of need; one batch; the histogram."""
+        return memory.batch_bytes(self, role, table, passive_parties, beside)
+
+    def served_message_bytes(self, rows: int) -> int:
+        """A party's part of the first layer for a batch, or what is predicted from it."""
+        return self.served_row_bytes * rows + HEAD_BYTES
+
+    @property
+    def served_row_bytes(self) -> int:
+        """The most that a row of a batch has in a message of predictions."""
+        return memory.NUMBER_BYTES * max(self.first_width, self.outputs)
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """All."""
+        return self.epochs

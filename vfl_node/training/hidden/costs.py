@@ -1,0 +1,222 @@
+"""How much training in shares exchanges: counted before it runs, by the program of the training itself.
+
+What an operation sends depends on shapes alone, and each of its shapes has the rows of a batch once or not at all. So the
+program (:func:`~vfl_node.training.hidden.computation.compute`) is run by a
+:class:`~vfl_node.crypto.shares.machine.Counter` with one row and with two, and all else follows: 10,000,000 rows are
+counted as quickly as two.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.beside import Beside
+from vfl_node.crypto.shares.machine import Counter
+from vfl_node.crypto.shares.tallies import rows_at_once
+from vfl_node.trainers import TrainingCost
+from vfl_node.training.hidden import memory
+from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
+from vfl_node.training.hidden.measuring import WIDE_BINS
+from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.terms import batch_of, enough
+from vfl_node.training.schedule import Schedule
+
+if TYPE_CHECKING:
+    from vfl_node.job import Evaluate
+    from vfl_node.training.hidden.config import Hidden
+
+
+class Exchanged(NamedTuple):
+    """What a part of the program takes.
+
+    Attributes:
+        rounds: of messages between data parties.
+        active: bytes that the active party sends.
+        passive: bytes that all others send to data parties together.
+        dealt: bytes that the coordinator sends to all together.
+    """
+
+    rounds: int = 0
+    active: int = 0
+    passive: int = 0
+    dealt: int = 0
+
+    def plus(self, other: Exchanged, times: int = 1) -> Exchanged:
+        """Both, the ``other`` so often."""
+        return Exchanged(*(own + times * more for own, more in zip(self, other, strict=True)))
+
+
+class PartCosts(NamedTuple):
+    """What each part of a training takes.
+
+    Attributes:
+        once: columns without rows, and weights that are revealed.
+        row: of a row of the shared order, once.
+        step: of a step without rows.
+        step_row: of a row in a step.
+        check: of a step that is checked instead, without rows.
+        check_row: of a row in that.
+        measured: of measuring without rows.
+        chunk: of each :func:`at_once` rows that are measured on.
+        measured_row: of a row that is measured on.
+    """
+
+    once: Exchanged
+    row: Exchanged
+    step: Exchanged
+    step_row: Exchanged
+    check: Exchanged
+    check_row: Exchanged
+    measured: Exchanged
+    chunk: Exchanged
+    measured_row: Exchanged
+
+
+@lru_cache(maxsize=16)
+def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False) -> PartCosts:
+    """Of a model of this form; what its weights and metrics are opened to: as in :class:`HiddenPlan`."""
+
+    def run(rows: int, batch: int = 0, tested: int = 0, *, checked: bool = False) -> Exchanged:
+        what = bins, reveals, told, audits
+        return _counted(form, *what, rows=rows, batch=batch, tested=tested, checked=checked)
+
+    once = run(1)
+    row = run(2).plus(once, -1)
+    step = run(2, batch=1).plus(run(2), -1)
+    step_row = run(2, batch=2).plus(run(2), -1).plus(step, -1)
+    check = run(2, batch=1, checked=audits).plus(run(2), -1)
+    check_row = run(2, batch=2, checked=audits).plus(run(2), -1).plus(check, -1)
+    many = at_once(form, bins) + 1
+    measured, two, more = (run(many, tested=tested).plus(run(many), -1) for tested in (1, 2, many))
+    measured_row = two.plus(measured, -1)
+    chunk = more.plus(measured, -1).plus(measured_row, 1 - many)
+    return PartCosts(
+        once=once.plus(row, -1),
+        row=row,
+        step=step.plus(step_row, -1),
+        step_row=step_row,
+        check=check.plus(check_row, -1),
+        check_row=check_row,
+        measured=measured.plus(chunk, -1).plus(measured_row, -1),
+        chunk=chunk,
+        measured_row=measured_row,
+    )
+
+
+def at_once(form: Form, bins: int) -> int:
+    """How many rows are measured on in a round."""
+    return rows_at_once(WIDE_BINS) if form.loss == "squares" else rows_at_once(bins, form.outputs)
+
+
+def exchange(
+    form: Form,
+    bins: int,
+    reveals: bool,
+    told: bool,
+    audits: bool = False,
+    *,
+    rows: int,
+    batch: int,
+    steps: int,
+    tested: int,
+    checks: int = 0,
+) -> Exchanged:
+    """What a whole training takes: so many ``steps`` of a ``batch`` each, over ``rows``, of which so many are ``tested`` on.
+
+    With an audit so many ``checks`` of a batch come on top.
+    """
+    of = parts(form, bins, reveals, told, audits)
+    whole = of.once.plus(of.row, rows).plus(of.step, steps).plus(of.step_row, steps * batch)
+    whole = whole.plus(of.check, checks).plus(of.check_row, checks * batch)
+    if not tested:
+        return whole
+    return whole.plus(of.measured).plus(of.chunk, -(-tested // at_once(form, bins))).plus(of.measured_row, tested)
+
+
+def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parties: int, beside: Beside) -> TrainingCost:
+    """What training over ``m`` rows takes; args as :meth:`~vfl_node.trainers.TrainerConfig.cost`.
+
+    Columns that are not known are taken to be :data:`~vfl_node.training.hidden.memory.USUAL_COLUMNS` at each party.
+    """
+    common = m if ALIGNMENTS[protocol].every_row_is_shared else beside.common
+    held_out = math.ceil(m * evaluate.test_fraction)
+    trained = m - held_out
+    if passive_parties > 1 and not ALIGNMENTS[protocol].every_row_is_shared:
+        common = None  # the active party alone knows it
+    size, divisor = batch_of(train, m, trained, common) if m else (0, 1.0)
+    tested = held_out or trained
+    steps = trained // size if size else 0
+    widths = memory.widths(passive_parties, beside)
+    checks = round(train.dealer_audit * train.epochs * steps)  # on average
+    whole = exchange(
+        Form(widths, train.hidden, train.outputs, train.form_loss),
+        train.bins,
+        train.reveal == "owners",
+        evaluate.share_with_passive,
+        train.dealer_audit > 0,
+        rows=m,
+        batch=size,
+        steps=train.epochs * steps - checks,
+        checks=checks,
+        tested=tested if size and enough(train, tested, divisor / size) else 0,
+    )
+    if not steps:
+        whole = Exchanged()  # refused: there is nothing to train on
+    return TrainingCost(
+        rows=steps * size,
+        batches=steps,
+        steps=whole.rounds if passive_parties > 1 else -(-whole.rounds // 2),  # two parties send at the same time
+        active_bytes=whole.active,
+        passive_bytes=whole.passive,
+        coordinator_bytes=whole.dealt,
+        coordinator_memory=memory.of_coordinator(train, m, widths, size),
+        counted_with="" if beside.columns and all(beside.columns) else f"{memory.USUAL_COLUMNS} encoded columns a party",
+    )
+
+
+def _counted(
+    form: Form,
+    bins: int,
+    reveals: bool,
+    told: bool,
+    audits: bool,
+    *,
+    rows: int,
+    batch: int,
+    tested: int,
+    checked: bool,
+) -> Exchanged:
+    """The whole program over so few rows, with one step if there is a batch, which may be ``checked`` instead."""
+    plan = HiddenPlan(
+        form=form,
+        rows=rows,
+        schedule=Schedule(bytes(32), rows, 0),
+        training=np.arange(batch),
+        testing=np.arange(tested),
+        epochs=1 if batch else 0,
+        batch_rows=batch or 1,
+        divisor=1.0,
+        learning_rate=0.5,
+        momentum=0.5,
+        weight_decay=0.5,
+        bins=bins,
+        reveals=reveals,
+        told=told,
+        audits=audits,
+    )
+    spare = candidates(audits=audits)[1:] + [block(0, 0)] * checked
+    counter = Counter(len(form.widths), spare.__contains__)
+
+    async def after(epoch: int, parts: WeightShares) -> None:
+        pass
+
+    with suppress(StopIteration):  # at its end: who counts waits for nobody
+        compute(counter, plan, None, None, 0, after).send(None)
+    of = counter.cost
+    return Exchanged(of.rounds, of.opened[0], sum(of.opened.values()) - of.opened[0], sum(of.dealt.values()))

@@ -1,0 +1,90 @@
+"""The coordinator's part: it deals randomness, and receives nothing that depends on data.
+
+Each data party says of which shapes the job is: how long the shared order is, how many columns everybody has, how rows are
+batched. From these and from seeds of its own the coordinator computes, by the very program of the training
+(:mod:`vfl_node.training.hidden.computation`), what each party needs, and sends it ahead of need.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from vfl_node import failpoints
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.machine import Dealer
+from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.session.session import Session
+from vfl_node.training.hidden import terms
+from vfl_node.training.hidden.computation import WeightShares, compute
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
+from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.hidden.wire import DealingSink
+from vfl_node.training.trainer import Trained
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms
+
+
+class Dealing:
+    """All data parties' conversations in one job, each on a thread of its own.
+
+    Args:
+        session: the coordinator's.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._train = session, Hidden.of(session.job)
+        self._said: dict[str, DealingTerms] = {}
+        self._sent: dict[str, int] = {}
+        self._one = threading.Lock()
+        session.progress.emit(PhaseBegan("deal", self._train.epochs * len(session.job.parties.data), "epochs"))
+
+    async def serve(self, channel: Channel) -> None:
+        """Deal to one data party.
+
+        Raises:
+            ProtocolError: shapes that this job cannot have, or other ones than another data party says (``E_COUNT``).
+            StateError: there is no memory for these (``E_MEMORY``).
+        """
+        session, parties = self._session, self._session.job.parties
+        async with channel.phase("deal"):
+            said = terms.checked(await channel.receive(DealingTerms), channel.peer, session)
+            with self._one:
+                self._said[channel.peer] = said
+            while len(self._said) < len(parties.data):
+                await channel.pause()
+            terms.check_same(self._said)
+            seeds = [seed_of(session.randomness, name) for name in parties.data]
+            place = parties.data.index(channel.peer)
+            await channel.send(DealerSeed(seed=seeds[place]))
+            sink = DealingSink(channel)
+            plan = terms.plan_of(said, session.job)
+
+            async def after(epoch: int, parts: WeightShares) -> None:
+                session.progress.emit(Advanced(1))
+                failpoints.reach("dealt")
+
+            session.progress.emit(Advanced(said.epoch))
+            dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, said.context.hex())
+            await compute(dealer, plan, None, None, said.epoch, after)
+            await sink.finish()
+            self._sent[channel.peer] = sink.sent
+
+    def result(self) -> Trained:
+        """As :meth:`vfl_node.training.trainer.Coordination.result`."""
+        session = self._session
+        said = next(iter(self._said.values()), None)
+        rows, widths = (said.rows, tuple(said.widths)) if said else (None, ())
+        return Trained(
+            epochs=(),
+            steps=self._train.epochs,
+            rows=(0, 0),
+            device="cpu",
+            disclosures=learns(session.job, HiddenNumbers(rows, widths, None)),
+            section=HiddenSection(dealer_bytes=sum(self._sent.values())),
+        )
+
+
+def seed_of(randomness: Randomness, name: str) -> bytes:
+    """The seed of a party's masks: the same in every attempt of the job, and in no other job."""
+    return randomness.derive(f"dealer seed {name}").bytes(32)

@@ -1,0 +1,82 @@
+"""What each party learns from training in shares, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vfl_node.job import Job
+from vfl_node.ledger import Disclosure
+from vfl_node.training.hidden.config import Hidden
+
+
+@dataclass(frozen=True)
+class HiddenNumbers:
+    """How large a training is.
+
+    Attributes:
+        rows: length of the shared order; None where it is not known.
+        widths: columns of each data party, in the job's order; empty where they are not known.
+        counted: shared records that sums are over; None where that is not known.
+        number: of this training over the same records, among those that count.
+        measured: whether sums were opened.
+    """
+
+    rows: int | None
+    widths: tuple[int, ...]
+    counted: int | None
+    number: int = 1
+    measured: bool = True
+
+
+def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, ...]]:
+    """Party → what it learnt."""
+    parties, train = job.parties, Hidden.of(job)
+    width = dict(zip(parties.data, numbers.widths, strict=False))
+    masked = Disclosure(
+        "masked values",
+        numbers.rows,
+        "columns, scores and residuals of the others, each under a mask of its own: uniform numbers",
+    )
+    learnt: dict[str, tuple[Disclosure, ...]] = {}
+    for name in parties.data:
+        entries = [masked]
+        entries += [
+            Disclosure("features", count, f"how many encoded columns {other} has: {count}")
+            for other, count in width.items()
+            if other != name
+        ]
+        if train.reveal == "owners":
+            text = (
+                "the weights of its own columns after training: a function of all shared records. A column in which few "
+                "records differ tells about these: if its weight has hardly moved, hardly any of them is shared"
+            )
+            if numbers.number > 1:
+                text += (
+                    f"; this is training {numbers.number} over these records, and the mean of several shows by how much "
+                    "training moves a weight"
+                )
+            if name == parties.active and train.hidden:
+                text += ", and all layers behind the first"
+            entries.append(Disclosure("weights", width.get(name), text))
+        if train.metrics_by == "histogram" and numbers.measured and (name == parties.active or job.evaluate.share_with_passive):
+            over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"
+            what = (
+                "how many there are, their squared errors, rounded, and how many are far off"
+                if train.task == "regression"
+                else "how many there are of each label, how many pairs are in order, the loss, rounded, how many are right, "
+                "and how many have scores beyond ±16"
+            )
+            entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}: {what}"))
+        learnt[name] = tuple(entries)
+    learnt[str(parties.coordinator)] = (
+        Disclosure(
+            "shapes",
+            numbers.rows,
+            "how many rows the shared order has, how many columns each party has, how rows are batched (which tells how many "
+            "records are shared, where all data parties know it), how fast each party computes, and when one of them restarts. "
+            "No other number that it gets depends on data; but it knows every mask, so with what one data party receives it "
+            "knows everything",
+        ),
+    )
+    return learnt

@@ -1,0 +1,164 @@
+"""What a party brings to a training in shares: its columns, which rows are its own, labels and first weights, as integers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
+from vfl_node.data.design import LinearEncoder
+from vfl_node.data.tables import LabelColumn
+from vfl_node.errors import DataError
+from vfl_node.session.session import Session
+from vfl_node.training.glm.plain import one_hot
+from vfl_node.training.glm.side import common_enough
+from vfl_node.training.hidden.computation import Own, Positions, WeightShares
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.network import Form
+from vfl_node.training.targets import TargetScale
+from vfl_node.training.trainer import TrainingData
+
+CLIP = 5.0
+"""Columns are cut off there, so that scores stay where the sines are right."""
+
+START = 0.1
+"""Standard deviation of the part of first weights that a party does not know, without hidden layers. The owner of a weight that
+hardly any shared record moves sees this instead of zero."""
+
+
+MOST_OF_ONE = 0.2
+"""Of a column's sum of squares, the most that one row may have. One that has more moves the weight almost alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """One party's.
+
+    Attributes:
+        encoder: how its columns are encoded; holds its own data.
+        used: bool[columns of the encoder]: which of them enter the model.
+        dropped: names of columns of the table, without levels, that do not, or not with all levels.
+        values: float64[n, d], those that do, all its rows; at the active party the last one is 1 everywhere.
+        labels: float64[n, K] of 0 and 1, or scaled numbers; None without labels.
+        scale: of numbers; None of classes, and without labels.
+        own: the same as integers in the shared order.
+        spread: variance of its own held-out targets, scaled; 0 without such.
+        measurable: whether sums over held-out records may be opened to this party: no label is so rare among its own ones that
+            the number of shared ones would tell which these are.
+    """
+
+    encoder: LinearEncoder
+    used: NDArray[np.bool_]
+    dropped: tuple[str, ...]
+    values: np.ndarray
+    labels: np.ndarray | None
+    scale: TargetScale | None
+    own: Own
+    spread: float = 0.0
+    measurable: bool = True
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return int(self.values.shape[1])
+
+
+def prepare(session: Session, data: TrainingData, training: Positions, testing: Positions) -> Inputs:
+    """Encode this party's table, of whose shared rows some are trained and others tested on.
+
+    Raises:
+        DataError: nothing to train on (``E_EMPTY``), no columns at a passive party (``E_NO_FEATURES``), no labels
+            (``E_NO_LABEL``) or one target only (``E_ONE_CLASS``) where they belong.
+    """
+    train, active = Hidden.of(session.job), session.role == "active"
+    if len(training) == 0:
+        raise DataError(
+            f"{len(data.alignment)} shared rows leave none to train on",
+            code="E_EMPTY",
+            hint="use more records, or a smaller evaluate.test_fraction",
+        )
+    encoder = LinearEncoder.fit(data.table, train.scaling)
+    design = encoder.transform(data.table)
+    values = np.clip(design.values, -CLIP, CLIP)
+    used = common_enough(design.integers, train.least_rows)
+    used &= ~_outstanding(values) | (train.least_rows == 0)
+    values = values[:, used]
+    if active:
+        values = np.concatenate([values, np.ones((len(values), 1))], axis=1)
+    elif not values.shape[1]:
+        raise DataError(
+            "this party's table has no column to train on",
+            code="E_NO_FEATURES",
+            hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
+        )
+    rows = data.alignment.rows
+    mine = rows >= 0
+    columns = np.zeros((len(rows), values.shape[1]), np.uint64)
+    columns[mine] = encode(values[rows[mine]])
+    targets = np.zeros((len(rows), train.outputs), np.uint64)
+    labels, scale = _labels(data.table.labels, train, rows[training[mine[training]]]) if active else (None, None)
+    if labels is not None:
+        targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
+    dropped = (*encoder.dropped, *dict.fromkeys(name for name, stays in zip(design.shown, used, strict=True) if not stays))
+    own = Own(columns, mine[:, None].astype(np.uint64), targets)
+    if labels is None:
+        return Inputs(encoder, used, dropped, values, labels, scale, own)
+    tested = labels[rows[testing[mine[testing]]]]
+    if scale is not None:
+        return Inputs(encoder, used, dropped, values, labels, scale, own, spread=float(tested.var()) if len(tested) else 0.0)
+    return Inputs(encoder, used, dropped, values, labels, scale, own, measurable=_common(tested, train.least_rows))
+
+
+def _common(labels: np.ndarray, least: int) -> bool:
+    """Whether each class of float64[n, K], or [n, 1] of two, has so many of the rows or none."""
+    counts = labels.sum(axis=0) if labels.shape[1] > 1 else np.array([labels.sum(), len(labels) - labels.sum()])
+    return bool(((counts == 0) | (counts >= least)).all())
+
+
+def _outstanding(values: np.ndarray) -> np.ndarray:
+    """bool[d]: columns of float64[n, d] in which one row has more than a part of :data:`MOST_OF_ONE` of the sum of squares."""
+    squares = values**2
+    return np.asarray(squares.max(axis=0, initial=0) > MOST_OF_ONE * squares.sum(axis=0))
+
+
+def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tuple[np.ndarray, TargetScale | None]:
+    """y of all rows, float64[n, K]; numbers in deviations of those that are trained on."""
+    if labels is None:
+        raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
+    if train.task == "classification":
+        return one_hot(labels, train.classes), None
+    scale = TargetScale.of(labels[trained])
+    return np.clip(scale.scaled(labels), -2 * CLIP, 2 * CLIP)[:, None], scale
+
+
+def first_parts(form: Form, randomness: Randomness) -> WeightShares:
+    """This party's shares of the weights to begin with; velocities are zero.
+
+    Weights are normal: with a variance of 1 / inputs, or without hidden layers so that what the others draw has a standard
+    deviation of :data:`START`; biases behind hidden layers are zero. Every party draws its part, so nobody knows the sum. Else
+    the owner of a weight would see by how much training has moved it, and a column in which few records differ would tell
+    whether these are shared.
+    """
+    nothing, parties = tuple(np.zeros(shape, np.uint64) for shape in form.shapes), len(form.widths)
+    inputs = [sum(form.widths)] * len(form.widths)
+    weights = []
+    for index, shape in enumerate(form.shapes):
+        fan = inputs[index] if index < len(inputs) else shape[0]
+        bias = index >= len(inputs) and (index - len(inputs)) % 2
+        spread = 1 / np.sqrt(fan * parties) if form.hidden else START / np.sqrt(parties - 1)
+        drawn = randomness.derive(f"weight {index}").normal(shape) * spread
+        weights.append(nothing[index] if bias else encode(drawn, WEIGHT_FRACTION))
+    return WeightShares(tuple(weights), nothing)
+
+
+def digest_of(own: Own, first_weights: bytes) -> bytes:
+    """SHA-256 of all that a party's values are made of; ``first_weights`` stand for what these are drawn from."""
+    hashed = hashlib.sha256(b"vfl-node hidden inputs 1" + first_weights)
+    for values in (own.columns, own.bits, own.targets):
+        hashed.update(np.array(values.shape, "<u8").tobytes())
+        hashed.update(np.ascontiguousarray(values, "<u8").data)
+    return hashed.digest()

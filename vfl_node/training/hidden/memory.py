@@ -1,0 +1,122 @@
+"""How much memory training in shares takes, from shapes alone; light: any command may ask."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from vfl_node.beside import Beside
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vfl_node.trainers import DataRole, TableShape
+    from vfl_node.training.hidden.config import Hidden
+
+USUAL_COLUMNS = 16
+"""Encoded columns of a party, where nobody says how many it has."""
+
+NUMBER_BYTES = 8
+
+COLUMN_COPIES = 4
+"""Of all parties' columns at a party, the most at a time: as numbers, as integers, under masks, and on their way."""
+
+DEALT_COPIES = 1.25
+"""Of all columns' masks at the coordinator, the most at a time, for each party that it deals to."""
+
+UNIT_NUMBERS = 30
+"""Of a unit of a layer and a row: 2·9 or 2·5 numbers of a sum of sines, and products."""
+
+AHEAD_BYTES = 128 << 20
+"""What has come from the dealer and is not used yet, once more while it is put together; of a small job all that it deals."""
+
+ROUND_BYTES, STEP_ROUNDS = 170, 20
+"""What a party remembers of a round's openings, and rounds of a step, about."""
+
+CANDIDATES = 16
+"""Products of ownership bits that are dealt with an audit; all of them are here before one is used, and twice while joined."""
+
+CHECKED_COPIES = 3
+"""Of a batch's numbers, with an audit: all that is dealt for a step is here before it is used, and twice while it is joined."""
+
+TALLIED = 1 << 18
+"""Numbers of the rows that a histogram counts at a time."""
+
+LEAST_TALLIED = 16
+"""Rows of these at least."""
+
+TALLY_COPIES = 12
+"""Of a row of the histogram: the bin of a mask, and that times two amounts; dealt, drawn and computed."""
+
+
+def widths(passive_parties: int, beside: Beside) -> tuple[int, ...]:
+    """Encoded columns of each data party, the active one's intercept included."""
+    known = beside.columns or (0,) * (1 + passive_parties)
+    active, *others = (columns or USUAL_COLUMNS for columns in known)
+    return active + 1, *others
+
+
+def parameters(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
+    """Of the whole model, of which every party has shares; args as :meth:`~vfl_node.trainers.TrainerConfig.parameters`."""
+    after = (*train.hidden, train.outputs)
+    return sum(_widths(role, table, passive_parties, beside)) * after[0] + sum((a + 1) * b for a, b in pairwise(after))
+
+
+def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
+    """As :func:`of_party`, before alignment.
+
+    The length of the shared order is not known yet. It is taken to be that of the party's table: a union is longer.
+    """
+    share = train.shared_fraction or 1.0
+    rows = min(table.rows, int(train.batch_size / share) + 1)
+    return of_party(train, table.rows, _widths(role, table, passive_parties, beside), rows)
+
+
+def of_party(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
+    """Of a data party: columns, a batch, what comes from the dealer and what is remembered, and measuring.
+
+    Args:
+        train: the job's section.
+        m: length of the shared order.
+        widths: as :func:`widths`.
+        batch: rows of one.
+    """
+    columns, steps = sum(widths), train.epochs * (m // max(batch, 1))
+    of_row = _row_numbers(train, columns)
+    batches = CHECKED_COPIES if train.dealer_audit else 1
+    numbers = COLUMN_COPIES * m * columns + batches * batch * of_row + 2 * CANDIDATES * m * (train.dealer_audit > 0)
+    ahead = min(AHEAD_BYTES, 2 * NUMBER_BYTES * (steps + 1) * batch * of_row)
+    return NUMBER_BYTES * numbers + ahead + ROUND_BYTES * STEP_ROUNDS * steps + _tally(train)
+
+
+def of_coordinator(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
+    """Of the coordinator: it deals to each party by itself, and has the masks of all columns for each.
+
+    Args as :func:`of_party`.
+    """
+    columns = sum(widths)
+    numbers = DEALT_COPIES * m * columns + len(widths) * batch * _row_numbers(train, columns)  # every party's shares
+    return len(widths) * (int(NUMBER_BYTES * numbers) + _tally(train))
+
+
+def _row_numbers(train: Hidden, columns: int) -> int:
+    """Of a row in a batch: its columns, and what is dealt and computed for each unit of a layer."""
+    return columns + UNIT_NUMBERS * (sum(train.hidden) + train.outputs)
+
+
+def _tally(train: Hidden) -> int:
+    """What the histogram of one model takes while it is made of some rows."""
+    if train.metrics_by != "histogram":
+        return 0
+    return TALLY_COPIES * NUMBER_BYTES * max(TALLIED, LEAST_TALLIED * train.bins * train.outputs)
+
+
+def _widths(role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> tuple[int, ...]:
+    """As :func:`widths`, with this party's table as far as it is known."""
+    pixels = math.prod(table.image) if table.image else 0
+    own = (table.numeric + pixels) // 2 + sum(levels - 2 for levels in table.cardinalities)
+    known = list(beside.columns or (0,) * (1 + passive_parties))
+    place = 0 if role == "active" else 1
+    known[place] = known[place] or own
+    return widths(passive_parties, Beside(columns=tuple(known)))

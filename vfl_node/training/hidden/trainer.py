@@ -1,0 +1,321 @@
+"""A data party's part in training in shares.
+
+::
+
+    toss a seed → which shared rows are held out, and batches; with an audit another one → what is checked
+    widths and digests to the active party, and the context of all masks back
+    shapes to the coordinator, the seed of this party's masks back
+    the computation (computation.py), with a checkpoint after each epoch
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vfl_node import failpoints
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.audit import Coins
+from vfl_node.crypto.shares.machine import Party
+from vfl_node.data.encoded import encoded_columns
+from vfl_node.errors import ProtocolError
+from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.regression_metrics import PredictedNumbers
+from vfl_node.session.session import Session, bytes_moved
+from vfl_node.session.toss import toss
+from vfl_node.training.additive.stored import StoredBatches
+from vfl_node.training.checkpoints import Checkpoints, load_of
+from vfl_node.training.glm.measuring import output_of
+from vfl_node.training.hidden import alone, audit, memory, terms
+from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.dealing import Dealing
+from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
+from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
+from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.openings import OpeningLog
+from vfl_node.training.hidden.results import measured, warnings
+from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
+from vfl_node.training.intervals import Output
+from vfl_node.training.network.batches import check_batch_fits
+from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
+from vfl_node.transport.channel import Traffic
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
+
+
+class HiddenTrainer(Trainer):
+    """Training in shares (:mod:`vfl_node.training.hidden.computation`), as a `Trainer`."""
+
+    def prepare(self, session: Session) -> None:
+        """As the base: sines must be those of all machines, and batches of predictions must fit into a message."""
+        terms.check_tables()
+        if serve := session.job.serve:
+            train = Hidden.of(session.job)
+            check_batch_fits(
+                serve.batch_size,
+                train.served_row_bytes,
+                of=f"at a first layer of {train.first_width} units",
+                setting="serve.batch_size",
+                narrower="say a narrower first layer in train.hidden",
+            )
+
+    async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
+        """Train with the other data parties, and with the dealer's randomness.
+
+        Raises:
+            DataError: see :func:`vfl_node.training.hidden.inputs.prepare`.
+            ProtocolError: a message of another size, or contexts that differ.
+            StateError: a checkpoint is damaged or of another schedule; a passive party has other inputs than in an earlier
+                attempt (``E_REPLAY``); there is no memory for all columns (``E_MEMORY``).
+
+        Cost: see docs/hidden.md; every operation counts its own rounds and bytes.
+
+        Leaks: see :mod:`vfl_node.training.hidden.disclosures`.
+        """
+        assert session.coordinator is not None  # the job was checked
+        async with session.phase("train") as traffic, session.coordinator.phase("deal"):
+            return await _Training(session, data, checkpoints).train(resume, traffic)
+
+    def coordination(self, session: Session) -> Coordination:
+        """The coordinator deals."""
+        return Dealing(session)
+
+
+class _Training:
+    """One attempt of one data party."""
+
+    def __init__(self, session: Session, data: TrainingData, checkpoints: Checkpoints) -> None:
+        self._session, self._data, self._checkpoints = session, data, checkpoints
+        self._train, self._parties = Hidden.of(session.job), session.job.parties
+        self._place = self._parties.data.index(session.name)
+        self._epochs: list[Epoch] = []
+
+    async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
+        session, train = self._session, self._train
+        seed = await toss(session, session.randomness.derive("toss"))
+        coins = await audit.tossed(session)
+        schedule = Schedule(seed, len(self._data.alignment), train.seed)
+        training, testing = schedule.split(0, session.job.evaluate.test_fraction)
+        inputs = prepare(session, self._data, training, testing)
+        context = await self._agree(inputs, schedule, coins)
+        rows = len(self._data.alignment)
+        terms.check_room(session, rows, context.widths, memory.of_party(train, rows, context.widths, context.batch_rows))
+        form = Form(tuple(context.widths), train.hidden, train.outputs, train.form_loss)
+        parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
+        said = DealingTerms(
+            rows=len(self._data.alignment),
+            widths=context.widths,
+            context=context.context,
+            schedule=seed,
+            batch_rows=context.batch_rows,
+            divisor=context.divisor,
+            epoch=first,
+            measures=context.measures,
+        )
+        plan = terms.plan_of(said, session.job)
+        dealer = session.coordinator
+        assert dealer is not None
+        await dealer.send(said)
+        masks = (await dealer.receive(DealerSeed)).seed
+        if len(masks) != terms.DIGEST_BYTES:
+            raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
+        session.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())  # which shares of a checkpoint fit
+        channels = list(session.data_peers.values())
+        wire = PairWire(self._place, channels[0]) if len(self._parties.data) == 2 else StarWire(self._place, channels)
+        corrections = DealtCorrections(dealer)
+        log = OpeningLog(session.folder / "openings", hashlib.sha256(context.context + masks).digest())
+        try:
+            audits = audit.made(self._place, coins, wire, log, dealer.peer) if coins else None
+            mask_seed, of = Randomness(masks), context.context.hex()
+            party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, of, log.check, audits)
+            outcome = await self._computed(party, plan, inputs, parts, first, schedule.fingerprint, traffic, log)
+        finally:
+            log.close()
+        await corrections.finish()
+
+        failpoints.reach("evaluate")
+        section = HiddenSection(
+            rounds=wire.rounds,
+            bytes=wire.sent,
+            dealer_bytes=corrections.received,
+            batch_rows=plan.batch_rows,
+            divisor=plan.divisor,
+            columns=dict(zip(self._parties.data, plan.form.widths, strict=True)),
+            dropped=inputs.dropped,
+            audited=audit.count(plan, coins) if coins else None,
+        )
+        return self._result(plan, inputs, outcome, section)
+
+    async def _computed(
+        self,
+        party: Party,
+        plan: HiddenPlan,
+        inputs: Inputs,
+        parts: WeightShares,
+        first: int,
+        schedule: str,
+        traffic: Sequence[Traffic],
+        log: OpeningLog,
+    ) -> HiddenOutcome:
+        """The computation from epoch ``first`` on, with a checkpoint after each epoch."""
+        session = self._session
+        session.progress.emit(PhaseBegan("train", plan.epochs, "epochs"))
+        session.progress.emit(Advanced(first))
+        began, moved = session.clock(), bytes_moved(traffic)
+
+        async def after(epoch: int, now: WeightShares) -> None:
+            nonlocal began, moved
+            self._epochs.append(Epoch(None, None, session.clock() - began, bytes_moved(traffic) - moved))
+            failpoints.reach("updated")
+            log.keep()
+            self._save(epoch, now, party.context, schedule)
+            session.progress.emit(Advanced(1))
+            began, moved = session.clock(), bytes_moved(traffic)
+
+        return await compute(party, plan, inputs.own, parts, first, after)
+
+    async def _agree(self, inputs: Inputs, schedule: Schedule, coins: Coins | None) -> ShareContext:
+        """Everybody's widths, whether sums are opened, and the digest of all that values are made of."""
+        session, alignment = self._session, self._data.alignment
+        digest = digest_of(inputs.own, self._start.derive("mark").bytes(terms.DIGEST_BYTES))
+        chosen = coins.digest if coins else b""
+        training, testing = schedule.split(0, session.job.evaluate.test_fraction)
+        batch, divisor = terms.batch_of(self._train, len(alignment), len(training), self._shared_by_all)
+        measurable = terms.enough(self._train, len(testing), divisor / batch)
+        if self._place:
+            (active,) = session.data_peers.values()
+            await active.send(ShareInputs(width=inputs.width, digest=digest))
+            said = await active.receive(ShareContext)
+            own, of = (inputs.width, digest), (batch, divisor)
+            terms.check_context(said, session, own, of, schedule.fingerprint, chosen, measurable=measurable)
+            return said
+        widths, digests = [inputs.width], [digest]
+        for channel in session.data_peers.values():
+            theirs = await channel.receive(ShareInputs)
+            if len(theirs.digest) != terms.DIGEST_BYTES or not 0 < theirs.width <= terms.MOST_COLUMNS:
+                raise ProtocolError(
+                    f"{channel.peer} says what this job cannot have of its columns: {theirs.width}",
+                    code="E_COUNT",
+                    hint=f"ask the owner of {channel.peer} whether it runs another version, and submit the job again",
+                )
+            session.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
+            widths.append(theirs.width)
+            digests.append(theirs.digest)
+        measures = measurable and inputs.measurable
+        said = ShareContext(widths=widths, digests=digests, divisor=divisor, batch_rows=batch, measures=measures)
+        said.context = terms.context_of(session.job, said, schedule.fingerprint, chosen)
+        for channel in session.data_peers.values():
+            await channel.send(said)
+        return said
+
+    @property
+    def _start(self) -> Randomness:
+        return self._session.randomness.derive("first weights")
+
+    @property
+    def _shared_by_all(self) -> int | None:
+        """How many records all parties have, where every data party knows it."""
+        align = self._session.job.align
+        several = len(self._parties.passive) > 1 and not align.spec.every_row_is_shared  # the active party alone knows it
+        return self._data.alignment.common if align.tells_common and not several else None
+
+    def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
+        """This party's shares and the epoch to begin with."""
+        begin = first_parts(form, self._start)
+        checkpoint = load_of(self._checkpoints, resume, schedule) if resume else None
+        if checkpoint is None or checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew
+            self._checkpoints.clear()  # which would be agreed upon later, as names are the same
+            return begin, 0
+        self._epochs = [Epoch(loss=None, auc=None, **figures) for figures in checkpoint.meta["epochs"]]
+        weights, velocity = (
+            tuple(checkpoint.tensors[f"{name} {index}"].numpy().view(np.uint64) for index in range(len(form.shapes)))
+            for name in ("weights", "velocity")
+        )
+        return WeightShares(weights, velocity, begin.weights), len(self._epochs)
+
+    def _save(self, epoch: int, parts: WeightShares, context: str, schedule: str) -> None:
+        tensors = {
+            f"{name} {index}": torch.from_numpy(part.view(np.int64).copy())
+            for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
+            for index, part in enumerate(each)
+        }
+        figures = [{"seconds": of.seconds, "bytes": of.bytes} for of in self._epochs]
+        meta = {"schedule": schedule, "context": context, "epochs": figures}
+        self._checkpoints.save(f"epoch-{epoch + 1:06}", tensors, meta)
+
+    def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:
+        session, data = self._session, self._data
+        _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
+        held_out = testing if session.job.evaluate.test_fraction else testing[:0]
+        numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, measured=len(plan.testing) > 0)
+        count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
+        trained = Trained(
+            epochs=tuple(self._epochs),
+            steps=steps,
+            rows=(len(plan.training), len(testing)),
+            device="cpu",
+            disclosures=learns(session.job, numbers),
+            section=section,
+            warnings=warnings(self._train, data.alignment.common, steps, outcome, measures=numbers.measured),
+            weights=self._weights(inputs, outcome),
+            encoder=inputs.encoder.to_json(),
+            columns=encoded_columns(data.table, inputs.encoder.columns),
+            metrics=measured(session, inputs, outcome),
+            population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
+            held_out=held_out,
+            servable=_servable(plan.schedule) if plan.reveals else None,
+        )
+        return trained if self._place else replace(trained, **self._compared(plan, inputs))
+
+    def _weights(self, inputs: Inputs, outcome: HiddenOutcome) -> dict[str, Tensor]:
+        """What this party keeps of the model: its own block, the active one all layers behind; or its shares."""
+        if not outcome.weights:
+            return {f"share {index}": torch.from_numpy(of.view(np.int64)) for index, of in enumerate(outcome.parts.weights)}
+        own = outcome.weights[self._place]
+        weight = np.zeros((own.shape[1], len(inputs.used)))  # zero for a column that was left out
+        weight[:, inputs.used] = (own if self._place else own[:-1]).T
+        kept = {"weight": torch.from_numpy(weight)}
+        if not self._place:
+            kept["bias"] = torch.from_numpy(own[-1].copy())
+            layers = outcome.weights[len(self._parties.data) :]
+            kept |= {f"layer {index}": torch.from_numpy(of.copy()) for index, of in enumerate(layers)}
+        if inputs.scale is not None:
+            kept["target"] = torch.tensor([inputs.scale.mean, inputs.scale.deviation], dtype=torch.float64)
+        return kept
+
+    def _compared(self, plan: HiddenPlan, inputs: Inputs) -> dict[str, Any]:
+        """The active party's own model, on all of its held-out rows."""
+        session, data, labels = self._session, self._data, inputs.labels
+        assert labels is not None
+        assert data.table.labels is not None
+        _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
+        rows = OwnRows.of(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
+        if inputs.width < 2 or not len(rows.training) or not len(rows.tested):
+            return {}
+        weights = alone.fit(
+            inputs.values[rows.training], labels[rows.training], self._train, session.randomness.derive("alone")
+        )
+        z = alone.scores(inputs.values[rows.tested], weights)
+        said: Output = PredictedNumbers(inputs.scale.original(z[:, 0])) if inputs.scale else output_of(z)
+        tested = data.table.labels[rows.tested]
+        local = said.metrics(session.job.evaluate.metrics, tested, session.job.evaluate.threshold)
+        return {
+            "local_metrics": {name: local.get(name) for name in session.job.evaluate.metrics},
+            "local_kind": "a model of the same kind",
+            "local_rows": len(rows.training),
+            "local_population": {"population": "owned", "rows": len(rows.tested), "real_share": None},
+        }
+
+
+def _servable(schedule: Schedule) -> Servable:
+    """What predictions need besides; training has shown nobody anything of a row."""
+    return Servable(StoredBatches.of(schedule).to_json(), tested=np.empty(0, dtype=np.int64))
