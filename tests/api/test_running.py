@@ -319,6 +319,8 @@ def test_from_standard_input_in_one_process_and_in_several(trial: Any, tmp_path:
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it_cleanly(trial: Any, tmp_path: Path, processes: bool) -> None:
     text = program(
+        "import signal",
+        "signal.signal(signal.SIGINT, signal.default_int_handler)",  # which a shell ignores for what it runs in the background
         "job['train']['epochs'] = 100_000",
         f"clinic, lab = pd.read_csv({str(trial.clinic)!r}), pd.read_csv({str(trial.lab)!r})",
         "try:",
@@ -336,7 +338,10 @@ def test_ctrl_c_ends_it_cleanly(trial: Any, tmp_path: Path, processes: bool) -> 
             time.sleep(0.05)
     finally:
         child.send_signal(signal.SIGINT)
-    said, _ = child.communicate(timeout=240)
+    try:
+        said, _ = child.communicate(timeout=240)
+    finally:
+        child.kill()
     assert (child.returncode, said) == (0, "interrupted\n")
     assert list(tmp_path.glob("vfl-*")) == []
 

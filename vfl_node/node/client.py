@@ -133,7 +133,9 @@ class Client:
         connection = _OverSocket(self._owners) if self._owners else http.client.HTTPConnection(self.address, timeout=ANSWER_S)
         try:
             connection.request(method, path, body=body, headers=headers)
-            while waiting and not select.select([connection.sock], [], [], LOOK_S)[0]:
+            look = select.poll()  # select has no file descriptors from 1,024 on
+            look.register(connection.sock, select.POLLIN)
+            while waiting and not look.poll(1000 * LOOK_S):
                 waiting()
             response = connection.getresponse()
             text = response.read()

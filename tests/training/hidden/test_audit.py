@@ -100,7 +100,9 @@ def spoilt(section: str, receiver: int, at: int = 0) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("receiver", [0, 1])
-@pytest.mark.parametrize("train", [of for of, _ in MODELS], ids=str)
+@pytest.mark.parametrize(
+    "train", [pytest.param(of, marks=[pytest.mark.slow] if "hidden" in of else []) for of, _ in MODELS], ids=str
+)
 def test_every_block_of_numbers_is_checked_in_sections_that_are_and_in_no_other(
     world: Any, attempt: Any, train: dict[str, Any], receiver: int
 ) -> None:

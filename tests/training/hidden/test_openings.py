@@ -152,7 +152,11 @@ def test_all_that_is_opened_and_dealt_is_uniform(world: Any, attempt: Any, train
 
 
 @pytest.mark.parametrize(
-    ("train", "sections"), [({}, {"columns", "both", "epoch 0", "measure"}), ({"hidden": (4,)}, {"epoch 0"})]
+    ("train", "sections"),
+    [
+        ({}, {"columns", "both", "epoch 0", "measure"}),
+        pytest.param({"hidden": (4,)}, {"epoch 0"}, marks=pytest.mark.slow),
+    ],
 )
 def test_any_one_mask_left_out_is_noticed(world: Any, attempt: Any, train: dict[str, Any], sections: set[str]) -> None:
     """But those of products of two random matrices, which are uniform themselves."""
