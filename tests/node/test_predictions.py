@@ -53,7 +53,7 @@ evaluate: {test_fraction: 0.3}
 """
 STOPPED = """\
 align: {protocol: psi}
-train: {bottom: [16], active_bottom: [8], top: [16], epochs: 60, patience: 2, batch_size: 1, learning_rate: 0.03}
+train: {bottom: [16], active_bottom: [8], top: [16], epochs: 400, patience: 2, batch_size: 1, learning_rate: 0.03}
 evaluate: {test_fraction: 0.3, validation_fraction: 0.2}
 serve: {to: both, batch_size: 16}
 """
@@ -660,7 +660,7 @@ def test_both_nodes_stop_training_at_the_same_epoch_and_serve_the_best_ones_weig
     ends = [of["split"]["early_stopping"] for of in trained]
     assert ends[0] == ends[1]
     ((best,), (last,)) = ends[0]["best_epochs"], ends[0]["last_epochs"]
-    assert last == best + 2 < 60
+    assert last == best + 2 < 400  # when it stops depends on draws
     assert [len(of["epochs"]) for of in trained] == [last, last]
     rows = trained[0]["rows"]
     assert len(FileShown(folders["lab"] / "shown", 1).rows()) == rows["test"] + rows["validation"]
