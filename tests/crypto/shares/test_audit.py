@@ -46,20 +46,21 @@ def program(name: str, turns: int = 0, value: int = 0) -> Any:
         checked = []
         for number in range(3):
             machine.begin(f"block {number}")
-            machine._dealt[0] += turns
+            machine._dealt[1 - turns] += 1
             dealt = 0
             if machine.place >= 0:
-                dealt = counted(lambda of: counts(of, matrices)).dealt[machine.place] // BYTES
+                dealt = counted(lambda of, section=machine.section: counts(of, matrices, section)).dealt[machine.place] // BYTES
             if auditor := await machine.auditor(dealt):
-                auditor._dealt[0] += turns
+                auditor._dealt[1 - turns] += 1
                 await block(auditor, [of.as_dealt for of in matrices], name)
                 checked.append(f"block {number}")
             else:
                 await block(machine, matrices, name, value)
         return checked
 
-    async def counts(machine: ShareMachine, matrices: Any) -> None:
-        machine._dealt[0] += turns
+    async def counts(machine: ShareMachine, matrices: Any, section: str) -> None:
+        machine.begin(section)
+        machine._dealt[1 - turns] += 1
         await block(machine, [of.as_dealt for of in matrices], name)
 
     return run

@@ -101,7 +101,9 @@ class SectionAudit:
             return None
         theirs = await self._swap(seed)
         seeds = (theirs, seed) if self._place else (seed, theirs)
-        return Auditor(self._place, seeds, _Compared(corrections, partial(self._refusal, section)))
+        auditor = Auditor(self._place, seeds, _Compared(corrections, partial(self._refusal, section)))
+        auditor.begin(section)
+        return auditor
 
 
 class Auditor(Dealer):

@@ -7,7 +7,7 @@ A computation is a coroutine that gets a machine and awaits rounds of operations
 All operations of a round are opened in one message. Every machine counts operations, so that all agree on the place of each:
 (context, section, number of the operation in it, name of the value). Masks are drawn from a party's seed at that place: from
 the seed of the section, and that from the party's, so that one section can be shown without any other
-(:mod:`vfl_node.crypto.shares.audit`). In each section all parties get about as many corrections.
+(:mod:`vfl_node.crypto.shares.audit`). All parties get about as many corrections.
 
 The context is a digest of everything that values are made of. All of the computation is arithmetic of integers, so in one
 context each place has one value, however often it is computed, if all send what they sent before: a mask is never used for two.
@@ -78,6 +78,12 @@ class ShareMachine(ABC):
         self._section, self.number = section, 0
         self._receivers: dict[int, int] = {}
         self._dealt = [0] * self.parties
+        self._turn = sum(int(word) for word in section.split() if word.isdigit())  # who is the first to get something
+
+    @property
+    def section(self) -> str:
+        """The name of the section."""
+        return self._section
 
     async def run(self, *operations: Operation[Any]) -> list[Any]:
         """The results of several operations in one round."""
@@ -103,8 +109,8 @@ class ShareMachine(ABC):
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]: ...
 
     def _choose_receiver(self, number: int, operation: Operation[Any]) -> None:
-        """The party that gets the corrections of an operation: in a section all get about as many."""
-        least = min(range(self.parties), key=self._dealt.__getitem__)
+        """The party that gets the corrections of an operation: the one that has fewest of this section, in turns."""
+        least = min(range(self.parties), key=lambda place: (self._dealt[place], (place - self._turn) % self.parties))
         receiver = least if operation.receiver is None else operation.receiver
         self._dealt[receiver] += sum(prod(shape) for shape in operation.dealt.values())
         self._receivers[number] = receiver

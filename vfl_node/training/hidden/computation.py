@@ -275,6 +275,7 @@ async def _blank_step(plan: HiddenPlan, rows: Sequence[KnownToOne], machine: Sha
 async def _dealt(machine: ShareMachine, blank: Blank) -> int:
     """How many numbers a party is dealt in a section; 0 at the dealer."""
     counter = Counter(machine.parties)
+    counter.begin(machine.section)
     if machine.place >= 0:
         await blank(counter)
     return counter.cost.dealt.get(machine.place, 0) // BYTES
