@@ -216,4 +216,21 @@ static inline void fe8_store(uint8_t *bytes, fe8 a) {
     _mm512_i64scatter_epi64((void *)(bytes + 24), at, OR(SHR(a.v[3], 39), SHL(a.v[4], 12)), 1);
 }
 
+/* Which lanes are 1. */
+static inline __mmask8 fe8_is_one(fe8 a) {
+    a = fe8_canonical(a);
+    v8 rest = OR(OR(_mm512_xor_si512(a.v[0], ALL8(1)), a.v[1]), OR(OR(a.v[2], a.v[3]), a.v[4]));
+    return _mm512_cmpeq_epi64_mask(rest, ALL8(0));
+}
+
+/* The Legendre symbol of u^3 + 486662 u^2 + u: 1 on the curve, -1 on its twist, 0 where u is 0. */
+static inline fe8 fe8_legendre_of_curve(const fe8 *u) {
+    const fe8 j = fe8_small(486662), one = fe8_small(1);
+    fe8 t = fe8_add(u, &j);
+    t = fe8_mul(&t, u);
+    t = fe8_add(&t, &one);
+    t = fe8_mul(&t, u);
+    return fe8_legendre(&t);
+}
+
 #endif
