@@ -1,4 +1,5 @@
 /* Identifiers to u-coordinates: curve25519_XMD:SHA-512_ELL2_NU_ of RFC 9380 without clear_cofactor, of eight identifiers at a time. */
+#if defined(__x86_64__)
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512ifma")
 
 #include "field8.h"
@@ -116,3 +117,5 @@ int vfl_check_ifma(const uint8_t *points, size_t count) {
     }
     return found;
 }
+
+#endif

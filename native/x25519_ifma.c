@@ -1,7 +1,9 @@
 /* X25519 (RFC 7748) of eight points by one scalar at a time. */
+#if defined(__x86_64__)
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512ifma")
 
 #include "field8.h"
+#include "kernels.h"
 #include <string.h>
 
 static inline void swap_if(__mmask8 swap, fe8 *a, fe8 *b) {
@@ -54,3 +56,5 @@ void vfl_x25519_ifma(uint8_t *out, const uint8_t *scalar, const uint8_t *points,
     __builtin_memset(key, 0, sizeof key);
     __asm__ volatile("" : : "r"(key) : "memory");
 }
+
+#endif
