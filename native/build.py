@@ -14,12 +14,15 @@ ffibuilder.cdef(
     int vfl_hash_ifma(
         uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t count, const uint8_t *domain, size_t length);
     int vfl_check_ifma(const uint8_t *points, size_t count);
+    int vfl_powers_ifma(
+        uint8_t *out, const uint8_t *bases, size_t count, size_t bytes, const uint8_t *exponent, size_t exponent_bytes,
+        const uint8_t *number, const uint8_t *square, uint64_t factor);
     """
 )
 ffibuilder.set_source(
     "vfl_node.crypto.kernels._native",
     '#include "kernels.h"',
-    sources=[f"native/{name}.c" for name in ("dispatch", "x25519_ifma", "hash_ifma")],
+    sources=[f"native/{name}.c" for name in ("dispatch", "x25519_ifma", "hash_ifma", "powers_ifma")],
     depends=[f"native/{name}.h" for name in ("field8", "kernels", "sha512x8")],
     include_dirs=["native"],
     extra_compile_args=["-O3", "-std=gnu11"],

@@ -23,4 +23,10 @@ int vfl_check_ifma(const uint8_t *points, size_t count) {
     (void)points, (void)count;
     return 1;
 }
+int vfl_powers_ifma(uint8_t *out, const uint8_t *bases, size_t count, size_t bytes, const uint8_t *exponent,
+                    size_t exponent_bytes, const uint8_t *number, const uint8_t *square, uint64_t factor) {
+    (void)out, (void)bases, (void)count, (void)bytes, (void)exponent, (void)exponent_bytes, (void)number, (void)square,
+        (void)factor;
+    return 1;
+}
 #endif

@@ -1,9 +1,11 @@
-"""What a kernel does for Curve25519, on u-coordinates of 32 bytes, little-endian."""
+"""What a kernel does: Curve25519 on u-coordinates of 32 bytes, little-endian, and powers modulo large numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
+
+from gmpy2 import mpz
 
 from vfl_node.crypto.rows import Rows
 
@@ -31,3 +33,12 @@ class Kernel(Protocol):
 
     def fault(self, rows: Rows) -> str | None:
         """Why some row is no canonical u-coordinate of the curve; None if all are. Small orders are not looked for."""
+
+    def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz) -> list[mpz]:
+        """``base^exponent mod modulus`` of each, in a time that depends on sizes alone, without Python's lock.
+
+        Args:
+            bases: from 0 to modulus − 1.
+            exponent: secret, above 0.
+            modulus: odd.
+        """

@@ -12,7 +12,7 @@ from gmpy2 import mpz
 # nacl.bindings adds a microsecond to each ladder (4 %), all of it under Python's lock, for which threads wait.
 from nacl._sodium import ffi, lib
 
-from vfl_node.crypto.groups.expand import expander
+from vfl_node.crypto.expand import expander
 from vfl_node.crypto.rows import Rows
 
 P = mpz(2**255 - 19)
@@ -46,6 +46,11 @@ class Libraries:
         if any(u >= P for u in coordinates):
             return "is not canonical"
         return "is not on the curve" if any(gmpy2.jacobi(_curve(u), P) != 1 for u in coordinates) else None
+
+    def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz) -> list[mpz]:
+        """As the contract: by ``powmod_sec``, which takes a fifth to a third more time than ``powmod``. One core, 3072 bits: 9 ms."""
+        with gmpy2.context(allow_release_gil=True):
+            return [gmpy2.powmod_sec(base, exponent, modulus) for base in bases]
 
 
 def _curve(u: mpz) -> mpz:
