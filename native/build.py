@@ -1,7 +1,7 @@
 """Builds the kernels as a Python extension, where there is a compiler; setup.py names :data:`ffibuilder`.
 
-They are chosen at run time by what the processor can do, so no flag here names a processor. Without a compiler, or with one that
-does not know AVX-512 IFMA, the package installs without kernels (``optional``), and libsodium and gmpy2 do the work.
+They are chosen at run time by what the processor can do, so no flag here names a processor. Without a compiler, or with one
+that does not know AVX-512 IFMA, the package installs without kernels (``optional``), and libsodium and gmpy2 do the work.
 """
 
 from cffi import FFI

@@ -15,8 +15,8 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-from vfl_node.crypto.groups.contract import Group, Scalar
 from vfl_node.crypto.expand import expander
+from vfl_node.crypto.groups.contract import Group, Scalar
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
