@@ -1,4 +1,4 @@
-"""The coordinator's part: it deals randomness, and receives nothing that depends on data.
+"""The coordinator's part: it deals randomness, and receives sizes alone.
 
 Each data party says of which shapes the job is: how long the shared order is, how many columns everybody has, how rows are
 batched. From these and from seeds of its own the coordinator computes, by the very program of the training
