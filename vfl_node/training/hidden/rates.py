@@ -6,8 +6,8 @@
 
 W₀ is what weights begin with. G is a sum over a batch with 2·18 fractional bits. c may be 10⁻⁵, and a fixed-point c would have
 few significant bits. So c = mantissa · 2^−exponent with 1 ≤ mantissa < 2: residuals are multiplied by the mantissa while they
-have bits to spare, and G counts as a number with ``exponent`` more fractional bits. Velocity and gradient are then cut together, once; μ and η·λ have
-as many fractional bits as are cut, and at least :data:`LEAST_BITS`.
+have bits to spare, and G counts as a number with ``exponent`` more fractional bits. Velocity and gradient are then cut
+together, once; μ and η·λ have as many fractional bits as are cut, and at least :data:`LEAST_BITS`.
 """
 
 from __future__ import annotations
