@@ -47,17 +47,16 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             if other != name
         ]
         if train.reveal == "owners":
+            layers = ", and all layers behind the first" if name == parties.active and train.hidden else ""
             text = (
-                "the weights of its own columns after training: a function of all shared records. A column in which few "
-                "records differ tells about these: if its weight has hardly moved, hardly any of them is shared"
+                f"the weights of its own columns after training{layers}: a function of all shared records. A column in which "
+                "few records differ tells about these: if its weight has hardly moved, hardly any of them is shared"
             )
             if numbers.number > 1:
                 text += (
                     f"; this is training {numbers.number} over these records, and the mean of several shows by how much "
                     "training moves a weight"
                 )
-            if name == parties.active and train.hidden:
-                text += ", and all layers behind the first"
             entries.append(Disclosure("weights", width.get(name), text))
         if train.metrics_by == "histogram" and numbers.measured and (name == parties.active or job.evaluate.share_with_passive):
             over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"
