@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -41,8 +42,9 @@ def test_console_script_resolves() -> None:
 
 def test_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    shutil.copytree(PACKAGE, source / "vfl_node", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    shutil.copytree(PACKAGE, source / "vfl_node", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copytree(ROOT / "native", source / "native")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, source],
@@ -57,6 +59,26 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     assert ours - shipped == set()
     assert {name.partition("/")[0] for name in shipped} == {"vfl_node", f"vfl_node-{vfl_node.__version__}.dist-info"}
     assert any(name.endswith("/licenses/LICENSE") for name in shipped)
+    compiled = [name for name in shipped if name.endswith(".so")]
+    assert len(compiled) == (shutil.which("cc") is not None), compiled  # without a compiler a wheel has none
+
+
+def test_a_package_without_a_compiler_installs_without_kernels(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "vfl_node").mkdir(parents=True)
+    (source / "vfl_node" / "__init__.py").write_text('__version__ = "0"\n')
+    shutil.copytree(ROOT / "native", source / "native")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, source],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "CC": "/bin/false"},
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".so")]
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vfl_node.crypto.expand import expander
 from vfl_node.crypto.groups import Curve25519, Scalar
 from vfl_node.crypto.groups.curve25519 import L
-from vfl_node.crypto.groups.expand import expander
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.threads import Threads
 from vfl_node.errors import ProtocolError

@@ -6,8 +6,8 @@ import gmpy2
 import numpy as np
 import pytest
 
+from vfl_node.crypto.expand import expander
 from vfl_node.crypto.groups import SafePrimeGroup, Scalar, group
-from vfl_node.crypto.groups.expand import expander
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.threads import Threads
 from vfl_node.errors import DataError, ProtocolError

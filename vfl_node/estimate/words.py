@@ -7,6 +7,7 @@ from collections.abc import Callable
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
+from vfl_node.crypto.kernels import kernel
 from vfl_node.estimate.linkage import linkage_cost, linkage_notes
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import (
@@ -111,7 +112,8 @@ def _notes_on_ids(plan: Plan, machine: Machine, have: str) -> list[str]:
     said = [
         f"{have}; {known if least == most else f'shared may be any number, {_between(least, most, _count)}'}",
         f"measured on one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
-        f"{_micro(machine.decode_s)} a check ({terms.group}); the disk writes {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
+        f"{_micro(machine.decode_s)} a check ({terms.group}, kernel {kernel().name}); the disk writes "
+        f"{machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
         f"computing, sending and writing overlap, so the longest is the time, if {who} have a machine like this "
         f"({machine.cores} {'core' if machine.cores == 1 else 'cores'}); reading the tables and training come on top",
         f"rows that {owned} hide {which}; training takes them all",

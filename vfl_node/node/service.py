@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 import vfl_node
 from vfl_node import failpoints
 from vfl_node.configuration import parse
+from vfl_node.crypto.kernels import kernel
 from vfl_node.execution.device import choose_device
 from vfl_node.execution.folder import ARTEFACTS
 from vfl_node.execution.requests import PredictionRequest
@@ -85,7 +86,12 @@ class Node:
         self.token = self._token()
 
     def start(self) -> str | None:
-        """Listen, dial, go on with unfinished jobs; returns the bound gRPC address."""
+        """Listen, dial, go on with unfinished jobs; returns the bound gRPC address.
+
+        Raises:
+            UsageError: ``VFL_KERNEL`` names a kernel that this machine does not have (``E_CONFIG``), among others.
+        """
+        kernel()
         self._works.attach(self.peers)
         self.peers.on_up = self._offers.tell_cancelled
         bound = self.peers.start()
@@ -96,6 +102,7 @@ class Node:
             party=self.settings.name,
             role=self.settings.role,
             version=vfl_node.__version__,
+            kernel=kernel().name,
             listen=bound,
             device=str(self.device),
             threads=self.settings.threads,
@@ -118,6 +125,7 @@ class Node:
             "party": self.settings.name,
             "role": self.settings.role,
             "version": vfl_node.__version__,
+            "kernel": kernel().name,
             "started": self._started,
             "peers": self.peers.status(),
             "data": self._data.health(),

@@ -17,6 +17,7 @@ from pydantic import Field, StringConstraints, create_model, model_validator
 
 import vfl_node
 from vfl_node.alignment.alignment import Alignment, LinkageFacts
+from vfl_node.crypto.kernels import kernel
 from vfl_node.files import private_folder, write_whole
 from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
@@ -199,11 +200,12 @@ def write(report: Report, folder: Path) -> None:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of this package, Python, and the libraries whose version can change a result."""
+    """Versions of this package, Python, and the libraries whose version can change a result; and the kernel of this process."""
     return {
         "vfl_node": vfl_node.__version__,
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in LIBRARIES},
+        "kernel": kernel().name,
     }
 
 

@@ -1,4 +1,4 @@
-"""Curve25519 by its u-coordinates alone, over libsodium's constant-time ladder.
+"""Curve25519 by its u-coordinates alone; ladders, hashes and checks are those of a kernel (:mod:`vfl_node.crypto.kernels`).
 
 The curve v² = u³ + 486662u² + u over GF(2²⁵⁵ − 19) has order 8ℓ, ℓ prime. An element is
 the u-coordinate of a point, 32 bytes little-endian (RFC 7748); u stands for ±P.
@@ -19,22 +19,14 @@ the u-coordinate of a point, 32 bytes little-endian (RFC 7748); u stands for ±P
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import gmpy2
-import numpy as np
-from gmpy2 import mpz
-
-# nacl.bindings adds a microsecond to each ladder (4 %), all of it under Python's lock, for which threads wait.
-from nacl._sodium import ffi, lib
 
 from vfl_node.crypto.groups.contract import Group, Scalar
-from vfl_node.crypto.groups.expand import expander
+from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 
-P = mpz(2**255 - 19)
-J = mpz(486662)
 L = 2**252 + 27742317777372353535851937790883648493
 
 SMALL_ORDER = frozenset(
@@ -47,11 +39,12 @@ SMALL_ORDER = frozenset(
 )
 """u-coordinates on the curve whose points have no component of order ℓ. Source: https://cr.yp.to/ecdh.html#validate"""
 
+_SMALL_ORDER = frozenset(u.to_bytes(32, "little") for u in SMALL_ORDER)
 _BLOCK_ROWS = 512  # about 15 ms of ladders: long compared to passing a block on, short compared to a pause
 
 
 class Curve25519(Group):
-    """x-only Curve25519. Cost: about 5 µs per hash, 30 µs per power, 2.5 µs per decode (one core)."""
+    """x-only Curve25519. Cost: see the kernels; a power is one ladder."""
 
     name = "curve25519"
     width = 32
@@ -60,28 +53,21 @@ class Curve25519(Group):
 
     def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
         """As :meth:`Group.hash_to_group`. Source: RFC 9380, sections 5.2 (L = 48) and 6.7.1 (Elligator 2, Z = 2)."""
-        expand = expander(domain, 48)
-        return _pack(_elligator2([mpz.from_bytes(expand(item), "big") % P for item in ids]))
+        return kernel().hashed(ids, domain)
 
     def block_powers(self, rows: Rows, exponent: int) -> Rows:
         """As :meth:`Group.block_powers`: one X25519 ladder per row (RFC 7748)."""
-        key, powers = exponent.to_bytes(32, "little"), np.empty((len(rows), 32), dtype=np.uint8)
-        u = ffi.from_buffer("unsigned char[]", np.ascontiguousarray(rows))
-        result = ffi.from_buffer("unsigned char[]", powers, require_writable=True)
-        for at in range(0, powers.size, 32):
-            if lib.crypto_scalarmult(result + at, key, u + at):  # libsodium refuses an all-zero result
-                self.refuse("has small order")
+        powers = kernel().ladders(rows, exponent.to_bytes(32, "little"))
+        if not powers.any(axis=1).all():
+            self.refuse("has small order")
         return powers
 
     def decode(self, rows: Rows) -> Rows:
         """As :meth:`Group.decode`: u < p with the top bit clear, not of small order, on the curve and not its twist."""
-        coordinates = [mpz.from_bytes(encoded, "little") for encoded in _split(rows)]
-        if any(u >= P for u in coordinates):
-            self.refuse("is not canonical")
-        if not SMALL_ORDER.isdisjoint(coordinates):
+        if not _SMALL_ORDER.isdisjoint(_split(rows)):
             self.refuse("has small order")
-        if any(gmpy2.jacobi(_curve(u), P) != 1 for u in coordinates):
-            self.refuse("is not on the curve")
+        if fault := kernel().fault(rows):
+            self.refuse(fault)
         return rows
 
     def draw(self, randomness: Randomness) -> Scalar:
@@ -100,30 +86,6 @@ class Curve25519(Group):
         return _clamped(int(gmpy2.invert(scalar.reveal(), L)))
 
 
-def _curve(u: mpz) -> mpz:
-    """v² at u."""
-    return ((u + J) * u + 1) * u % P
-
-
-def _elligator2(fields: Sequence[mpz]) -> list[mpz]:
-    """The u-coordinate that each field element r is mapped to.
-
-    This is −J / (1 + 2r²) or, if that is on the twist, −J minus it. The divisor is never 0,
-    because −1/2 is not a square, and v² is never 0, so the Jacobi symbol is ±1. All divisions
-    share one inversion (Montgomery's trick).
-    """
-    divisors = [(2 * r * r + 1) % P for r in fields]
-    products = list(accumulate(divisors, lambda product, divisor: product * divisor % P, initial=mpz(1)))
-    quotient = -J * gmpy2.invert(products.pop(), P) % P  # −J over the product of all divisors not yet passed
-    coordinates = []
-    while divisors:
-        u = quotient * products.pop() % P
-        quotient = quotient * divisors.pop() % P
-        coordinates.append(u if gmpy2.jacobi(_curve(u), P) == 1 else (-J - u) % P)
-    coordinates.reverse()
-    return coordinates
-
-
 def _clamped(residue: int) -> Scalar:
     """The clamped scalar that acts on u as ``residue`` mod ℓ does."""
     k = residue + L * (3 * residue % 8)  # ≡ 0 mod 8, because 3ℓ ≡ −1
@@ -137,7 +99,3 @@ def _clamped(residue: int) -> Scalar:
 def _split(rows: Rows) -> list[bytes]:
     data = rows.tobytes()
     return [data[start : start + 32] for start in range(0, len(data), 32)]
-
-
-def _pack(coordinates: list[mpz]) -> Rows:
-    return np.frombuffer(b"".join(u.to_bytes(32, "little") for u in coordinates), dtype=np.uint8).reshape(-1, 32)

@@ -1,0 +1,121 @@
+/* Identifiers to u-coordinates: curve25519_XMD:SHA-512_ELL2_NU_ of RFC 9380 without clear_cofactor, of eight identifiers at a time. */
+#if defined(__x86_64__)
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512ifma")
+
+#include "field8.h"
+#include "kernels.h"
+#include "sha512x8.h"
+#include <stdlib.h>
+
+#define SIZE 48     /* bytes a field element is made of (L) */
+#define MOST_TAG 256 /* DST and its length */
+#define SECOND (2 * SHA_BLOCK + SHA_BLOCK) /* room for b_0, a byte and the tag, padded */
+
+/* -J / (1 + 2 r^2), or -J minus it where that is on the twist (RFC 9380, 6.7.1). */
+static fe8 elligator2(const fe8 *r) {
+    const fe8 one = fe8_small(1), zero = fe8_small(0), j = fe8_small(486662);
+    fe8 square = fe8_sqr(r), twice = fe8_add(&square, &square), d = fe8_add(&twice, &one);
+    fe8 inverse = fe8_invert(&d), scaled = fe8_mul(&inverse, &j), u = fe8_sub(&zero, &scaled);
+    fe8 other = fe8_sub(&scaled, &j), v = fe8_legendre_of_curve(&u);
+    __mmask8 curve = fe8_is_one(v);
+    for (int i = 0; i < 5; i++) u.v[i] = _mm512_mask_blend_epi64(curve, other.v[i], u.v[i]);
+    return u;
+}
+
+/* Eight numbers of 48 bytes, big-endian, 64 bytes apart, modulo p. */
+static fe8 reduced(const uint8_t *bytes) {
+    const v8 at = _mm512_setr_epi64(0, 64, 128, 192, 256, 320, 384, 448), mask = ALL8(MASK51);
+    const v8 turn = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
+    v8 w[7], limb[8];
+    for (int i = 0; i < 6; i++)
+        w[i] = _mm512_shuffle_epi8(_mm512_i64gather_epi64(at, (const void *)(bytes + 40 - 8 * i), 1), turn);
+    w[6] = ALL8(0);
+    for (int i = 0; i < 8; i++) {
+        int bit = 51 * i, word = bit / 64, shift = bit % 64;
+        v8 low = SHR(w[word], shift), high = shift ? SHL(w[word + 1], 64 - shift) : ALL8(0);
+        limb[i] = AND(OR(low, high), mask);
+    }
+    /* limbs from 2^255 on count 19 times: below 20 * 2^51 */
+    return fe8_carry(ADD(limb[0], times19(limb[5])), ADD(limb[1], times19(limb[6])), ADD(limb[2], times19(limb[7])), limb[3],
+                     limb[4]);
+}
+
+int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t count, const uint8_t *domain, size_t length) {
+    uint8_t tag[MOST_TAG];
+    size_t longest = 0;
+    if (length < 1 || length > 255) return 1;
+    memcpy(tag, domain, length);
+    tag[length] = (uint8_t)length;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t size = ends[i] - (i ? ends[i - 1] : 0);
+        if (size > longest) longest = (size_t)size;
+    }
+    /* 128 zero bytes, the identifier, the size in two bytes, a zero byte, the tag; padded */
+    size_t room = (SHA_BLOCK + longest + 3 + length + 1 + 17 + SHA_BLOCK) / SHA_BLOCK * SHA_BLOCK;
+    uint8_t *first = malloc(8 * room), second[8 * SECOND], result[256];
+    if (first == NULL) return 2;
+    sha8 begun = sha8_start();
+    memset(first, 0, SHA_BLOCK);
+    sha8_block(&begun, first, _mm512_setzero_si512(), 0xff);
+    for (size_t at = 0; at < count; at += 8) {
+        size_t blocks[8], most = 0;
+        for (size_t lane = 0; lane < 8; lane++) {
+            size_t row = at + lane < count ? at + lane : count - 1;
+            uint64_t begin = row ? ends[row - 1] : 0;
+            size_t bytes = (size_t)(ends[row] - begin);
+            uint8_t *to = first + lane * room;
+            memset(to, 0, SHA_BLOCK);
+            memcpy(to + SHA_BLOCK, ids + begin, bytes);
+            to[SHA_BLOCK + bytes] = 0;
+            to[SHA_BLOCK + bytes + 1] = SIZE;
+            to[SHA_BLOCK + bytes + 2] = 0;
+            memcpy(to + SHA_BLOCK + bytes + 3, tag, length + 1);
+            blocks[lane] = sha_pad(to, SHA_BLOCK + bytes + 3 + length + 1);
+            if (blocks[lane] > most) most = blocks[lane];
+        }
+        sha8 hashed = begun;
+        for (size_t block = 1; block < most; block++) {
+            __mmask8 active = 0;
+            for (int lane = 0; lane < 8; lane++) active |= (__mmask8)((block < blocks[lane]) << lane);
+            v8 where = _mm512_add_epi64(_mm512_mullo_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), ALL8(room)),
+                                        ALL8(block * SHA_BLOCK));
+            sha8_block(&hashed, first, where, active);
+        }
+        const v8 lanes = _mm512_setr_epi64(0, SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND, 5 * SECOND, 6 * SECOND, 7 * SECOND);
+        sha8_store(&hashed, second, lanes);
+        size_t seconds = 0;
+        for (size_t lane = 0; lane < 8; lane++) {
+            uint8_t *to = second + lane * SECOND;
+            to[64] = 1;
+            memcpy(to + 65, tag, length + 1);
+            seconds = sha_pad(to, 65 + length + 1);
+        }
+        hashed = sha8_start();
+        for (size_t block = 0; block < seconds; block++)
+            sha8_block(&hashed, second, _mm512_add_epi64(lanes, ALL8(block * SHA_BLOCK)), 0xff);
+        uint8_t digests[512];
+        sha8_store(&hashed, digests, _mm512_setr_epi64(0, 64, 128, 192, 256, 320, 384, 448));
+        fe8 r = reduced(digests), u = elligator2(&r);
+        fe8_store(result, u);
+        memcpy(out + 32 * at, result, 32 * (count - at < 8 ? count - at : 8));
+    }
+    free(first);
+    return 0;
+}
+
+/* 0: all are canonical and on the curve; 1: one is not canonical; 2: one is on the twist. Small orders are not looked for. */
+int vfl_check_ifma(const uint8_t *points, size_t count) {
+    int found = 0;
+    for (size_t at = 0; at < count; at += 8) {
+        uint8_t eight[256], back[256];
+        for (size_t lane = 0; lane < 8; lane++)
+            memcpy(eight + 32 * lane, points + 32 * (at + lane < count ? at + lane : count - 1), 32);
+        fe8 u = fe8_load(eight);
+        fe8_store(back, u);
+        if (memcmp(eight, back, sizeof eight)) return 1;
+        if (fe8_is_one(fe8_legendre_of_curve(&u)) != 0xff) found = 2;
+    }
+    return found;
+}
+
+#endif

@@ -1,0 +1,169 @@
+"""All kernels give the same bytes: those of the RFCs, of libsodium and of gmpy2, at the edges of limbs too."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import gmpy2
+import numpy as np
+import pytest
+from gmpy2 import mpz
+
+from vfl_node.crypto.groups.curve25519 import SMALL_ORDER
+from vfl_node.crypto.kernels import Kernel, named
+from vfl_node.crypto.kernels.choice import _available
+from vfl_node.errors import UsageError
+
+P = 2**255 - 19
+KERNELS = _available()
+LIBRARIES = named("libsodium")
+DOMAIN = b"VFL tests"
+
+kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+
+
+def rows(*numbers: int) -> np.ndarray:
+    return np.frombuffer(b"".join(number.to_bytes(32, "little") for number in numbers), np.uint8).reshape(-1, 32)
+
+
+def edges() -> list[int]:
+    """Numbers whose limbs, of 51 or 64 bits, are all ones or zeros or next to it, below and above p."""
+    limbs = [0, 1, 2**51 - 1]
+    numbers = [sum(limb << (51 * at) for at, limb in enumerate(each)) for each in product(limbs, repeat=5)]
+    near = [base + offset for base in (P, 2**255, 2**254, 2**64, 2**128, 2**192) for offset in range(-20, 20)]
+    return [number for number in (*numbers, *near) if 0 <= number < 2**256]
+
+
+@kernels
+@pytest.mark.parametrize(
+    ("key", "u", "expected"),
+    [  # RFC 7748, section 5.2
+        (
+            "a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4",
+            "e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c",
+            "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552",
+        ),
+        (
+            "4b66e9d4d1b4673c5ad22691957d6af5c11b6421e0ea01d42ca4169e7918ba0d",
+            "e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a493",
+            "95cbde9476e8907d7aade45cb4b873f88b595a68799fa152e6f8f7647aac7957",
+        ),
+    ],
+)
+def test_published_ladders(kernel: Kernel, key: str, u: str, expected: str) -> None:
+    for count in (1, 7, 8, 9):
+        points = np.repeat(np.frombuffer(bytes.fromhex(u), np.uint8)[None], count, axis=0)
+        assert kernel.ladders(points, bytes.fromhex(key)).tobytes() == bytes.fromhex(expected) * count
+
+
+@kernels
+def test_a_thousand_published_ladders_in_a_row(kernel: Kernel) -> None:
+    key = u = (9).to_bytes(32, "little")
+    for _ in range(1000):
+        key, u = kernel.ladders(np.frombuffer(u, np.uint8)[None], key).tobytes(), key
+    assert key.hex() == "684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51"
+
+
+@kernels
+def test_ladders_at_the_edges_of_limbs(kernel: Kernel) -> None:
+    points = rows(*edges())
+    for key in (bytes(32), b"\xff" * 32, bytes(range(32))):
+        np.testing.assert_array_equal(kernel.ladders(points, key), LIBRARIES.ladders(points, key))
+
+
+@kernels
+@pytest.mark.parametrize("count", [0, 1, 5, 8, 31, 2000])
+def test_ladders_of_random_points(kernel: Kernel, count: int) -> None:
+    rng = np.random.default_rng(count)
+    points, key = rng.integers(0, 256, (count, 32), np.uint8), rng.bytes(32)
+    found = kernel.ladders(points, key)
+    np.testing.assert_array_equal(found, LIBRARIES.ladders(points, key))
+    assert found.shape == (count, 32)
+
+
+@kernels
+def test_a_point_of_small_order_gives_zeros(kernel: Kernel) -> None:
+    assert not kernel.ladders(rows(*SMALL_ORDER), bytes(range(32))).any()
+
+
+@kernels
+@pytest.mark.parametrize("longest", [0, 3, 20, 127, 128, 1000])
+def test_hashes_of_identifiers_of_any_length(kernel: Kernel, longest: int) -> None:
+    rng = np.random.default_rng(longest)
+    for domain in (b"d", DOMAIN, bytes(255)):
+        ids = [rng.bytes(int(size)) for size in rng.integers(0, longest + 1, 21)]
+        np.testing.assert_array_equal(kernel.hashed(ids, domain), LIBRARIES.hashed(ids, domain))
+
+
+@kernels
+def test_no_identifiers_have_no_hashes(kernel: Kernel) -> None:
+    assert kernel.hashed([], DOMAIN).shape == (0, 32)
+
+
+@kernels
+@pytest.mark.parametrize("size", [0, 256])
+def test_a_domain_has_1_to_255_bytes(kernel: Kernel, size: int) -> None:
+    with pytest.raises(ValueError, match="255"):
+        kernel.hashed([b"id"], bytes(size))
+
+
+@kernels
+def test_points_are_checked_alike(kernel: Kernel) -> None:
+    rng = np.random.default_rng(5)
+    faults = []
+    for number in [*edges(), *(int.from_bytes(rng.bytes(32), "little") % P for _ in range(100))]:
+        fault = kernel.fault(rows(number))
+        assert fault == LIBRARIES.fault(rows(number))
+        assert (fault == "is not canonical") == (number >= P)
+        faults.append(fault)
+    assert set(faults) == {None, "is not canonical", "is not on the curve"}
+
+
+@kernels
+@pytest.mark.parametrize("count", [0, 1, 8, 19])
+def test_one_bad_point_among_good_ones_is_noticed_anywhere(kernel: Kernel, count: int) -> None:
+    good = LIBRARIES.hashed([f"{number}".encode() for number in range(count)], DOMAIN)
+    assert kernel.fault(good) is None
+    for at in range(count):
+        for number, fault in ((P + 9, "is not canonical"), (2, "is not on the curve")):
+            spoilt = good.copy()
+            spoilt[at] = rows(number)[0]
+            assert kernel.fault(spoilt) == fault
+
+
+def test_a_kernel_is_chosen_by_its_name() -> None:
+    assert named("").name == KERNELS[0].name
+    assert [named(of.name).name for of in KERNELS] == [of.name for of in KERNELS]
+    with pytest.raises(UsageError, match="this machine has"):
+        named("abacus")
+
+
+def test_without_compiled_code_libraries_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError
+
+    monkeypatch.setattr("vfl_node.crypto.kernels.choice.importlib.import_module", missing)
+    assert named("").name == "libsodium"
+
+
+@kernels
+@pytest.mark.parametrize("bits", [13, 52, 64, 1024, 2048, 3072, 4100, 6184, 6200])
+def test_powers_modulo_odd_numbers(kernel: Kernel, bits: int) -> None:
+    state = gmpy2.random_state(bits)
+    modulus = gmpy2.mpz_urandomb(state, bits) | 1 | (mpz(1) << (bits - 1))
+    for exponent in (mpz(1), mpz(2), mpz(65537), gmpy2.mpz_urandomb(state, bits) + 1, (mpz(1) << bits) - 1):
+        bases = [mpz(0), mpz(1), mpz(2), modulus - 1, *(gmpy2.mpz_random(state, modulus) for _ in range(7))]
+        found = kernel.powers(bases, exponent, modulus)
+        assert found == [gmpy2.powmod(base, exponent, modulus) for base in bases]
+        assert kernel.powers(bases[:1], exponent, modulus) == found[:1]
+    assert kernel.powers([], mpz(3), modulus) == []
+
+
+@kernels
+def test_powers_modulo_numbers_of_ones(kernel: Kernel) -> None:
+    """Every limb of the modulus is as large as it can be, and so is that of a base."""
+    for bits in (1040, 2080, 6184):
+        modulus = (mpz(1) << bits) - 1
+        bases = [modulus - 1, modulus >> 1, modulus - (mpz(1) << 51)]
+        assert kernel.powers(bases, modulus - 2, modulus) == [gmpy2.powmod(base, modulus - 2, modulus) for base in bases]

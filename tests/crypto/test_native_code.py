@@ -1,0 +1,51 @@
+"""The compiled kernels under the compiler's sanitizers, and whether their time depends on secrets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vfl_node.crypto.kernels import named
+from vfl_node.crypto.kernels.choice import _available
+
+ROOT = Path(__file__).parents[2]
+NATIVE = [of for of in _available() if of.name != "libsodium"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not NATIVE, reason="this machine runs no compiled kernel")]
+
+
+def test_no_sanitizer_complains(tmp_path: Path) -> None:
+    """The tests of all kernels once more, with code compiled under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    for name in ("native", "setup.py", "pyproject.toml", "README.md", "LICENSE", "vfl_node", "tests/crypto"):
+        source, target = ROOT / name, tmp_path / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        else:
+            shutil.copy(source, target)
+    flags = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g"
+    building = {**os.environ, "CFLAGS": flags, "LDFLAGS": "-fsanitize=address,undefined"}
+    subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=tmp_path, env=building, check=True)
+    (library,) = subprocess.run(
+        ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    running = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests/crypto/test_kernels.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=running, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "[ifma]" in subprocess.run(
+        [*command, "--collect-only"], cwd=tmp_path, env=running, capture_output=True, text=True
+    ).stdout.replace("-ifma]", "[ifma]")
+
+
+@pytest.mark.parametrize("name", [of.name for of in NATIVE])
+def test_a_million_random_points_are_as_libsodium_has_them(name: str) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        points, key = rng.integers(0, 256, (50_000, 32), np.uint8), rng.bytes(32)
+        np.testing.assert_array_equal(named(name).ladders(points, key), named("libsodium").ladders(points, key))

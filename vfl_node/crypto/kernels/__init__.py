@@ -1,0 +1,18 @@
+"""The code that computes on groups: compiled for what the processor has, or libsodium and gmpy2.
+
+===============  =====================================================================================================
+file             what
+===============  =====================================================================================================
+``contract``     what a kernel does
+``libraries``    libsodium and gmpy2, everywhere
+``ifma``         eight points at a time, where the processor has AVX-512 IFMA and ``native/`` was compiled
+``choice``       which of them runs; ``VFL_KERNEL`` chooses
+===============  =====================================================================================================
+
+All kernels give the same bytes (``tests/crypto/test_kernels.py``). C stands in ``native/``.
+"""
+
+from vfl_node.crypto.kernels.choice import kernel, named
+from vfl_node.crypto.kernels.contract import Kernel
+
+__all__ = ["Kernel", "kernel", "named"]

@@ -1,0 +1,51 @@
+"""Which kernel runs: the quickest that this machine has, or the one that ``VFL_KERNEL`` names."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from functools import cache
+from types import ModuleType
+
+from vfl_node.crypto.kernels.contract import Kernel
+from vfl_node.crypto.kernels.ifma import Ifma
+from vfl_node.crypto.kernels.libraries import Libraries
+from vfl_node.errors import UsageError
+
+VARIABLE = "VFL_KERNEL"
+
+
+@cache
+def kernel() -> Kernel:
+    """That of this process.
+
+    Raises:
+        UsageError: ``VFL_KERNEL`` names one that this machine does not have (``E_CONFIG``).
+    """
+    return named(os.environ.get(VARIABLE, ""))
+
+
+def named(name: str) -> Kernel:
+    """A kernel by its name; the quickest for an empty one. Raises as :func:`kernel`."""
+    kernels: dict[str, Kernel] = {of.name: of for of in _available()}
+    if name and name not in kernels:
+        raise UsageError(
+            f"{VARIABLE} is {name!r}, and this machine has {' and '.join(kernels)}",
+            code="E_CONFIG",
+            hint=f"unset {VARIABLE}, or choose one of these",
+        )
+    return kernels[name] if name else next(iter(kernels.values()))
+
+
+def _available() -> list[Kernel]:
+    """The quickest one first."""
+    native = _native()
+    return [*([Ifma(native)] if native and native.lib.vfl_has_ifma() else []), Libraries()]
+
+
+def _native() -> ModuleType | None:
+    """The compiled module; None where it was not compiled."""
+    try:
+        return importlib.import_module("vfl_node.crypto.kernels._native")
+    except ImportError:
+        return None
