@@ -836,6 +836,14 @@ def test_page_of_the_active_party_leads_with_both_models_and_their_difference() 
     assert "includes zero" not in seen
 
 
+def test_page_says_that_the_two_models_were_measured_on_different_rows() -> None:
+    common = {"population": "common", "rows": 90, "real_share": 1.0}
+    owned = {"population": "owned", "rows": 103, "real_share": None}
+    seen = text(page(build(training=replace(RESULT, population=common, local_population=owned))))
+    assert "Measured on 90 held-out rows that all parties have; clinic alone on 103 that it owns" in seen
+    assert "compares two sets of rows" not in text(page(build(training=RESULT)))
+
+
 def test_page_says_when_the_difference_is_not_established() -> None:
     close = replace(REPEATED, gains={"auc": {"mean": 0.019, "sd": 0.02, "low": -0.01, "high": 0.048, "method": "repeats"}})
     assert "includes zero" in text(page(build(a_job(repeats=10), training=close)))
