@@ -27,6 +27,8 @@ from typing import Any
 
 import pytest
 
+from vfl_node.crypto.kernels import kernel
+
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
@@ -313,6 +315,10 @@ def test_image_holds_no_more_than_it_needs(federation: Compose) -> None:
     if "+cpu" in packages:
         assert "nvidia" not in packages
         assert "triton" not in packages
+
+
+def test_nodes_in_the_image_have_the_kernel_of_this_machine(federation: Compose) -> None:
+    assert federation.board("clinic", "/health")["kernel"] == kernel().name
 
 
 def test_stop_is_clean_and_a_restart_knows_the_jobs(federation: Compose) -> None:
