@@ -10,23 +10,3 @@ int vfl_has_ifma(void) {
     return 0;
 #endif
 }
-
-#if !defined(__x86_64__) /* never called there */
-void vfl_x25519_ifma(uint8_t *out, const uint8_t *scalar, const uint8_t *points, size_t count) {
-    (void)out, (void)scalar, (void)points, (void)count;
-}
-int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t count, const uint8_t *domain, size_t length) {
-    (void)out, (void)ids, (void)ends, (void)count, (void)domain, (void)length;
-    return 1;
-}
-int vfl_check_ifma(const uint8_t *points, size_t count) {
-    (void)points, (void)count;
-    return 1;
-}
-int vfl_powers_ifma(uint8_t *out, const uint8_t *bases, size_t count, size_t bytes, const uint8_t *exponent,
-                    size_t exponent_bytes, const uint8_t *number, const uint8_t *square, uint64_t factor) {
-    (void)out, (void)bases, (void)count, (void)bytes, (void)exponent, (void)exponent_bytes, (void)number, (void)square,
-        (void)factor;
-    return 1;
-}
-#endif

@@ -1,4 +1,4 @@
-/* What kernels offer; native/build.py has the same for Python. */
+/* What kernels offer; native/build.py reads it for Python. */
 #ifndef VFL_KERNELS_H
 #define VFL_KERNELS_H
 
@@ -10,8 +10,12 @@ void vfl_x25519_ifma(uint8_t *out, const uint8_t *scalar, const uint8_t *points,
 int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t count, const uint8_t *domain, size_t length);
 int vfl_check_ifma(const uint8_t *points, size_t count);
 
-
-int vfl_powers_ifma(uint8_t *out, const uint8_t *bases, size_t count, size_t bytes, const uint8_t *exponent,
-                    size_t exponent_bytes, const uint8_t *number, const uint8_t *square, uint64_t factor);
+void vfl_load_ifma(uint64_t *out, const uint8_t *numbers, size_t bytes, size_t count, const uint64_t *modulus,
+                   const uint64_t *square_of_r, size_t n);
+void vfl_store_ifma(uint8_t *numbers, size_t bytes, const uint64_t *vector, size_t count, const uint64_t *modulus, size_t n);
+void vfl_products_ifma(uint64_t *out, const int64_t *at, const uint64_t *a, const int64_t *at_a, const uint64_t *b,
+                       const int64_t *at_b, size_t count, const uint64_t *modulus, size_t n);
+int vfl_powers_ifma(uint64_t *vector, size_t count, const uint8_t *exponents, size_t bytes, size_t apart, const uint64_t *modulus,
+                    const uint64_t *one, size_t n);
 
 #endif

@@ -5,10 +5,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import gmpy2
 import numpy as np
 import pytest
-from gmpy2 import mpz
 
 from vfl_node.crypto.groups.curve25519 import SMALL_ORDER
 from vfl_node.crypto.kernels import Kernel, named
@@ -145,25 +143,3 @@ def test_without_compiled_code_libraries_do_the_work(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("vfl_node.crypto.kernels.choice.importlib.import_module", missing)
     assert named("").name == "libsodium"
-
-
-@kernels
-@pytest.mark.parametrize("bits", [13, 52, 64, 1024, 2048, 3072, 4100, 6184, 6200])
-def test_powers_modulo_odd_numbers(kernel: Kernel, bits: int) -> None:
-    state = gmpy2.random_state(bits)
-    modulus = gmpy2.mpz_urandomb(state, bits) | 1 | (mpz(1) << (bits - 1))
-    for exponent in (mpz(1), mpz(2), mpz(65537), gmpy2.mpz_urandomb(state, bits) + 1, (mpz(1) << bits) - 1):
-        bases = [mpz(0), mpz(1), mpz(2), modulus - 1, *(gmpy2.mpz_random(state, modulus) for _ in range(7))]
-        found = kernel.powers(bases, exponent, modulus)
-        assert found == [gmpy2.powmod(base, exponent, modulus) for base in bases]
-        assert kernel.powers(bases[:1], exponent, modulus) == found[:1]
-    assert kernel.powers([], mpz(3), modulus) == []
-
-
-@kernels
-def test_powers_modulo_numbers_of_ones(kernel: Kernel) -> None:
-    """Every limb of the modulus is as large as it can be, and so is that of a base."""
-    for bits in (1040, 2080, 6184):
-        modulus = (mpz(1) << bits) - 1
-        bases = [modulus - 1, modulus >> 1, modulus - (mpz(1) << 51)]
-        assert kernel.powers(bases, modulus - 2, modulus) == [gmpy2.powmod(base, modulus - 2, modulus) for base in bases]

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from tests.crypto.paillier.counting import Counting
+from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier import matrix as products
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import generate
@@ -69,7 +71,7 @@ def test_every_way_gives_the_same_product(matrix):
     numbers = bases(len(matrix))
     plans = [plan(matrix), *(only(matrix, group=g) for g in GROUPS), *(only(matrix, digits=w) for w in DIGITS)]
     for chosen in plans:
-        fractions = evaluate(matrix, numbers, MODULUS, chosen)
+        fractions = evaluate(matrix, numbers, kernel().residues(MODULUS), chosen)
         assert [above * pow(below, -1, MODULUS) % MODULUS for above, below in fractions] == powers(matrix, numbers)
 
 
@@ -92,23 +94,11 @@ def test_nothing_to_multiply():
         multiply(PUBLIC, np.zeros((3, 2), np.int64), encrypted([5] * 4), WORKERS)
 
 
-class Factor:
-    """Stands for any ciphertext and counts multiplications; those by 1 take no time to speak of."""
-
-    done = 0
-
-    def __mul__(self, other):
-        if other is self:
-            Factor.done += 1
-        return self
-
-    __rmul__ = __mod__ = __mul__
-
-
 def counted(matrix, chosen):
-    Factor.done = 0
-    evaluate(matrix, [Factor()] * len(matrix), MODULUS, chosen)
-    return Factor.done
+    """Products by 1 are left out: tables and buckets begin with 1."""
+    numbers = Counting(MODULUS)
+    evaluate(matrix, bases(len(matrix)), numbers, chosen)
+    return numbers.done
 
 
 @settings(deadline=None, derandomize=True)

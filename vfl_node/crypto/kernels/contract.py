@@ -1,13 +1,24 @@
-"""What a kernel does: Curve25519 on u-coordinates of 32 bytes, little-endian, and powers modulo large numbers."""
+"""What a kernel does: Curve25519 on u-coordinates of 32 bytes, little-endian, and arithmetic modulo large odd numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 
 from vfl_node.crypto.rows import Rows
+
+Vector = NDArray[Any]
+"""Numbers modulo one number, in the form that a kernel computes with: a number for each place of the first axis. It can be
+indexed, copied and concatenated."""
+
+Indices = NDArray[np.int64]
+
+Places = tuple[Vector, Indices | None]
+"""A vector, and the places in it that are meant, int64[count], each within it; None for all, in order."""
 
 
 class Kernel(Protocol):
@@ -34,11 +45,58 @@ class Kernel(Protocol):
     def fault(self, rows: Rows) -> str | None:
         """Why some row is no canonical u-coordinate of the curve; None if all are. Small orders are not looked for."""
 
-    def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz) -> list[mpz]:
-        """``base^exponent mod modulus`` of each, in a time that depends on sizes alone, without Python's lock.
+    def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz, *, secret: bool = True) -> list[mpz]:
+        """``base^exponent mod modulus`` of each, without Python's lock.
 
         Args:
             bases: from 0 to modulus − 1.
-            exponent: secret, above 0.
-            modulus: odd.
+            exponent: above 0.
+            modulus: odd, above 1.
+            secret: the time must depend on sizes alone.
+        """
+
+    def own_powers(self, bases: Sequence[mpz], exponents: Sequence[mpz], bits: int, modulus: mpz) -> list[mpz]:
+        """Of each base the power by its own secret exponent, in a time that depends on sizes alone.
+
+        Args:
+            bases: from 0 to modulus − 1.
+            exponents: as many, from 2^(``bits`` − 1) to 2^``bits`` − 1.
+            bits: public.
+            modulus: odd, above 1.
+        """
+
+    def residues(self, modulus: mpz) -> Residues:
+        """Vectors of numbers modulo an odd number above 1."""
+
+
+class Residues(Protocol):
+    """Vectors of numbers modulo one number: many products whose factors and results stay in the kernel's form.
+
+    The time of a product may depend on numbers and places.
+    """
+
+    modulus: mpz
+
+    def load(self, numbers: Sequence[mpz]) -> Vector:
+        """Of numbers from 0 to modulus − 1."""
+
+    def numbers(self, vector: Vector) -> list[mpz]:
+        """The numbers again, from 0 to modulus − 1."""
+
+    def multiply(self, to: Places, a: Places, b: Places) -> None:
+        """``to[i] ← a[i] · b[i]``: as many places in each, those of ``to`` different.
+
+        ``to`` may be ``a`` or ``b`` with the same places.
+        """
+
+    def by_label(self, vector: Vector, at: Indices, labels: Indices) -> tuple[Indices, Vector]:
+        """The product of all numbers of each label: a product for each number but one of each label.
+
+        Args:
+            vector: numbers.
+            at: places in it, int64[count].
+            labels: int64[count], of each.
+
+        Returns:
+            The labels, ascending, and the product of each.
         """

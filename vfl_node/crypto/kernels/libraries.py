@@ -1,4 +1,4 @@
-"""Curve25519 by libsodium's ladder, which takes constant time, and by gmpy2 for numbers that are no secrets of others."""
+"""Curve25519 by libsodium's ladder, which takes constant time; large numbers by gmpy2."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gmpy2 import mpz
 from nacl._sodium import ffi, lib
 
 from vfl_node.crypto.expand import expander
+from vfl_node.crypto.kernels.contract import Indices, Places, Vector
 from vfl_node.crypto.rows import Rows
 
 P = mpz(2**255 - 19)
@@ -47,10 +48,53 @@ class Libraries:
             return "is not canonical"
         return "is not on the curve" if any(gmpy2.jacobi(_curve(u), P) != 1 for u in coordinates) else None
 
-    def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz) -> list[mpz]:
-        """As the contract: by ``powmod_sec``, which takes a fifth to a third more time than ``powmod``; 9 ms at 3072 bits."""
+    def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz, *, secret: bool = True) -> list[mpz]:
+        """As the contract. A secret takes a fifth to a third more time; 9 ms at 3072 bits."""
+        power = gmpy2.powmod_sec if secret else gmpy2.powmod
         with gmpy2.context(allow_release_gil=True):
-            return [gmpy2.powmod_sec(base, exponent, modulus) for base in bases]
+            return [power(base, exponent, modulus) for base in bases]
+
+    def own_powers(self, bases: Sequence[mpz], exponents: Sequence[mpz], bits: int, modulus: mpz) -> list[mpz]:
+        """As the contract: the time of ``powmod_sec`` grows in steps of 64 bits."""
+        with gmpy2.context(allow_release_gil=True):
+            return [gmpy2.powmod_sec(base, exponent, modulus) for base, exponent in zip(bases, exponents, strict=True)]
+
+    def residues(self, modulus: mpz) -> Plain:
+        """As the contract."""
+        return Plain(modulus)
+
+
+class Plain:
+    """As :class:`~vfl_node.crypto.kernels.contract.Residues`: gmpy2's numbers.
+
+    Cost: 1.5 µs a product at 2048 bits, 4 at 4096, 8 at 6144, under Python's lock.
+    """
+
+    def __init__(self, modulus: mpz) -> None:
+        self.modulus = modulus
+
+    def load(self, numbers: Sequence[mpz]) -> Vector:
+        """As the contract."""
+        return np.fromiter(numbers, dtype=object, count=len(numbers))
+
+    def numbers(self, vector: Vector) -> list[mpz]:
+        """As the contract."""
+        return list(vector)
+
+    def multiply(self, to: Places, a: Places, b: Places) -> None:
+        """As the contract."""
+        (target, _), (first, _), (second, _) = to, a, b
+        places = (range(len(vector)) if at is None else at.tolist() for vector, at in (to, a, b))
+        for place, left, right in zip(*places, strict=True):
+            target[place] = first[left] * second[right] % self.modulus
+
+    def by_label(self, vector: Vector, at: Indices, labels: Indices) -> tuple[Indices, Vector]:
+        """As the contract."""
+        products: dict[int, mpz] = {}
+        for number, label in zip(vector[at].tolist(), labels.tolist(), strict=True):
+            products[label] = products[label] * number % self.modulus if label in products else number
+        ascending = sorted(products)
+        return np.array(ascending, dtype=np.int64), self.load([products[label] for label in ascending])
 
 
 def _curve(u: mpz) -> mpz:

@@ -17,6 +17,7 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
+from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.engines.contract import Engine, Key
 from vfl_node.errors import ProtocolError
@@ -157,11 +158,11 @@ def _add_plain(public: PublicKey, block: tuple[Ciphertexts, Sequence[int]]) -> C
 
 def _scale(key: tuple[PublicKey, int], block: tuple[Ciphertexts, Sequence[int]]) -> Ciphertexts:
     """In a worker. Key: the public key, and s."""
-    (public, shift), (ciphertexts, exponents) = key, block
-    numbers, modulus = public.integers(ciphertexts), public.square
-    divisors = inverses([gmpy2.powmod(number, shift, modulus) for number in numbers], modulus)
-    triples = zip(numbers, exponents, divisors, strict=True)
-    return public.rows(gmpy2.powmod_sec(number, exponent, modulus) * divisor % modulus for number, exponent, divisor in triples)
+    (public, shift), (ciphertexts, factors) = key, block
+    numbers, modulus, exponents = public.integers(ciphertexts), public.square, [mpz(factor) for factor in factors]
+    divisors = inverses(kernel().powers(numbers, mpz(shift), modulus, secret=False), modulus)
+    powers = kernel().own_powers(numbers, exponents, shift.bit_length(), modulus)
+    return public.rows(power * divisor % modulus for power, divisor in zip(powers, divisors, strict=True))
 
 
 def _refused(fault: str) -> ProtocolError:

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 import gmpy2
 from gmpy2 import mpz
 
+from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.fixed_base import Comb, Moduli, choose_comb, powers
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey, integers
 from vfl_node.engines.contract import Engine
@@ -50,7 +51,7 @@ if TYPE_CHECKING:  # it imports torch, which worker processes do not need
 
 _SHORT_EXPONENTS = ((2048, 448), (3072, 512), (4096, 608))  # modulus up to, bits
 _BLOCK = 64  # encryptions: 25 ms of work at 2048 bits, a quarter of a second at 4096
-_BLIND_BLOCK = 4
+_BLIND_BLOCK = 8  # as many as a kernel raises at a time
 _MULTIPLE = 32  # so that 2^32·n ± n/2 fill the same number of 64-bit words
 
 
@@ -227,5 +228,5 @@ def _powers_of_base(key: NoiseKey, exponents: bytes) -> bytes:
 
 
 def _powers_of_n(public: PublicKey, units: list[mpz]) -> bytes:
-    """In a worker: r^n mod n² for every r, as rows. The exponent is public, so ``powmod`` can reveal no secret."""
-    return public.rows(gmpy2.powmod(unit, public.n, public.square) for unit in units).tobytes()
+    """In a worker: r^n mod n² for every r, as rows. The exponent is public."""
+    return public.rows(kernel().powers(units, mpz(public.n), public.square, secret=False)).tobytes()

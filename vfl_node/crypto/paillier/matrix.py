@@ -36,17 +36,26 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
+from vfl_node.crypto.kernels import kernel
+from vfl_node.crypto.kernels.contract import Residues, Vector
 from vfl_node.crypto.paillier.ciphertexts import inverses
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
+from vfl_node.crypto.paillier.products import NONE, horner, ones, weighted
 from vfl_node.engines.contract import Engine
 
 Matrix = NDArray[np.int64]
 
 _GROUPS = range(2, 13)
-"""g: a table has at most 2^12 products, 3 MiB at 3072 bits; one table exists at a time."""
+"""g: a table has at most 2^12 products, 4 MiB at 3072 bits."""
+
+_SUBSETS = 1 << 12
+"""Largest number of products of the tables that exist at a time."""
 
 _DIGITS = range(2, 13)
-"""w: at most 2^12 buckets, of one digit of one column at a time."""
+"""w: at most 2^12 buckets for each digit of a column."""
+
+_ENTRIES = 1 << 14
+"""Largest number of digits of a place that are multiplied at a time, and of buckets: 15 MiB at 3072 bits."""
 
 _COLUMNS = 1024
 """Largest number of columns of a block: a product for each of their bits is stored, 13 MiB for 16 bits at 3072."""
@@ -133,7 +142,7 @@ def _pieces(matrix: Matrix, workers: int) -> tuple[int, bool]:
 def _block(public: PublicKey, block: tuple[Matrix, Ciphertexts]) -> tuple[Ciphertexts, Ciphertexts]:
     """In a worker: numerators and denominators of the columns of one block."""
     matrix, ciphertexts = block
-    fractions = evaluate(matrix, public.integers(ciphertexts), public.square, plan(matrix))
+    fractions = evaluate(matrix, public.integers(ciphertexts), kernel().residues(public.square), plan(matrix))
     return public.rows(above for above, _ in fractions), public.rows(below for _, below in fractions)
 
 
@@ -215,52 +224,90 @@ def _two_complement(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_
     return np.array(bits) + negative, negative
 
 
-def evaluate(matrix: Matrix, ciphertexts: Sequence[mpz], modulus: mpz, chosen: MatrixPlan) -> list[tuple[mpz, mpz]]:
+def evaluate(matrix: Matrix, ciphertexts: Sequence[mpz], numbers: Residues, chosen: MatrixPlan) -> list[tuple[mpz, mpz]]:
     """Numerator and denominator of every column of ``matrix``, int64[rows, columns], by the plan ``chosen``."""
+    vector = numbers.load(ciphertexts)
     fractions = [(mpz(1), mpz(1))] * matrix.shape[1]
     tabled = np.flatnonzero(chosen.digits == 0)
     if len(tabled):
-        tabled_fractions = _by_subsets(matrix[:, tabled], ciphertexts, modulus, chosen.group)
-        for column, fraction in zip(tabled.tolist(), tabled_fractions, strict=True):
+        by_subsets = _by_subsets(matrix[:, tabled], vector, numbers, chosen.group)
+        for column, fraction in zip(tabled.tolist(), by_subsets, strict=True):
             fractions[column] = fraction
-    for column in np.flatnonzero(chosen.digits).tolist():
-        fractions[column] = _by_buckets(matrix[:, column], ciphertexts, modulus, int(chosen.digits[column]))
+    for columns, width in _bucketed(matrix, chosen.digits):
+        by_buckets = _by_buckets(matrix[:, columns], vector, numbers, width)
+        for column, fraction in zip(columns.tolist(), by_buckets, strict=True):
+            fractions[column] = fraction
     return fractions
 
 
-def _by_subsets(matrix: Matrix, ciphertexts: Sequence[mpz], modulus: mpz, group: int) -> list[tuple[mpz, mpz]]:
+def _by_subsets(matrix: Matrix, ciphertexts: Vector, numbers: Residues, group: int) -> list[tuple[mpz, mpz]]:
     bits, negative = _two_complement(matrix)
     columns = np.repeat(np.arange(len(bits)), bits)  # (column, bit) pairs, [outputs]
     planes = np.concatenate([np.arange(count) for count in bits])
-    outputs = [mpz(1)] * len(columns)
-    for start in range(0, len(matrix), group):
-        rows = matrix[start : start + group]
-        table = [mpz(1)]
-        for ciphertext in ciphertexts[start : start + group]:
-            table += [subset * ciphertext % modulus for subset in table]
-        subsets = (1 << np.arange(len(rows))) @ (rows[:, columns] >> planes & 1)
-        taken = np.flatnonzero(subsets)
-        for output, subset in zip(taken.tolist(), subsets[taken].tolist(), strict=True):
-            outputs[output] = outputs[output] * table[subset] % modulus
-    fractions = []
-    for end, count, signed in zip(np.cumsum(bits).tolist(), bits.tolist(), negative.tolist(), strict=True):
-        planes_up = outputs[end - count : end]
-        sign = [mpz(1)] * (count - 1) + planes_up[count - 1 :] if signed else []
-        fractions.append((_horner(planes_up[: count - signed], 1, modulus), _horner(sign, 1, modulus)))
-    return fractions
+    outputs = ones(numbers, len(columns))
+    at_once = max(1, _SUBSETS >> group)
+    for top in range(0, len(matrix), group * at_once):
+        rows = matrix[top : top + group * at_once]
+        tables = _tables(ciphertexts, np.arange(top, top + len(rows)), numbers, group)
+        for table, start in enumerate(range(0, len(rows), group)):
+            of_group = rows[start : start + group]
+            subsets = (1 << np.arange(len(of_group))) @ (of_group[:, columns] >> planes & 1)
+            taken = np.flatnonzero(subsets)
+            numbers.multiply((outputs, taken), (outputs, taken), (tables, subsets[taken] + (table << group)))
+    ends, places = np.cumsum(bits), np.arange(bits.max(initial=0))
+    at = (ends - bits)[:, np.newaxis] + places
+    sign = negative[:, np.newaxis] & (places == bits[:, np.newaxis] - 1)
+    above = np.where((places < bits[:, np.newaxis]) & ~sign, at, NONE)
+    fractions = horner(numbers, outputs, np.concatenate([above, np.where(sign, at, NONE)]), 1)
+    return list(zip(fractions[: len(bits)], fractions[len(bits) :], strict=True))
 
 
-def _by_buckets(exponents: NDArray[np.int64], ciphertexts: Sequence[mpz], modulus: mpz, width: int) -> tuple[mpz, mpz]:
-    half = 1 << (width - 1)
-    positive, negative = [], []
+def _tables(ciphertexts: Vector, rows: NDArray[np.int64], numbers: Residues, group: int) -> Vector:
+    """All products of ``group`` rows and fewer, one group after another."""
+    tables = ones(numbers, -(-len(rows) // group) << group)
+    for place in range(group):
+        of_place = rows[place::group]  # of each group, but perhaps the last one
+        subsets = ((np.arange(len(of_place)) << group)[:, np.newaxis] + np.arange(1 << place)).ravel()
+        numbers.multiply((tables, subsets + (1 << place)), (tables, subsets), (ciphertexts, np.repeat(of_place, 1 << place)))
+    return tables
+
+
+def _bucketed(matrix: Matrix, digits: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """The columns with digits of a width, as many at a time as have at most :data:`_ENTRIES` of them and of buckets."""
+    for width in np.unique(digits[digits > 0]).tolist():
+        columns = np.flatnonzero(digits == width)
+        places = -(-(_two_complement(matrix[:, columns])[0].max() + 1) // width)
+        sizes = np.maximum(np.count_nonzero(matrix[:, columns], axis=0), places << width)
+        yield from ((part, width) for part in np.split(columns, _ends(sizes)) if len(part))
+
+
+def _ends(sizes: NDArray[np.int64]) -> list[int]:
+    """Where a part ends, so that its sizes sum up to :data:`_ENTRIES` at most, or it is only one."""
+    ends, total = [], 0
+    for place, size in enumerate(sizes.tolist()):
+        if total + size > _ENTRIES:
+            ends.append(place)
+            total = 0
+        total += size
+    return ends
+
+
+def _by_buckets(exponents: Matrix, ciphertexts: Vector, numbers: Residues, width: int) -> list[tuple[mpz, mpz]]:
+    columns, half = exponents.shape[1], 1 << (width - 1)
+    buckets, largest = [ones(numbers, 0)], 0  # place by place [column, sign, size of the digit − 1]
     for digits in _digits(exponents, width):
-        buckets = [mpz(1)] * (2 * half + 1)  # a negative digit counts from the end
-        taken = np.flatnonzero(digits)
-        for row, digit in zip(taken.tolist(), digits[taken].tolist(), strict=True):
-            buckets[digit] = buckets[digit] * ciphertexts[row] % modulus
-        positive.append(_weighted(buckets[half:0:-1], modulus))
-        negative.append(_weighted(buckets[half + 1 :], modulus))
-    return _horner(positive, width, modulus), _horner(negative, width, modulus)
+        row, column = np.nonzero(digits)
+        taken = digits[row, column]
+        which, products = numbers.by_label(ciphertexts, row, (2 * column + (taken < 0)) * half + np.abs(taken) - 1)
+        of_place = ones(numbers, columns * 2 * half)
+        of_place[which] = products
+        largest = max(largest, int(np.abs(taken).max(initial=0)))
+        buckets.append(of_place)
+    places = len(buckets) - 1
+    totals = weighted(numbers, np.concatenate(buckets), half * np.arange(2 * columns * places), largest)
+    parts = np.arange(2 * columns * places).reshape(places, 2 * columns).T
+    signed = horner(numbers, totals, parts, width)
+    return list(zip(signed[::2], signed[1::2], strict=True))
 
 
 def _digits(exponents: Matrix, width: int) -> Iterator[Matrix]:
@@ -270,22 +317,3 @@ def _digits(exponents: Matrix, width: int) -> Iterator[Matrix]:
         digits = (exponents + half & 2 * half - 1) - half
         yield digits
         exponents = (exponents >> width) + (digits < 0)
-
-
-def _weighted(buckets: Sequence[mpz], modulus: mpz) -> mpz:
-    """The product of bucket^weight; the weight of the last bucket is 1, of the one before it 2, and so on."""
-    running = total = mpz(1)
-    for bucket in buckets:
-        running = running * bucket % modulus
-        total = total * running % modulus
-    return total
-
-
-def _horner(parts: Sequence[mpz], width: int, modulus: mpz) -> mpz:
-    """The product of part_k^(2^(width·k))."""
-    result = mpz(1)
-    for part in reversed(parts):
-        for _ in range(width):
-            result = result * result % modulus
-        result = result * part % modulus
-    return result
