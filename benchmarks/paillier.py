@@ -4,8 +4,8 @@
     python -m benchmarks.paillier --iteration        one full-batch iteration of logistic regression, stage by stage
 
 Prints tables in Markdown and writes JSON. On one core the process is pinned and CPU time counts; on two, wall
-time. Every repeat is a process of its own, in which phe's operations follow ours; a ratio is the median over repeats
-of ratios within one. Time to make tables of powers is included, that to make keys is not. phe is an
+time. Every repeat is a process for each kernel, in the first of which phe's operations follow ours; a ratio is the median over
+repeats of ratios within one. Time to make tables of powers is included, that to make keys is not. phe is an
 optional extra (``bench``); where it is absent, so is its column.
 """
 
@@ -32,6 +32,8 @@ from gmpy2 import mpz
 from benchmarks import iteration
 from benchmarks.measure import alone, machine
 from benchmarks.tables import head, line, number
+from vfl_node.crypto.kernels import kernel, names
+from vfl_node.crypto.kernels.choice import VARIABLE
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey, generate
@@ -59,7 +61,11 @@ ASKED = {
     "matrix, an entry": ("matrix, an entry", 8.0),
 }
 """Operation → phe's, and how many times faster it should be."""
+BY_KERNEL = {"encrypt": 3.0, "encrypt, short exponents": 3.0, "decrypt": 5.0, "matrix, an entry": 3.0}
+"""Operation → how many times faster compiled code should be than the libraries."""
 TWO_CORES = 1.8
+LIBRARIES = "libsodium"
+KERNELS = [of for of in names() if of in ("ifma", LIBRARIES)]  # the others leave large numbers to the libraries
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Row:
     """An operation, as it was measured.
 
     Attributes:
-        system: ``vfl-node`` or ``phe`` with its version.
+        system: ``vfl-node``, a space and its kernel, or ``phe`` with its version.
         operation: see :data:`ASKED`.
         key_bits: size of n.
         repeat: which.
@@ -101,13 +107,15 @@ class Stopwatch:
         return result
 
 
-def one_core(key_bits: int, repeat: int) -> list[Row]:
-    """Everything, ours and then phe's."""
+def one_core(key_bits: int, repeat: int, kernel: str) -> list[Row]:
+    """Everything, ours by one kernel and then phe's."""
+    os.environ[VARIABLE] = kernel
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     private, watch = _key(key_bits), Stopwatch(time.process_time)
     before = multiplication_us(private)
-    _ours(private, watch)
-    _theirs(private, watch)
+    _ours(private, watch, f"vfl-node {kernel}")
+    if kernel == KERNELS[0]:
+        _theirs(private, watch)
     each = (before + multiplication_us(private)) / 2
     return [Row(*row[:2], key_bits, repeat, 1, *row[2:], each) for row in watch.measured]
 
@@ -120,10 +128,10 @@ def some_cores(key_bits: int, repeat: int, processes: int) -> list[Row]:
     encryptor = Encryptor(private.public, Randomness(bytes(32)), engine)
     ciphertexts = encryptor.encrypt(numbers, "first")
     encryptor.encrypt(numbers[: MANY // 4], "same tables")
-    watch.measure("vfl-node", "encrypt", MANY // 4, encryptor.encrypt, numbers[: MANY // 4], "measured")
-    watch.measure("vfl-node", "decrypt", 2 * FEW, decrypt, private, ciphertexts[: 2 * FEW], engine)
+    watch.measure(f"vfl-node {kernel().name}", "encrypt", MANY // 4, encryptor.encrypt, numbers[: MANY // 4], "measured")
+    watch.measure(f"vfl-node {kernel().name}", "decrypt", 2 * FEW, decrypt, private, ciphertexts[: 2 * FEW], engine)
     multiply_all = (private.public, _matrix(), ciphertexts[:ROWS], engine)
-    watch.measure("vfl-node", "matrix, an entry", ROWS * COLUMNS, multiply, *multiply_all)
+    watch.measure(f"vfl-node {kernel().name}", "matrix, an entry", ROWS * COLUMNS, multiply, *multiply_all)
     engine.close()
     return [Row(*row[:2], key_bits, repeat, processes, *row[2:], math.nan) for row in watch.measured]
 
@@ -141,14 +149,14 @@ def multiplication_us(private: PrivateKey) -> float:
     return statistics.median(after - before for before, after in pairwise(times)) * 1e3
 
 
-def _ours(private: PrivateKey, watch: Stopwatch) -> None:
+def _ours(private: PrivateKey, watch: Stopwatch, system: str) -> None:
     public, engine, numbers = private.public, Inline(), _numbers(MANY)
 
     def encryptor(engine: Engine, **options: Any) -> Encryptor:
         return Encryptor(public, Randomness(bytes(32)), engine, **options)
 
     def encrypt(operation: str, using: Encryptor) -> np.ndarray:
-        ciphertexts = watch.measure("vfl-node", operation, MANY, using.encrypt, numbers, "measured")
+        ciphertexts = watch.measure(system, operation, MANY, using.encrypt, numbers, "measured")
         _check(operation, decrypt(private, ciphertexts[:3], engine), [v % public.n for v in numbers[:3]])
         return ciphertexts
 
@@ -159,18 +167,18 @@ def _ours(private: PrivateKey, watch: Stopwatch) -> None:
     prepared.prepare("measured", MANY)
     encrypt("encrypt, noise prepared", prepared)
 
-    watch.measure("vfl-node", "decrypt", FEW, decrypt, private, ciphertexts[:FEW], engine)
+    watch.measure(system, "decrypt", FEW, decrypt, private, ciphertexts[:FEW], engine)
     positive = [abs(v) for v in numbers[:PACKED]]
     separate = encryptor(engine).encrypt(positive, "packed")
     opened = watch.measure(
-        "vfl-node",
+        system,
         "pack and decrypt, a value",
         PACKED,
         lambda: decrypt(private, pack(public, separate, SLOT_BITS, engine), engine),
     )
     _check("pack", unpack(opened, SLOT_BITS, PACKED, slots(public, SLOT_BITS)), positive)
     matrix = _matrix()
-    product = watch.measure("vfl-node", "matrix, an entry", matrix.size, multiply, public, matrix, ciphertexts[:ROWS], engine)
+    product = watch.measure(system, "matrix, an entry", matrix.size, multiply, public, matrix, ciphertexts[:ROWS], engine)
     _check("matrix", decrypt(private, product[:3], engine), [v % public.n for v in _expected(matrix[:, :3])])
 
 
@@ -225,35 +233,42 @@ def _check(what: str, found: object, expected: object) -> None:
 
 
 def rates(rows: Iterable[dict[str, Any]]) -> dict[tuple[int, str, str, int], dict[int, float]]:
-    """(key, system, operation, processes) → repeat → operations a second; without phe's version."""
+    """(key, system, operation, processes) → repeat → operations a second; of vfl-node the kernel, of phe no version."""
     found: dict[tuple[int, str, str, int], dict[int, float]] = {}
     for row in rows:
-        key = row["key_bits"], row["system"].partition(" ")[0], row["operation"], row["processes"]
+        system, _, kernel_name = row["system"].partition(" ")
+        key = row["key_bits"], system if system == "phe" else kernel_name, row["operation"], row["processes"]
         found.setdefault(key, {})[row["repeat"]] = row["count"] / row["seconds"]
     return found
 
 
 def one_core_table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """One line an operation and key: ours, phe's, how many times as many, and what is asked."""
+    """One line an operation and key: ours by each kernel, phe's, how many times as many, and what is asked."""
     found = rates(row for row in rows if row["processes"] == 1 and not math.isnan(row["multiplication_us"]))
     theirs = next((row["system"] for row in rows if row["system"].startswith("phe")), "phe: not installed")
-    yield from head("key bits", "operation", "a second", theirs, "ratio", "goal", "", "multiplications mod n²")
+    kernels = list(dict.fromkeys(system for _, system, _, _ in found if system != "phe"))
+    others = [column for of in kernels[1:] for column in (of, f"{kernels[0]} / {of}", "goal", "")]
+    yield from head("key bits", "operation", f"{kernels[0]}, a second", *others, theirs, "ratio", "goal", "")
     for (key_bits, system, operation, _), ours in found.items():
-        if system != "vfl-node":
+        if system != kernels[0]:
             continue
+        compared = []
+        for of in kernels[1:]:
+            by_libraries = found[key_bits, of, operation, 1]
+            gain = statistics.median([ours[repeat] / by_libraries[repeat] for repeat in ours])
+            compared += [number(statistics.median(by_libraries.values())), number(gain)]
+            compared += _verdict(gain, BY_KERNEL.get(operation, math.nan))
         counterpart, least = ASKED[operation]
         other = found.get((key_bits, "phe", counterpart, 1), {})
         ratio = statistics.median([ours[repeat] / other[repeat] for repeat in ours]) if other else math.nan
-        unit = [row["multiplication_us"] for row in rows if row["key_bits"] == key_bits and row["processes"] == 1]
-        mean = statistics.median(ours.values())
         yield line(
             str(key_bits),
             operation,
-            number(mean),
+            number(statistics.median(ours.values())),
+            *compared,
             number(statistics.median(other.values()) if other else math.nan),
             number(ratio),
             *_verdict(ratio, least),
-            number(1e6 / mean / statistics.median(unit)),
         )
 
 
@@ -261,8 +276,8 @@ def some_cores_table(rows: list[dict[str, Any]]) -> Iterator[str]:
     """One line an operation and key: one process, two, and how many times as much."""
     found = rates(row for row in rows if math.isnan(row["multiplication_us"]))
     yield from head("key bits", "operation", "one process, a second", "two", "ratio", "goal", "")
-    for (key_bits, _, operation, processes), one in found.items():
-        if processes == 1 and (two := found.get((key_bits, "vfl-node", operation, 2))):
+    for (key_bits, system, operation, processes), one in found.items():
+        if processes == 1 and (two := found.get((key_bits, system, operation, 2))):
             ratio = statistics.median(two[repeat] / one[repeat] for repeat in one)
             both = (number(statistics.median(each.values())) for each in (one, two))
             yield line(str(key_bits), operation, *both, number(ratio), *_verdict(ratio, TWO_CORES))
@@ -283,7 +298,8 @@ def measured(chosen: argparse.Namespace) -> Iterator[Row]:
         print(f"load average {load:.1f}: others use this machine, so wall times on two cores say little", file=sys.stderr)
     for repeat in range(chosen.repeats):
         for key_bits in chosen.bits:
-            yield from alone(one_core, key_bits, repeat)
+            for kernel_name in KERNELS:
+                yield from alone(one_core, key_bits, repeat, kernel_name)
             for processes in (1, 2) if cores > 1 else ():
                 yield from alone(some_cores, key_bits, repeat, processes)
 
