@@ -15,6 +15,7 @@ void vfl_load_ifma(uint64_t *out, const uint8_t *numbers, size_t bytes, size_t c
 void vfl_store_ifma(uint8_t *numbers, size_t bytes, const uint64_t *vector, size_t count, const uint64_t *modulus, size_t n);
 void vfl_products_ifma(uint64_t *out, const int64_t *at, const uint64_t *a, const int64_t *at_a, const uint64_t *b,
                        const int64_t *at_b, size_t count, const uint64_t *modulus, size_t n);
+void vfl_squares_ifma(uint64_t *vector, const int64_t *at, size_t count, size_t times, const uint64_t *modulus, size_t n);
 int vfl_powers_ifma(uint64_t *vector, size_t count, const uint8_t *exponents, size_t bytes, size_t apart, const uint64_t *modulus,
                     const uint64_t *one, size_t n);
 

@@ -125,6 +125,16 @@ void vfl_products_ifma(uint64_t *out, const int64_t *at, const uint64_t *a, cons
     }
 }
 
+void vfl_squares_ifma(uint64_t *vector, const int64_t *at, size_t count, size_t times, const uint64_t *modulus, size_t n) {
+    const modulus8 by = prepared(modulus, n);
+    v8 x[MOST];
+    for (size_t first = 0; first < count; first += 8) {
+        read(x, vector, at, first, count, n);
+        for (size_t k = 0; k < times; k++) square(x, x, &by);
+        write(vector, at, x, first, count, n);
+    }
+}
+
 /* ``window`` bits of an exponent from bit ``at`` on. */
 static uint64_t bits_of(const uint8_t *exponent, size_t bytes, size_t at, size_t window) {
     uint64_t value = 0;

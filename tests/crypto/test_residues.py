@@ -72,6 +72,19 @@ def test_products_are_gmpy2s(kernel: Kernel, bits: int, count: int) -> None:
 
 
 @kernels
+@pytest.mark.parametrize("times", [0, 1, 2, 64])
+@pytest.mark.parametrize("bits", [52, 1024, 4100])
+def test_squares_of_named_places_change_no_others(kernel: Kernel, bits: int, times: int) -> None:
+    for modulus in moduli(bits):
+        numbers, values = kernel.residues(modulus), some(modulus, 21)
+        at, vector = np.array([20, 3, 0, 1, 2, 4, 7, 11, 10]), numbers.load(values)
+        numbers.square((vector, at), times)
+        for place in at.tolist():
+            values[place] = gmpy2.powmod(values[place], 1 << times, modulus)
+        assert numbers.numbers(vector) == values
+
+
+@kernels
 def test_products_of_named_places_change_no_others(kernel: Kernel) -> None:
     modulus, rng = next(moduli(2048)), np.random.default_rng(0)
     numbers, a, b = kernel.residues(modulus), some(modulus, 50), some(modulus, 9)

@@ -26,6 +26,14 @@ class Counting(Plain):
         self.done += sum(1 not in pair for pair in zip(*factors, strict=True))
         super().multiply(to, a, b)
 
+    def square(self, of, times):
+        """As :class:`Plain`."""
+        vector, at = of
+        squared = list(vector if at is None else vector[at])
+        self.all += times * len(squared)
+        self.done += times * sum(number != 1 for number in squared)
+        super().square(of, times)
+
     def by_label(self, vector, at, labels):
         """As :class:`Plain`."""
         which, products = super().by_label(vector, at, labels)

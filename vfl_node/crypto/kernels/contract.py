@@ -89,6 +89,9 @@ class Residues(Protocol):
         ``to`` may be ``a`` or ``b`` with the same places.
         """
 
+    def square(self, of: Places, times: int) -> None:
+        """``of[i] ← of[i]^(2^times)``; its places are different."""
+
     def by_label(self, vector: Vector, at: Indices, labels: Indices) -> tuple[Indices, Vector]:
         """The product of all numbers of each label: a product for each number but one of each label.
 

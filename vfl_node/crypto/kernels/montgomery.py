@@ -73,26 +73,18 @@ class Montgomery:
             IndexError: a place is not in its vector.
             ValueError: vectors of another modulus, a result that cannot be written, or the numbers of places differ.
         """
-        if not to[0].flags.writeable:
-            raise ValueError("the result's vector is not writable")
-        arguments: list[object] = []
-        counts = set()
-        kept = []  # as long as C reads it
-        for vector, at in (to, a, b):
-            self._checked(vector)
-            if at is None:
-                counts.add(len(vector))
-                arguments += [self._of(vector), self._ffi.NULL]
-                continue
-            at = np.ascontiguousarray(at, dtype=np.int64)
-            if len(at) and not 0 <= at.min() <= at.max() < len(vector):
-                raise IndexError("a place is not in its vector")
-            counts.add(len(at))
-            kept.append(at)
-            arguments += [self._of(vector), self._ffi.from_buffer("int64_t[]", at)]
-        if len(counts) != 1:
-            raise ValueError(f"{' and '.join(map(str, sorted(counts)))} factors")
-        self._lib.vfl_products_ifma(*arguments, counts.pop(), self._of(self._constants), self._limbs)
+        counts, arguments = zip(*map(self._places, (to, a, b)), strict=True)
+        if len(set(counts)) != 1:
+            raise ValueError(f"{' and '.join(map(str, sorted(set(counts))))} factors")
+        self._writable(to[0])
+        pointers = [pointer for pair in arguments for pointer in pair]
+        self._lib.vfl_products_ifma(*pointers, counts[0], self._of(self._constants), self._limbs)
+
+    def square(self, of: Places, times: int) -> None:
+        """As the contract. Raises as :meth:`multiply`."""
+        count, pointers = self._places(of)
+        self._writable(of[0])
+        self._lib.vfl_squares_ifma(*pointers, count, times, self._of(self._constants), self._limbs)
 
     def by_label(self, vector: Vector, at: Indices, labels: Indices) -> tuple[Indices, Vector]:
         """As the contract: numbers of a label are multiplied in pairs, and so are the products. Raises as :meth:`multiply`."""
@@ -127,6 +119,21 @@ class Montgomery:
         ):
             raise MemoryError("no memory for a table of powers")
         return self.numbers(vector)
+
+    def _places(self, places: Places) -> tuple[int, tuple[object, object]]:
+        """How many they are, and what C reads them from; it keeps the memory alive."""
+        vector, at = places
+        words = self._of(self._checked(vector))
+        if at is None:
+            return len(vector), (words, self._ffi.NULL)
+        at = np.ascontiguousarray(at, dtype=np.int64)
+        if len(at) and not 0 <= at.min() <= at.max() < len(vector):
+            raise IndexError("a place is not in its vector")
+        return len(at), (words, self._ffi.from_buffer("int64_t[]", at))
+
+    def _writable(self, vector: Vector) -> None:
+        if not vector.flags.writeable:
+            raise ValueError("the result's vector is not writable")
 
     def _split(self, number: mpz) -> Words:
         """Its limbs, uint64[n]."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # it imports torch, which worker processes do not need
     from vfl_node.crypto.randomness import Randomness
 
 _SHORT_EXPONENTS = ((2048, 448), (3072, 512), (4096, 608))  # modulus up to, bits
-_BLOCK = 64  # encryptions: 25 ms of work at 2048 bits, a quarter of a second at 4096
+_BLOCK = 128  # encryptions: 15 to 50 ms of work at 2048 bits, up to half a second at 4096
 _BLIND_BLOCK = 8  # as many as a kernel raises at a time
 _MULTIPLE = 32  # so that 2^32·n ± n/2 fill the same number of 64-bit words
 

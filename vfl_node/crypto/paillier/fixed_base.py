@@ -104,7 +104,7 @@ def _powers(table: Vector, numbers: Residues, places: NDArray[np.int64]) -> list
     results = ones(numbers, len(places))
     for step in range(places.shape[1]):
         if step:
-            numbers.multiply((results, None), (results, None), (results, None))
+            numbers.square((results, None), 1)
         for column in range(places.shape[2]):
             numbers.multiply((results, None), (results, None), (table, places[:, step, column]))
     return numbers.numbers(results)

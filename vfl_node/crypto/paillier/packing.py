@@ -14,13 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import gmpy2
 import numpy as np
 
 from vfl_node.crypto.fixed_point import SPARE_BITS
+from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
+from vfl_node.crypto.paillier.products import NONE, horner
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError, UsageError
+
+_BLOCK = 8  # as many as a kernel multiplies at a time
 
 
 def slots(key: PublicKey | int, slot_bits: int) -> int:
@@ -65,8 +68,9 @@ def pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int, engine: En
         UsageError: not even one slot fits (``E_OVERFLOW``).
     """
     per = slots(public, slot_bits)
-    blocks = (ciphertexts[start : start + per] for start in range(0, len(ciphertexts), per))
-    return np.concatenate([np.empty((0, public.width), np.uint8), *engine.map(_pack, blocks, (public, slot_bits))])
+    rows = per * max(1, min(_BLOCK, len(ciphertexts) // per // engine.workers))
+    blocks = (ciphertexts[start : start + rows] for start in range(0, len(ciphertexts), rows))
+    return np.concatenate([np.empty((0, public.width), np.uint8), *engine.map(_pack, blocks, (public, slot_bits, per))])
 
 
 def join(values: Iterable[int], slot_bits: int) -> int:
@@ -106,10 +110,10 @@ def _slots_of(values: Sequence[int], slot_bits: int, count: int, per: int) -> It
             yield value >> (slot * slot_bits) & (1 << slot_bits) - 1
 
 
-def _pack(key: tuple[PublicKey, int], ciphertexts: Ciphertexts) -> Ciphertexts:
-    """In a worker. Key: the public key, and w."""
-    public, slot_bits = key
-    *lower, packed = public.integers(ciphertexts)
-    for number in reversed(lower):
-        packed = gmpy2.powmod(packed, 1 << slot_bits, public.square) * number % public.square
-    return public.rows([packed])
+def _pack(key: tuple[PublicKey, int, int], ciphertexts: Ciphertexts) -> Ciphertexts:
+    """In a worker. Key: the public key, w, and how many numbers fit into one."""
+    public, slot_bits, per = key
+    places = np.arange(-(-len(ciphertexts) // per) * per).reshape(-1, per)
+    numbers = kernel().residues(public.square)
+    vector = numbers.load(public.integers(ciphertexts))
+    return public.rows(horner(numbers, vector, np.where(places < len(ciphertexts), places, NONE), slot_bits))

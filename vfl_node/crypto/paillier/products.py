@@ -36,8 +36,7 @@ def horner(numbers: Residues, parts: Vector, at: Indices, width: int) -> list[mp
     results, begun = ones(numbers, len(at)), np.zeros(len(at), dtype=np.bool_)
     for place in reversed(range(at.shape[1])):
         going = np.flatnonzero(begun)
-        for _ in range(width):
-            numbers.multiply((results, going), (results, going), (results, going))
+        numbers.square((results, going), width)
         here = np.flatnonzero(at[:, place] != NONE)
         numbers.multiply((results, here), (results, here), (parts, at[here, place]))
         begun[here] = True
