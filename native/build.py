@@ -23,7 +23,7 @@ ffibuilder.set_source(
     "vfl_node.crypto.kernels._native",
     '#include "kernels.h"',
     sources=[f"native/{name}.c" for name in ("dispatch", "x25519_ifma", "hash_ifma", "powers_ifma")],
-    depends=[f"native/{name}.h" for name in ("field8", "kernels", "sha512x8")],
+    depends=[f"native/{name}.h" for name in ("curve", "field8", "kernels", "sha512x8")],
     include_dirs=["native"],
     extra_compile_args=["-O3", "-std=gnu11"],
     optional=True,
