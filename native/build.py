@@ -9,6 +9,9 @@ from cffi import FFI
 ffibuilder = FFI()
 ffibuilder.cdef(
     """
+    int vfl_has_avx2(void);
+    void vfl_x25519_avx2(uint8_t *out, const uint8_t *scalar, const uint8_t *points, size_t count);
+    int vfl_check_avx2(const uint8_t *points, size_t count);
     int vfl_has_ifma(void);
     void vfl_x25519_ifma(uint8_t *out, const uint8_t *scalar, const uint8_t *points, size_t count);
     int vfl_hash_ifma(
@@ -22,8 +25,8 @@ ffibuilder.cdef(
 ffibuilder.set_source(
     "vfl_node.crypto.kernels._native",
     '#include "kernels.h"',
-    sources=[f"native/{name}.c" for name in ("dispatch", "x25519_ifma", "hash_ifma", "powers_ifma")],
-    depends=[f"native/{name}.h" for name in ("curve", "field8", "kernels", "sha512x8")],
+    sources=[f"native/{name}.c" for name in ("dispatch", "x25519_avx2", "x25519_ifma", "hash_ifma", "powers_ifma")],
+    depends=[f"native/{name}.h" for name in ("curve", "field4", "field8", "kernels", "sha512x8")],
     include_dirs=["native"],
     extra_compile_args=["-O3", "-std=gnu11"],
     optional=True,

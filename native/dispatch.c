@@ -1,6 +1,15 @@
 /* Which kernels this processor can run. */
 #include "kernels.h"
 
+int vfl_has_avx2(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") != 0;
+#else
+    return 0;
+#endif
+}
+
 int vfl_has_ifma(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -12,6 +21,13 @@ int vfl_has_ifma(void) {
 }
 
 #if !defined(__x86_64__) /* never called there */
+void vfl_x25519_avx2(uint8_t *out, const uint8_t *scalar, const uint8_t *points, size_t count) {
+    (void)out, (void)scalar, (void)points, (void)count;
+}
+int vfl_check_avx2(const uint8_t *points, size_t count) {
+    (void)points, (void)count;
+    return 1;
+}
 void vfl_x25519_ifma(uint8_t *out, const uint8_t *scalar, const uint8_t *points, size_t count) {
     (void)out, (void)scalar, (void)points, (void)count;
 }

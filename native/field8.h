@@ -210,4 +210,6 @@ static inline fe fe_select(lanes set, const fe *a, const fe *b) {
 /* All lanes for 1, none for 0. */
 static inline lanes lanes_if(unsigned bit) { return (lanes)(0u - bit); }
 
+static inline int lanes_all(lanes set) { return set == 0xff; }
+
 #endif

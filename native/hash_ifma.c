@@ -121,29 +121,4 @@ int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t
     return 0;
 }
 
-/* v^2 = u^3 + 486662 u^2 + u. */
-static fe curve(const fe *u) {
-    const fe j = fe_small(486662), one = fe_small(1);
-    fe t = fe_add(u, &j);
-    t = fe_mul(&t, u);
-    t = fe_add(&t, &one);
-    return fe_mul(&t, u);
-}
-
-/* 0: all are canonical and on the curve; 1: one is not canonical; 2: one is on the twist. Small orders are not looked for. */
-int vfl_check_ifma(const uint8_t *points, size_t count) {
-    int found = 0;
-    for (size_t at = 0; at < count; at += 8) {
-        uint8_t eight[256], back[256];
-        for (size_t lane = 0; lane < 8; lane++)
-            memcpy(eight + 32 * lane, points + 32 * (at + lane < count ? at + lane : count - 1), 32);
-        fe u = fe_load(eight), square;
-        fe_store(back, u);
-        if (memcmp(eight, back, sizeof eight)) return 1;
-        square = curve(&u);
-        if (fe_is(fe_legendre(&square), 1) != 0xff) found = 2;
-    }
-    return found;
-}
-
 #endif

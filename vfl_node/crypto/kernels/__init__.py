@@ -5,6 +5,7 @@ file             what
 ===============  =====================================================================================================
 ``contract``     what a kernel does
 ``libraries``    libsodium and gmpy2, everywhere
+``compiled``     four points at a time, where it has AVX2; what all compiled kernels have
 ``ifma``         eight points at a time, where the processor has AVX-512 IFMA and ``native/`` was compiled
 ``choice``       which of them runs; ``VFL_KERNEL`` chooses
 ===============  =====================================================================================================
