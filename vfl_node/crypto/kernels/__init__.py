@@ -13,7 +13,7 @@ file             what
 All kernels give the same bytes (``tests/crypto/test_kernels.py``). C stands in ``native/``.
 """
 
-from vfl_node.crypto.kernels.choice import kernel, named
+from vfl_node.crypto.kernels.choice import kernel, named, names
 from vfl_node.crypto.kernels.contract import Kernel
 
-__all__ = ["Kernel", "kernel", "named"]
+__all__ = ["Kernel", "kernel", "named", "names"]

@@ -38,6 +38,11 @@ def named(name: str) -> Kernel:
     return kernels[name] if name else next(iter(kernels.values()))
 
 
+def names() -> list[str]:
+    """The kernels that this machine has, the quickest one first."""
+    return [of.name for of in _available()]
+
+
 def _available() -> list[Kernel]:
     """The quickest one first."""
     compiled: list[Kernel] = []

@@ -45,6 +45,7 @@ class Ifma(Compiled):
             raise MemoryError("no memory for a table of powers")
         return [mpz.from_bytes(results[at : at + size], "little") for at in range(0, len(results), size)]
 
+
 @lru_cache(maxsize=16)
 def _constants(modulus: mpz, size: int) -> tuple[bytes, int]:
     """R² mod N and −1/N mod 2⁵² of Montgomery's products, for R = 2^(52·limbs)."""
