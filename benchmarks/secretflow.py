@@ -1,7 +1,7 @@
-"""SecretFlow's SPU beside us: its two parties are processes that talk over loopback, without TLS, and read and write CSV files.
+"""SecretFlow's SPU beside us: two processes that talk over loopback, without TLS, and read and write CSV files.
 
-Nothing but the wheel's two compiled modules is used, so that it installs beside us without its other requirements (JAX among them):
-``pip install --no-deps spu``. Both parties learn which ids are shared, as by ours. The bytes that they send are not known.
+Only two compiled modules of its wheel are used, so that it installs beside us without its requirements, of which JAX is one:
+``pip install --no-deps spu``. Both parties learn which ids are shared, as in ours. The bytes that they send are not known.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _party(name: str, rank: int, ports: list[int], folder: Path, numbers: range)
 
 
 def _modules() -> tuple[Any, Any]:
-    """``spu.libpsi`` and the link of ``spu.libspu``, without ``spu`` itself, which imports JAX; what they write goes nowhere."""
+    """``spu.libpsi`` and the link of ``spu.libspu``, without ``spu``, which imports JAX; their output goes nowhere."""
     package = importlib.util.find_spec("spu")
     assert package is not None
     sys.path += list(package.submodule_search_locations or ())

@@ -42,9 +42,7 @@ SMALL_ORDER = frozenset(
 """u-coordinates on the curve whose points have no component of order ℓ. Source: https://cr.yp.to/ecdh.html#validate"""
 
 _SMALL_ORDER = np.frombuffer(b"".join(u.to_bytes(32, "little") for u in SMALL_ORDER), dtype="<u8").reshape(-1, 4)
-_BLOCK_ROWS = (
-    512  # 3 to 25 ms of ladders: long compared to passing a block on, short compared to a pause; whole batches of kernels
-)
+_BLOCK_ROWS = 512  # 3 to 25 ms of ladders: long compared to passing a block on, short compared to a pause
 
 
 class Curve25519(Group):
