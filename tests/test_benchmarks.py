@@ -214,8 +214,17 @@ def test_tables_take_medians_without_start_up_and_say_what_is_missed(tmp_path: P
     assert "| CPU of psi / openmined-psi, 1,000 ids, ifma | 0.50 | 0.55 | met |" in text
     assert "| CPU of psu / psi, 1,000 ids, ifma | 4.00 | 3.3 | missed |" in text
     assert "apsi /" not in text
-    assert "not installed" not in text
-    assert "not installed" in printed(tmp_path, row_of("psi", 1000, 10))
+    assert "| openmined-psi |  | not installed" not in text
+    assert "| spu |  | not installed" in text
+    assert "| openmined-psi |  | not installed" in printed(tmp_path, row_of("psi", 1000, 10))
+
+
+def test_tables_hold_the_kernel_for_ifma_to_that_of_spu(tmp_path: Path) -> None:
+    spu = row_of("psi", 1000, 5, where="two processes", system="spu 1 ECDH") | {"group": "curve25519"}
+    other = row_of("psi", 1000, 1, where="two processes", system="spu 1 RR22") | {"group": "oblivious transfer"}
+    text = printed(tmp_path, row_of("psi", 1000, 6), row_of("psi", 1000, 30) | {"kernel": "libsodium"}, spu, other)
+    assert text.count("| CPU of psi / spu") == 1
+    assert "| CPU of psi / spu ECDH, 1,000 ids, ifma | 1.20 | 1.1 | missed |" in text
 
 
 def test_tables_compare_nodes_and_estimate_ten_million(tmp_path: Path) -> None:
