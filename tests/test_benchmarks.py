@@ -222,7 +222,7 @@ def test_tables_take_medians_without_start_up_and_say_what_is_missed(tmp_path: P
 def test_tables_hold_the_kernel_for_ifma_to_that_of_spu(tmp_path: Path) -> None:
     spu = row_of("psi", 1000, 5, where="two processes", system="spu 1 ECDH") | {"group": "curve25519"}
     other = row_of("psi", 1000, 1, where="two processes", system="spu 1 RR22") | {"group": "oblivious transfer"}
-    text = printed(tmp_path, row_of("psi", 1000, 6), row_of("psi", 1000, 30) | {"kernel": "libsodium"}, spu, other)
+    text = printed(tmp_path, row_of("psi", 1000, 12), row_of("psi", 1000, 30) | {"kernel": "libsodium"}, spu, other)
     assert text.count("| CPU of psi / spu") == 1
     assert "| CPU of psi / spu ECDH, 1,000 ids, ifma | 1.20 | 1.1 | missed |" in text
 

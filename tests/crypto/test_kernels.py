@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from gmpy2 import mpz
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vfl_node.crypto.groups.curve25519 import SMALL_ORDER, L
 from vfl_node.crypto.kernels import Kernel, named
@@ -210,6 +212,25 @@ def test_one_bad_point_among_good_ones_is_noticed_anywhere(kernel: Kernel, count
             spoilt = good.copy()
             spoilt[at] = rows(number)[0]
             assert kernel.fault(spoilt) == fault
+
+
+@given(points=st.lists(st.binary(min_size=32, max_size=32), max_size=70), key=st.binary(min_size=32, max_size=32))
+def test_any_points_and_any_scalar(points: list[bytes], key: bytes) -> None:
+    given_points = np.frombuffer(b"".join(points), np.uint8).reshape(-1, 32)
+    expected, fault = (
+        LIBRARIES.ladders(given_points, key),
+        {LIBRARIES.fault(given_points[at : at + 1]) for at in range(len(points))},
+    )
+    for kernel in KERNELS:
+        np.testing.assert_array_equal(kernel.ladders(given_points, key), expected)
+        assert {kernel.fault(given_points[at : at + 1]) for at in range(len(points))} == fault
+
+
+@given(ids=st.lists(st.binary(max_size=400), max_size=70), domain=st.binary(min_size=1, max_size=255))
+def test_any_identifiers_in_any_domain(ids: list[bytes], domain: bytes) -> None:
+    expected = LIBRARIES.hashed(ids, domain)
+    for kernel in KERNELS:
+        np.testing.assert_array_equal(kernel.hashed(ids, domain), expected)
 
 
 def test_a_kernel_is_chosen_by_its_name() -> None:
