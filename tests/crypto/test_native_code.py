@@ -20,6 +20,7 @@ NATIVE = [of for of in _available() if of.name != "libsodium"]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not NATIVE, reason="this machine runs no compiled kernel")]
 
 
+@pytest.mark.timeout(1800)
 def test_no_sanitizer_complains(tmp_path: Path) -> None:
     """The tests of all kernels once more, with code compiled under AddressSanitizer and UndefinedBehaviorSanitizer."""
     for name in ("native", "setup.py", "pyproject.toml", "README.md", "LICENSE", "vfl_node", "tests/crypto"):
@@ -36,6 +37,7 @@ def test_no_sanitizer_complains(tmp_path: Path) -> None:
     ).stdout.split()
     running = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests/crypto/test_kernels.py"]
+    command += ["-k", "not libsodium and not (powers and avx2)"]  # which run no code of ours
     done = subprocess.run(command, cwd=tmp_path, env=running, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "[ifma]" in subprocess.run(
