@@ -66,7 +66,7 @@ docs: $(VENV)/dev.stamp ## write the tables of messages and combinations and the
 	$(BIN)/python -m vfl_node.report.envelope > docs/report.schema.json
 	$(BIN)/python -m benchmarks.combinations
 
-bench-align: $(VENV)/bench.stamp ## measure the alignment protocols beside another library's, 100,000 ids, about 6 minutes
+bench-align: $(VENV)/bench.stamp ## measure the alignment protocols with every kernel beside other libraries', 100,000 ids, about 10 minutes
 	$(BIN)/python -m benchmarks.align
 
 bench-paillier: $(VENV)/bench-paillier.stamp ## measure Paillier beside phe, one core and two, about 5 minutes
@@ -119,6 +119,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/bench.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
 	@$(PIP) --only-binary openmined-psi --no-deps 'openmined-psi>=2.0.5,<3' || echo "openmined-psi does not install here; the table goes without it"
+	@$(PIP) --only-binary spu --no-deps 'spu>=0.9.5,<0.10' || echo "spu does not install here; the table goes without it"
 	@touch $@
 
 $(VENV)/bench-paillier.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp

@@ -1,4 +1,4 @@
-"""Measure alignment: CPU and wall time, bytes and peak memory, beside openmined-psi and in units of one X25519 ladder.
+"""Measure alignment: CPU and wall time, bytes and peak memory, beside openmined-psi and SPU, in units of one X25519 ladder.
 
     python -m benchmarks.align                                       both parties in one process, 100,000 ids each
     python -m benchmarks.align --processes --ids 100000 1000000      two nodes over mutual TLS on loopback
@@ -18,13 +18,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks import memory, nodes, stages, tables
+from benchmarks import memory, nodes, secretflow, stages, tables
 from benchmarks.measure import Row, alone, machine
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.groups import GROUPS
+from vfl_node.crypto.kernels import names
 
 
 def usual() -> list[str]:
@@ -37,10 +39,11 @@ def in_memory(chosen: argparse.Namespace) -> Iterator[Row]:
     for _ in range(chosen.repeats):
         for ids in chosen.ids:
             for group in chosen.groups:
-                for protocol in chosen.protocols or usual():
-                    yield alone(memory.protocol_row, protocol, group, ids, chosen.start_up, chosen.threads)
-            if theirs := alone(memory.openmined_row, ids, chosen.start_up):
-                yield theirs
+                for kernel, protocol in product(chosen.kernels, chosen.protocols or usual()):
+                    yield alone(memory.protocol_row, kernel, protocol, group, ids, chosen.start_up, chosen.threads)
+            others = [alone(memory.openmined_row, ids, chosen.start_up)]
+            others += [alone(secretflow.row, name, ids, chosen.start_up) for name in secretflow.PROTOCOLS]
+            yield from filter(None, others)
 
 
 def between_nodes(chosen: argparse.Namespace) -> Iterator[Row]:
@@ -72,6 +75,9 @@ def main() -> None:
         "--protocols", nargs="+", choices=list(ALIGNMENTS), help="default: what nodes allow by default; psu between nodes"
     )
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=["curve25519"])
+    parser.add_argument(
+        "--kernels", nargs="+", choices=names(), default=names(), help="in one process; nodes take that of VFL_KERNEL"
+    )
     parser.add_argument("--ids", type=int, nargs="+", default=[100_000], help="identifiers a party")
     parser.add_argument("--start-up", type=int, default=1000, metavar="IDS", help="size of the run that is taken off")
     parser.add_argument("--threads", type=int, default=1, help="for group operations in one process; nodes take all cores")
@@ -92,11 +98,16 @@ def main() -> None:
         made["stages"] = in_stages(chosen.stages)
     else:
         nodes_only = chosen.processes or chosen.wan
-        made["groups"] = [] if nodes_only else [alone(memory.group_row, name) for name in chosen.groups]
+        made["groups"] = (
+            [] if nodes_only else [alone(memory.group_row, *each) for each in product(chosen.kernels, chosen.groups)]
+        )
         made["rows"] = []
         for row in between_nodes(chosen) if nodes_only else in_memory(chosen):
             made["rows"].append(asdict(row))
-            print(f"{row.where}: {row.system} {row.protocol}, {row.run.ids} ids: {row.run.wall_s:.1f} s", file=sys.stderr)
+            print(
+                f"{row.where}: {row.system} {row.kernel} {row.protocol}, {row.run.ids} ids: {row.run.wall_s:.1f} s",
+                file=sys.stderr,
+            )
             keep()
     keep()
     print(*tables.markdown([made]), sep="\n")

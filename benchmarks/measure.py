@@ -63,6 +63,7 @@ class Row:
         system: whose implementation.
         where: ``memory`` (both parties in one process), or what lies between two nodes.
         mbit_s: what the link between them carries each way; None: what this machine does.
+        kernel: that of the group operations (``VFL_KERNEL``); empty for another library.
         protocol: as in a job.
         group: as in a job.
         ladder_us: CPU time of one X25519 ladder, microseconds, the mean of before and after.
@@ -73,6 +74,7 @@ class Row:
     system: str
     where: str
     mbit_s: float | None
+    kernel: str
     protocol: str
     group: str
     ladder_us: float

@@ -7,6 +7,7 @@ the parties take turns, so wall time says little; over a network they compute at
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from benchmarks.sessions import BY_ROLE, session
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import group as group_named
+from vfl_node.crypto.kernels.choice import VARIABLE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.threads import Threads
@@ -32,9 +34,10 @@ from vfl_node.transport.memory import memory_channels, run_together
 ROLES: tuple[Role, Role] = ("active", "passive")
 
 
-def protocol_row(protocol: str, group: str, ids: int, start_up: int, threads: int) -> Row:
-    """Ours."""
-    return _row("vfl-node", protocol, group, lambda count: _aligned(protocol, group, count, threads), ids, start_up)
+def protocol_row(kernel: str, protocol: str, group: str, ids: int, start_up: int, threads: int) -> Row:
+    """Ours, in a process that has not chosen a kernel yet."""
+    os.environ[VARIABLE] = kernel
+    return _row("vfl-node", kernel, protocol, group, lambda count: _aligned(protocol, group, count, threads), ids, start_up)
 
 
 def openmined_row(ids: int, start_up: int) -> Row | None:
@@ -44,12 +47,13 @@ def openmined_row(ids: int, start_up: int) -> Row | None:
     except ImportError:
         return None
     return _row(
-        f"openmined-psi {openmined.__version__}", "psi", "P-256", lambda count: _openmined(openmined, count), ids, start_up
+        f"openmined-psi {openmined.__version__}", "", "psi", "P-256", lambda count: _openmined(openmined, count), ids, start_up
     )
 
 
-def group_row(name: str) -> dict[str, Any]:
-    """Microseconds of one core for a hash, a power and a decode."""
+def group_row(kernel: str, name: str) -> dict[str, Any]:
+    """Microseconds of one core for a hash, a power and a decode, in a process that has not chosen a kernel yet."""
+    os.environ[VARIABLE] = kernel
     count = 5000 if name == "curve25519" else 100
     group, engine = group_named(name), Threads(1)
     scalar = group.draw(Randomness(bytes(32)))
@@ -61,7 +65,12 @@ def group_row(name: str) -> dict[str, Any]:
     group.decode(powers)
     times.append(time.process_time())
     costs = ((after - before) / count * 1e6 for before, after in pairwise(times))
-    return {"group": name, **dict(zip(("hash_us", "power_us", "decode_us"), costs, strict=True)), "ladder_us": ladder}
+    return {
+        "kernel": kernel,
+        "group": name,
+        **dict(zip(("hash_us", "power_us", "decode_us"), costs, strict=True)),
+        "ladder_us": ladder,
+    }
 
 
 def aligning(role: Role, terms: Align, channel: Channel, folder: Path, *, threads: int) -> Session:
@@ -80,10 +89,10 @@ def aligning(role: Role, terms: Align, channel: Channel, folder: Path, *, thread
     )
 
 
-def _row(system: str, protocol: str, group: str, run: Callable[[int], Run], ids: int, start_up: int) -> Row:
+def _row(system: str, kernel: str, protocol: str, group: str, run: Callable[[int], Run], ids: int, start_up: int) -> Row:
     before = ladder_us()
     few, many = run(start_up), run(ids)
-    return Row(system, "memory", None, protocol, group, (before + ladder_us()) / 2, many, few)
+    return Row(system, "memory", None, kernel, protocol, group, (before + ladder_us()) / 2, many, few)
 
 
 def _aligned(protocol: str, group: str, ids: int, threads: int) -> Run:

@@ -24,6 +24,7 @@ import yaml
 from typing_extensions import Self
 
 from benchmarks.measure import Row, Run, check, cpu_s, ladder_us, length, operations, peak_bytes, sets, spelled, terms
+from vfl_node.crypto.kernels import kernel
 from vfl_node.job import Job, Parties
 from vfl_node.node.setup import certify, init
 from vfl_node.settings import Role
@@ -119,7 +120,7 @@ def protocol_row(protocol: str, group: str, ids: int, start_up: int, places: Pla
     with Pair(places) as pair:
         few = pair.run(protocol, group, start_up)
         many = pair.run(protocol, group, ids)
-    return Row("vfl-node", where, rate, protocol, group, (before + ladder_us()) / 2, many, few)
+    return Row("vfl-node", where, rate, kernel().name, protocol, group, (before + ladder_us()) / 2, many, few)
 
 
 class Nodes:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 Made = dict[str, Any]
-What = tuple[str, str, str, str, int]
-"""Where, system, protocol, group, identifiers a party."""
+What = tuple[str, str, str, str, str, int]
+"""Where, system, kernel, protocol, group, identifiers a party."""
 Medians = dict[What, dict[str, float]]
 SMALLEST, MANY = 50_000, 10_000_000
+OTHERS = ("openmined-psi", "spu")
+"""Libraries measured beside, where they are installed."""
 MIB = 2**20
 
 COLUMNS: dict[str, Callable[[Made], float]] = {
@@ -54,7 +56,7 @@ def ladders(row: Made) -> float:
 
 def what(row: Made) -> What:
     """What was measured; repeats of it are equal."""
-    return row["where"], row["system"], row["protocol"], row["group"], row["run"]["ids"]
+    return row["where"], row["system"], row["kernel"], row["protocol"], row["group"], row["run"]["ids"]
 
 
 def medians(rows: Iterable[Made]) -> Medians:
@@ -67,18 +69,21 @@ def medians(rows: Iterable[Made]) -> Medians:
 
 def rows_table(rows: list[Made]) -> Iterator[str]:
     """One line for each thing measured."""
-    yield from head("where", "system", "protocol", "group", "ids a party", *COLUMNS)
+    yield from head("where", "system", "kernel", "protocol", "group", "ids a party", *COLUMNS)
     for (*names, ids), values in medians(rows).items():
         yield line(*names, f"{ids:,}", *map(number, values.values()))
-    if not any(row["system"].startswith("openmined-psi") for row in rows) and any(row["where"] == "memory" for row in rows):
-        yield line("memory", "openmined-psi", "not installed: no wheel for this Python?", *[""] * (2 + len(COLUMNS)))
+    for other in OTHERS if any(row["where"] == "memory" for row in rows) else ():
+        if not any(row["system"].startswith(other) for row in rows):
+            yield line("", other, "", "not installed: no wheel for this Python?", *[""] * (2 + len(COLUMNS)))
 
 
 def groups_table(groups: list[Made]) -> Iterator[str]:
     """Microseconds of one core an element."""
-    yield from head("group", "hash µs", "power µs", "decode µs", "ladder µs")
+    yield from head("kernel", "group", "hash µs", "power µs", "decode µs", "ladder µs")
     for group in groups:
-        yield line(group["group"], *(number(group[f"{name}_us"]) for name in ("hash", "power", "decode", "ladder")))
+        yield line(
+            group["kernel"], group["group"], *(number(group[f"{name}_us"]) for name in ("hash", "power", "decode", "ladder"))
+        )
 
 
 def stages_table(measured: Made) -> Iterator[str]:
@@ -100,22 +105,21 @@ def checks(rows: list[Made], stages: list[Made]) -> Iterator[tuple[str, float, f
     """What is asked: in words, what was measured, and the most it should be."""
     found = medians(rows)
     cpu = {
-        (system.partition(" ")[0], protocol, ids): values["CPU s"]
-        for (where, system, protocol, group, ids), values in found.items()
-        if where == "memory" and group in ("curve25519", "P-256")
+        (system.partition(" ")[0], kernel, protocol, ids): values["CPU s"]
+        for (where, system, kernel, protocol, group, ids), values in found.items()
+        if where in ("memory", "two processes") and group in ("curve25519", "P-256")
     }
-    for ids in sorted({ids for *_, ids in cpu}):
-        psi, psu, apsi, other = (
-            cpu.get((system, protocol, ids), math.nan)
-            for system, protocol in (("vfl-node", "psi"), ("vfl-node", "psu"), ("vfl-node", "apsi"), ("openmined-psi", "psi"))
-        )
+    for kernel, ids in dict.fromkeys((kernel, ids) for system, kernel, _, ids in cpu if system == "vfl-node"):
+        psi, psu, apsi = (cpu.get(("vfl-node", kernel, protocol, ids), math.nan) for protocol in ("psi", "psu", "apsi"))
+        openmined, spu = (cpu.get((system, "", "psi", ids), math.nan) for system in OTHERS)
         for name, ratio, most in (
-            ("psi / openmined-psi", psi / other, 0.55),
-            ("psu / psi", psu / psi, 3.5),
+            ("psi / spu ECDH", psi / spu if kernel == "ifma" else math.nan, 1.1),  # which has such a kernel too
+            ("psi / openmined-psi", psi / openmined, 0.55),
+            ("psu / psi", psu / psi, 3.3),
             ("apsi / psi", apsi / psi, 2.0),
         ):
             if not math.isnan(ratio):
-                yield f"CPU of {name}, {ids:,} ids", ratio, most
+                yield f"CPU of {name}, {ids:,} ids, {kernel}", ratio, most
     yield from _of_nodes(found, {what(row): row["mbit_s"] for row in rows})
     for measured in stages:
         most = max(stage["peak_bytes"] for stage in measured["stages"])
@@ -123,16 +127,19 @@ def checks(rows: list[Made], stages: list[Made]) -> Iterator[tuple[str, float, f
 
 
 def _of_nodes(found: Medians, rates: dict[What, float | None]) -> Iterator[tuple[str, float, float]]:
-    for (where, system, protocol, group, ids), values in found.items():
+    for (where, system, kernel, protocol, group, ids), values in found.items():
         name = f"{protocol} of {ids:,} ids, {where}"
         if where == "loopback" and ids >= 1_000_000:
             yield f"{name}: minutes, tables read and start-up included", (values["wall s"] + values["wall"]) / 60, 7.0
             yield f"{name}: peak of a party, GiB", values["peak MiB"] / 1024, 1.0
             yield f"{name}: MB, the busier way", max(values["MB by active"], values["MB by passive"]), 200.0
-            if (small := found.get((where, system, protocol, group, ids // 10))) is not None:
+            if (small := found.get((where, system, kernel, protocol, group, ids // 10))) is not None:
                 yield f"{name}: alignment, times that of a tenth", values["alignment"] / small["alignment"], 11.0
                 yield f"{name}: wall time, times that of a tenth", values["wall s"] / small["wall s"], 11.0
-        rate, near = rates[where, system, protocol, group, ids], found.get(("loopback", system, protocol, group, ids))
+        rate, near = (
+            rates[where, system, kernel, protocol, group, ids],
+            found.get(("loopback", system, kernel, protocol, group, ids)),
+        )
         if rate and near:
             moving = max(values["MB by active"], values["MB by passive"]) * 8 / rate
             yield f"{name}: alignment / max(loopback, transfer)", values["alignment"] / max(near["alignment"], moving), 1.15
@@ -141,7 +148,7 @@ def _of_nodes(found: Medians, rates: dict[What, float | None]) -> Iterator[tuple
 def estimate(rows: list[Made]) -> Iterator[str]:
     """:data:`MANY` ids, along the line through the two largest sizes measured between nodes on loopback."""
     found: dict[str, list[tuple[int, dict[str, float]]]] = {}
-    for (where, _, protocol, group, ids), values in medians(rows).items():
+    for (where, _, _, protocol, group, ids), values in medians(rows).items():
         if where == "loopback" and group == "curve25519" and ids >= SMALLEST:
             found.setdefault(protocol, []).append((ids, values))
     for protocol, sizes in found.items():

@@ -3,6 +3,8 @@
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512ifma")
 
 #include "field8.h"
+
+#include "curve.h"
 #include "kernels.h"
 #include "sha512x8.h"
 #include <stdlib.h>
@@ -11,19 +13,28 @@
 #define MOST_TAG 256 /* DST and its length */
 #define SECOND (2 * SHA_BLOCK + SHA_BLOCK) /* room for b_0, a byte and the tag, padded */
 
-/* -J / (1 + 2 r^2), or -J minus it where that is on the twist (RFC 9380, 6.7.1). */
-static fe8 elligator2(const fe8 *r) {
-    const fe8 one = fe8_small(1), zero = fe8_small(0), j = fe8_small(486662);
-    fe8 square = fe8_sqr(r), twice = fe8_add(&square, &square), d = fe8_add(&twice, &one);
-    fe8 inverse = fe8_invert(&d), scaled = fe8_mul(&inverse, &j), u = fe8_sub(&zero, &scaled);
-    fe8 other = fe8_sub(&scaled, &j), v = fe8_legendre_of_curve(&u);
-    __mmask8 curve = fe8_is_one(v);
-    for (int i = 0; i < 5; i++) u.v[i] = _mm512_mask_blend_epi64(curve, other.v[i], u.v[i]);
-    return u;
+/* In place of each r -J/d, or -J minus it where that is on the twist, for d = 1 + 2 r^2, which is never 0 (RFC 9380, 6.7.1).
+ * v^2 at u = -J/d is -J d (J^2 - J^2 d + d^2), but for the square d^4. */
+static void elligator2(fe *r, size_t vectors) {
+    const fe one = fe_small(1), zero = fe_small(0), j = fe_small(486662), j2 = fe_small(486662ULL * 486662), less_j = fe_sub(&zero, &j);
+    fe d[BATCH], inverse[BATCH];
+    for (size_t i = 0; i < vectors; i++) {
+        fe square = fe_sqr(&r[i]), twice = fe_add(&square, &square);
+        inverse[i] = d[i] = fe_add(&twice, &one);
+    }
+    fe_invert_all(inverse, vectors);
+    for (size_t i = 0; i < vectors; i++) {
+        fe t = fe_sub(&d[i], &j2), u = fe_mul(&less_j, &inverse[i]), other = fe_sub(&less_j, &u);
+        t = fe_mul(&t, &d[i]);
+        t = fe_add(&t, &j2);
+        t = fe_mul(&t, &d[i]);
+        t = fe_mul(&t, &less_j);
+        r[i] = fe_select(fe_is(fe_legendre(&t), 1), &u, &other);
+    }
 }
 
 /* Eight numbers of 48 bytes, big-endian, 64 bytes apart, modulo p. */
-static fe8 reduced(const uint8_t *bytes) {
+static fe reduced(const uint8_t *bytes) {
     const v8 at = _mm512_setr_epi64(0, 64, 128, 192, 256, 320, 384, 448), mask = ALL8(MASK51);
     const v8 turn = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
     v8 w[7], limb[8];
@@ -35,9 +46,8 @@ static fe8 reduced(const uint8_t *bytes) {
         v8 low = SHR(w[word], shift), high = shift ? SHL(w[word + 1], 64 - shift) : ALL8(0);
         limb[i] = AND(OR(low, high), mask);
     }
-    /* limbs from 2^255 on count 19 times: below 20 * 2^51 */
-    return fe8_carry(ADD(limb[0], times19(limb[5])), ADD(limb[1], times19(limb[6])), ADD(limb[2], times19(limb[7])), limb[3],
-                     limb[4]);
+    wide sum = {{ADD(limb[0], times19(limb[5])), ADD(limb[1], times19(limb[6])), ADD(limb[2], times19(limb[7])), limb[3], limb[4]}};
+    return fe_carried(sum); /* 2^255 = 19: limbs are below 20 * 2^51 */
 }
 
 int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t count, const uint8_t *domain, size_t length) {
@@ -52,7 +62,9 @@ int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t
     }
     /* 128 zero bytes, the identifier, the size in two bytes, a zero byte, the tag; padded */
     size_t room = (SHA_BLOCK + longest + 3 + length + 1 + 17 + SHA_BLOCK) / SHA_BLOCK * SHA_BLOCK;
-    uint8_t *first = malloc(8 * room), second[8 * SECOND], result[256];
+    uint8_t *first = malloc(8 * room), second[8 * SECOND];
+    fe fields[BATCH];
+    size_t waiting = 0; /* of fields */
     if (first == NULL) return 2;
     sha8 begun = sha8_start();
     memset(first, 0, SHA_BLOCK);
@@ -95,27 +107,18 @@ int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t
             sha8_block(&hashed, second, _mm512_add_epi64(lanes, ALL8(block * SHA_BLOCK)), 0xff);
         uint8_t digests[512];
         sha8_store(&hashed, digests, _mm512_setr_epi64(0, 64, 128, 192, 256, 320, 384, 448));
-        fe8 r = reduced(digests), u = elligator2(&r);
-        fe8_store(result, u);
-        memcpy(out + 32 * at, result, 32 * (count - at < 8 ? count - at : 8));
+        fields[waiting++] = reduced(digests);
+        if (waiting < BATCH && at + 8 < count) continue;
+        elligator2(fields, waiting);
+        for (size_t i = 0, row = at - 8 * (waiting - 1); i < waiting; i++, row += 8) {
+            uint8_t result[256];
+            fe_store(result, fields[i]);
+            memcpy(out + 32 * row, result, 32 * (count - row < 8 ? count - row : 8));
+        }
+        waiting = 0;
     }
     free(first);
     return 0;
-}
-
-/* 0: all are canonical and on the curve; 1: one is not canonical; 2: one is on the twist. Small orders are not looked for. */
-int vfl_check_ifma(const uint8_t *points, size_t count) {
-    int found = 0;
-    for (size_t at = 0; at < count; at += 8) {
-        uint8_t eight[256], back[256];
-        for (size_t lane = 0; lane < 8; lane++)
-            memcpy(eight + 32 * lane, points + 32 * (at + lane < count ? at + lane : count - 1), 32);
-        fe8 u = fe8_load(eight);
-        fe8_store(back, u);
-        if (memcmp(eight, back, sizeof eight)) return 1;
-        if (fe8_is_one(fe8_legendre_of_curve(&u)) != 0xff) found = 2;
-    }
-    return found;
 }
 
 #endif

@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import hidden, nodes
+from vfl_node.crypto.kernels import names
 
 ROOT = Path(__file__).parents[1]
 TINY = ("--ids", "200", "--start-up", "100", "--repeats", "1")
@@ -95,11 +97,11 @@ def align(tmp_path: Path) -> Callable[..., tuple[str, dict[str, Any]]]:
 
 def test_align_in_memory(align: Callable[..., tuple[str, dict[str, Any]]]) -> None:
     text, made = align(*TINY)
-    rows = {(row["system"].partition(" ")[0], row["protocol"]): row for row in made["rows"]}
+    rows = {(row["system"].partition(" ")[0], row["kernel"], row["protocol"]): row for row in made["rows"]}
     elements = {"psu": (900, 1100), "psi": (400, 400), "apsi": (480, 540)}  # by the active and by the passive party
-    for protocol, sent in elements.items():
-        row = rows.pop(("vfl-node", protocol))
-        assert f"| memory | vfl-node | {protocol} | curve25519 | 200 |" in text
+    for kernel, (protocol, sent) in product(names(), elements.items()):
+        row = rows.pop(("vfl-node", kernel, protocol))
+        assert f"| memory | vfl-node | {kernel} | {protocol} | curve25519 | 200 |" in text
         assert row["ladder_us"] > 0
         assert (row["start_up"]["ids"], row["run"]["ids"]) == (100, 200)
         assert row["run"]["operations"] == 2 * row["start_up"]["operations"]
@@ -107,12 +109,15 @@ def test_align_in_memory(align: Callable[..., tuple[str, dict[str, Any]]]) -> No
         assert row["run"]["peak_bytes"]["both"] > 2**20
         for role, count in zip(("active", "passive"), sent, strict=True):
             assert 32 * count < row["run"]["sent_bytes"][role] < 32 * count + 4000
-    assert rows or "| memory | openmined-psi | not installed" in text
-    for (system, protocol), row in rows.items():
-        assert (system, protocol, row["run"]["operations"]) == ("openmined-psi", "psi", None)
-        assert "CPU of psi / openmined-psi, 200 ids" in text
-    assert "CPU of psu / psi, 200 ids" in text
-    assert made["groups"][0]["hash_us"] > 0
+    for other, goal in (("openmined-psi", "openmined-psi, 200 ids, libsodium"), ("spu", "spu ECDH, 200 ids, ifma")):
+        row = rows.pop((other, "", "psi"), None)
+        assert row or f"| {other} |  | not installed" in text
+        assert not row or row["run"]["operations"] is None
+        assert (f"CPU of psi / {goal}" in text) == (row is not None and goal.rpartition(" ")[2] in names())
+    assert not rows
+    assert all(f"CPU of psu / psi, 200 ids, {kernel}" in text for kernel in names())
+    assert [group["kernel"] for group in made["groups"]] == names()
+    assert all(group["hash_us"] > 0 for group in made["groups"])
 
 
 @pytest.mark.slow
@@ -184,8 +189,14 @@ def row_of(protocol: str, ids: int, seconds: float, *, where: str = "memory", sy
 
     rate = None if where in ("memory", "loopback") else 100
     group = "curve25519" if system == "vfl-node" else "P-256"
-    head = {"system": system, "where": where, "mbit_s": rate, "protocol": protocol, "group": group, "ladder_us": 100.0}
-    return {**head, "run": run(1.0), "start_up": run(0.1)}
+    head = {
+        "system": system,
+        "where": where,
+        "mbit_s": rate,
+        "kernel": "ifma" if system == "vfl-node" else "",
+        "protocol": protocol,
+    }
+    return {**head, "group": group, "ladder_us": 100.0, "run": run(1.0), "start_up": run(0.1)}
 
 
 def printed(tmp_path: Path, *rows: dict[str, Any]) -> str:
@@ -199,12 +210,21 @@ def test_tables_take_medians_without_start_up_and_say_what_is_missed(tmp_path: P
     other = row_of("psi", 1000, 20, system="openmined-psi 2")
     text = printed(tmp_path, *(row_of("psi", 1000, seconds) for seconds in (9, 10, 99)), row_of("psu", 1000, 40), other)
     # 9 s without start-up are 90,000 ladders of 100 µs, for 9,000 operations
-    assert "| memory | vfl-node | psi | curve25519 | 1,000 | 9 | 9 | 9 | 9 | 90 | 10 | 10 | 10 | 1,024 | 1 | 1 |" in text
-    assert "| CPU of psi / openmined-psi, 1,000 ids | 0.50 | 0.55 | met |" in text
-    assert "| CPU of psu / psi, 1,000 ids | 4.00 | 3.5 | missed |" in text
+    assert "| memory | vfl-node | ifma | psi | curve25519 | 1,000 | 9 | 9 | 9 | 9 | 90 | 10 | 10 | 10 | 1,024 | 1 | 1 |" in text
+    assert "| CPU of psi / openmined-psi, 1,000 ids, ifma | 0.50 | 0.55 | met |" in text
+    assert "| CPU of psu / psi, 1,000 ids, ifma | 4.00 | 3.3 | missed |" in text
     assert "apsi /" not in text
-    assert "not installed" not in text
-    assert "not installed" in printed(tmp_path, row_of("psi", 1000, 10))
+    assert "| openmined-psi |  | not installed" not in text
+    assert "| spu |  | not installed" in text
+    assert "| openmined-psi |  | not installed" in printed(tmp_path, row_of("psi", 1000, 10))
+
+
+def test_tables_hold_the_kernel_for_ifma_to_that_of_spu(tmp_path: Path) -> None:
+    spu = row_of("psi", 1000, 5, where="two processes", system="spu 1 ECDH") | {"group": "curve25519"}
+    other = row_of("psi", 1000, 1, where="two processes", system="spu 1 RR22") | {"group": "oblivious transfer"}
+    text = printed(tmp_path, row_of("psi", 1000, 12), row_of("psi", 1000, 30) | {"kernel": "libsodium"}, spu, other)
+    assert text.count("| CPU of psi / spu") == 1
+    assert "| CPU of psi / spu ECDH, 1,000 ids, ifma | 1.20 | 1.1 | missed |" in text
 
 
 def test_tables_compare_nodes_and_estimate_ten_million(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import compress, pairwise, product
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vfl_node.crypto.groups.curve25519 import SMALL_ORDER
+from vfl_node.crypto.groups.curve25519 import SMALL_ORDER, L
 from vfl_node.crypto.kernels import Kernel, named
 from vfl_node.crypto.kernels.choice import _available
 from vfl_node.errors import UsageError
@@ -26,9 +29,12 @@ def rows(*numbers: int) -> np.ndarray:
 
 
 def edges() -> list[int]:
-    """Numbers whose limbs, of 51 or 64 bits, are all ones or zeros or next to it, below and above p."""
+    """Numbers whose limbs, of 51, 25.5 or 64 bits, are all ones or zeros or next to it, below and above p."""
     limbs = [0, 1, 2**51 - 1]
     numbers = [sum(limb << (51 * at) for at, limb in enumerate(each)) for each in product(limbs, repeat=5)]
+    starts = [-(-51 * at // 2) for at in range(11)]
+    full = [(1 << end) - (1 << start) for start, end in pairwise(starts)]
+    numbers += [sum(compress(full, each)) for each in product((False, True), repeat=10)]
     near = [base + offset for base in (P, 2**255, 2**254, 2**64, 2**128, 2**192) for offset in range(-20, 20)]
     return [number for number in (*numbers, *near) if 0 <= number < 2**256]
 
@@ -70,8 +76,75 @@ def test_ladders_at_the_edges_of_limbs(kernel: Kernel) -> None:
         np.testing.assert_array_equal(kernel.ladders(points, key), LIBRARIES.ladders(points, key))
 
 
+def special() -> list[int]:
+    """Points at which implementations of X25519 went wrong, by class; those of Project Wycheproof are of these classes too."""
+    small_on_twist = [P - 1]  # order 4
+    twice = [number + offset for number in (0, P) for offset in range(20)]  # a number below 19 has two encodings
+    powers = [1 << bit for bit in range(256)]
+    return [
+        *SMALL_ORDER,
+        *small_on_twist,
+        *(
+            number | 1 << 255 for number in (*SMALL_ORDER, *small_on_twist, *range(20), P - 2, 2**255 - 1)
+        ),  # a bit that is ignored
+        *twice,
+        *range(2**255 - 19, 2**255),  # not canonical
+        *powers,
+        *(number - 1 for number in powers),
+        *((1 << 255) - power for power in powers[:255]),
+        *(P - power for power in powers[:255]),
+    ]
+
+
 @kernels
-@pytest.mark.parametrize("count", [0, 1, 5, 8, 31, 2000])
+def test_ladders_of_special_points_and_scalars_are_those_of_two_libraries(kernel: Kernel) -> None:
+    points = rows(*special())
+    clamped = 2**254
+    scalars = [
+        0,
+        1,
+        8,
+        clamped,
+        clamped + 8,
+        2**255 - 8,
+        2**256 - 1,
+        L,
+        8 * L,
+        P,
+        *(clamped + (8 << bit) for bit in range(0, 251, 25)),
+    ]
+    for scalar in scalars:
+        key = scalar.to_bytes(32, "little")
+        found = kernel.ladders(points, key)
+        np.testing.assert_array_equal(found, LIBRARIES.ladders(points, key))
+        if kernel is KERNELS[0]:
+            private = X25519PrivateKey.from_private_bytes(key)
+            for point, result in zip(points, found, strict=True):
+                public = X25519PublicKey.from_public_bytes(point.tobytes())
+                if result.any():
+                    assert private.exchange(public) == result.tobytes()
+                else:
+                    with pytest.raises(ValueError, match="shared key"):  # small order
+                        private.exchange(public)
+
+
+@kernels
+def test_published_hashes(kernel: Kernel) -> None:
+    """RFC 9380, appendix J.4.2, the column Q.x; tests/crypto/test_curve25519.py has the rest."""
+    domain = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
+    published = {
+        b"": "51125222da5e763d97f3c10fcc92ea6860b9ccbbd2eb1285728f566721c1e65b",
+        b"abc": "7d56d1e08cb0ccb92baf069c18c49bb5a0dcd927eff8dcf75ca921ef7f3e6eeb",
+        b"abcdef0123456789": "3fbe66b9c9883d79e8407150e7c2a1c8680bee496c62fabe4619a72b3cabe90f",
+        b"q128_" + b"q" * 128: "227e0bb89de700385d19ec40e857db6e6a3e634b1c32962f370d26f84ff19683",
+        b"a512_" + b"a" * 512: "3bcd651ee54d5f7b6013898aab251ee8ecc0688166fce6e9548d38472f6bd196",
+    }
+    found = kernel.hashed(list(published), domain)
+    assert [row.tobytes()[::-1].hex() for row in found] == list(published.values())
+
+
+@kernels
+@pytest.mark.parametrize("count", [0, 1, 5, 8, 31, 64, 65, 100, 2000])
 def test_ladders_of_random_points(kernel: Kernel, count: int) -> None:
     rng = np.random.default_rng(count)
     points, key = rng.integers(0, 256, (count, 32), np.uint8), rng.bytes(32)
@@ -82,7 +155,16 @@ def test_ladders_of_random_points(kernel: Kernel, count: int) -> None:
 
 @kernels
 def test_a_point_of_small_order_gives_zeros(kernel: Kernel) -> None:
+    """Wherever it stands, and the points beside it, which share an inversion with it, are as they are without it."""
     assert not kernel.ladders(rows(*SMALL_ORDER), bytes(range(32))).any()
+    points, key = LIBRARIES.hashed([f"{number}".encode() for number in range(70)], DOMAIN), bytes(range(32))
+    expected = kernel.ladders(points, key)
+    for at in (0, 1, 7, 8, 63, 64, 69):
+        spoilt = points.copy()
+        spoilt[at] = rows(1)[0]
+        found = kernel.ladders(spoilt, key)
+        assert not found[at].any()
+        np.testing.assert_array_equal(np.delete(found, at, axis=0), np.delete(expected, at, axis=0))
 
 
 @kernels
@@ -128,6 +210,25 @@ def test_one_bad_point_among_good_ones_is_noticed_anywhere(kernel: Kernel, count
             spoilt = good.copy()
             spoilt[at] = rows(number)[0]
             assert kernel.fault(spoilt) == fault
+
+
+@given(points=st.lists(st.binary(min_size=32, max_size=32), max_size=70), key=st.binary(min_size=32, max_size=32))
+def test_any_points_and_any_scalar(points: list[bytes], key: bytes) -> None:
+    given_points = np.frombuffer(b"".join(points), np.uint8).reshape(-1, 32)
+    expected, fault = (
+        LIBRARIES.ladders(given_points, key),
+        {LIBRARIES.fault(given_points[at : at + 1]) for at in range(len(points))},
+    )
+    for kernel in KERNELS:
+        np.testing.assert_array_equal(kernel.ladders(given_points, key), expected)
+        assert {kernel.fault(given_points[at : at + 1]) for at in range(len(points))} == fault
+
+
+@given(ids=st.lists(st.binary(max_size=400), max_size=70), domain=st.binary(min_size=1, max_size=255))
+def test_any_identifiers_in_any_domain(ids: list[bytes], domain: bytes) -> None:
+    expected = LIBRARIES.hashed(ids, domain)
+    for kernel in KERNELS:
+        np.testing.assert_array_equal(kernel.hashed(ids, domain), expected)
 
 
 def test_a_kernel_is_chosen_by_its_name() -> None:

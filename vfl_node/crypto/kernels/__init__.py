@@ -5,7 +5,9 @@ file             what
 ===============  =====================================================================================================
 ``contract``     what a kernel does
 ``libraries``    libsodium and gmpy2, everywhere
+``compiled``     four points at a time, where it has AVX2; what all compiled kernels have
 ``ifma``         eight points at a time, where the processor has AVX-512 IFMA and ``native/`` was compiled
+``montgomery``   vectors of large numbers, eight at a time
 ``choice``       which of them runs; ``VFL_KERNEL`` chooses
 ===============  =====================================================================================================
 

@@ -7,6 +7,7 @@ import os
 from functools import cache
 from types import ModuleType
 
+from vfl_node.crypto.kernels.compiled import Avx2
 from vfl_node.crypto.kernels.contract import Kernel
 from vfl_node.crypto.kernels.ifma import Ifma
 from vfl_node.crypto.kernels.libraries import Libraries
@@ -44,8 +45,13 @@ def names() -> list[str]:
 
 def _available() -> list[Kernel]:
     """The quickest one first."""
-    native = _native()
-    return [*([Ifma(native)] if native and native.lib.vfl_has_ifma() else []), Libraries()]
+    compiled: list[Kernel] = []
+    if native := _native():
+        if native.lib.vfl_has_ifma():
+            compiled.append(Ifma(native))
+        if native.lib.vfl_has_avx2():
+            compiled.append(Avx2(native))
+    return [*compiled, Libraries()]
 
 
 def _native() -> ModuleType | None:

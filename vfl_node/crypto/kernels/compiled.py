@@ -1,0 +1,43 @@
+"""Several points of Curve25519 at a time by the code in ``native/``, in constant time, without Python's lock."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from vfl_node.crypto.kernels.libraries import Libraries
+from vfl_node.crypto.rows import Rows
+
+_FAULTS = {0: None, 1: "is not canonical", 2: "is not on the curve"}
+
+
+class Compiled(Libraries):
+    """What all compiled kernels have: ladders and checks. The libraries do the rest.
+
+    Args:
+        native: the compiled module.
+    """
+
+    def __init__(self, native: ModuleType) -> None:
+        self._lib, self._ffi = native.lib, native.ffi
+        self._ladders, self._check = (getattr(native.lib, f"vfl_{what}_{self.name}") for what in ("x25519", "check"))
+
+    def ladders(self, rows: Rows, key: bytes) -> Rows:
+        """As the contract."""
+        results = np.empty((len(rows), 32), dtype=np.uint8)
+        self._ladders(self._bytes(results), key, self._bytes(np.ascontiguousarray(rows)), len(rows))
+        return results
+
+    def fault(self, rows: Rows) -> str | None:
+        """As the contract."""
+        return _FAULTS[self._check(self._bytes(np.ascontiguousarray(rows)), len(rows))]
+
+    def _bytes(self, rows: Rows) -> object:
+        return self._ffi.from_buffer("uint8_t[]", rows)
+
+
+class Avx2(Compiled):
+    """As :class:`~vfl_node.crypto.kernels.contract.Kernel`: four points at a time. About 14 µs a ladder, 1.2 µs a check."""
+
+    name = "avx2"
