@@ -104,6 +104,7 @@ class Channel:
         self._phase = "preflight"
         self._sent = self._received = 0
         self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
+        self._unhashed = b""  # the newest message that arrived
 
     @property
     def phase_name(self) -> str:
@@ -126,12 +127,18 @@ class Channel:
             PeerLost: the conversation broke off.
         """
         failpoints.reach("receive")
+        self._hash_received()
         frame = await self._pipe.get()
         body = frame.body  # once: each access is a copy
         self._check(frame, len(body), expected.DESCRIPTOR.full_name)
         message = self._parse(expected, body)
-        self._digest_received.update(body)
+        self._unhashed = body
         return message
+
+    def _hash_received(self) -> None:
+        """Add the newest message that arrived to the digest; late, as the peer may wait for what this party makes of it."""
+        self._digest_received.update(self._unhashed)
+        self._unhashed = b""
 
     def _parse(self, kind: type[M], body: bytes) -> M:
         """The message in a body; its bounds are checked before any memory is taken for it."""
@@ -241,9 +248,10 @@ class Channel:
         """
         self._phase = name
         traffic = self.traffic.setdefault(name, Traffic())
-        self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
+        self._digest_sent, self._digest_received, self._unhashed = hashlib.sha256(), hashlib.sha256(), b""
         sent, received = self._sent, self._received
         yield traffic
+        self._hash_received()
         ours = session_pb2.PhaseEnd(messages=self._sent - sent, sha256=self._digest_sent.digest())
         expected = session_pb2.PhaseEnd(messages=self._received - received, sha256=self._digest_received.digest())
         await self.send(ours)
