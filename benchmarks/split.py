@@ -2,10 +2,10 @@
 
     python -m benchmarks.split [--rounds 5] [--batch 256 8192] [--cut 16 128] [--out FILE]
 
-The passive party has 64 columns and 64→256→cut, the active party labels and cut→256→64→1; Adam, one thread each. Three
-processes: two parties with the product's trainer, audits and transport, on loopback, and one with both halves joined and the same
-optimiser. They take turns: in each round one training of a few epochs between the parties, then as many steps of the joint model.
-Every row is real at both parties (``psi``).
+The passive party has 64 columns and 64→256→cut, the active party labels and cut→256→64→1; Adam, one thread each. There are
+three processes: two parties on loopback with the product's trainer, audits and transport, and one with both halves and the same
+optimiser. They take turns: in each round one training of a few epochs between the parties, then as many steps of the joint
+model. Every row is real at both parties (``psi``).
 
 A step's wall time is that between the ends of two steps of one epoch; what stands between epochs is left out. The table shows
 medians over all steps of all rounds, CPU time of each process in a step, and the quotient of the two wall times.
@@ -43,7 +43,7 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.updates import Updates
-from vfl_node.progress import Advanced, EpochTrained, Event, PhaseBegan, Silent
+from vfl_node.progress import Advanced, Event, Silent
 from vfl_node.settings import Tls
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network.positioned_input import PositionedInput
@@ -91,23 +91,27 @@ class Times(Silent):
     """Wall and CPU time of the steps of one training.
 
     Attributes:
+        steps: of an epoch.
         wall: seconds of each step but the first of an epoch.
         cpu: mean seconds of these steps, of all threads of the process; an entry for each epoch.
     """
 
+    steps: int
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    _ends: list[tuple[float, float]] = field(default_factory=list)
+    _ends: list[float] = field(default_factory=list)
+    _cpu: float = 0.0
 
     def emit(self, event: Event) -> None:
-        """Note the end of a step."""
-        if isinstance(event, Advanced):
-            self._ends.append((time.perf_counter(), time.process_time()))
-        if isinstance(event, EpochTrained):
-            walls, cpus = zip(*self._ends, strict=True)
-            self.wall += np.diff(walls).tolist()
-            self.cpu.append((cpus[-1] - cpus[0]) / (len(cpus) - 1))
-        if isinstance(event, EpochTrained | PhaseBegan):
+        """Note the end of a step. CPU time is read twice an epoch: it can take a millisecond while other threads run."""
+        if not isinstance(event, Advanced) or event.steps != 1:
+            return
+        self._ends.append(time.perf_counter())
+        if len(self._ends) == 1:
+            self._cpu = time.process_time()
+        if len(self._ends) == self.steps:
+            self.cpu.append((time.process_time() - self._cpu) / (self.steps - 1))
+            self.wall += np.diff(self._ends).tolist()
             self._ends = []
 
 
@@ -125,7 +129,7 @@ def party(role: str, talk: Connection, folder: Path) -> None:
     torch.set_num_threads(1)
     with _conversations(role, talk, folder) as converse:
         for number, size in enumerate(iter(talk.recv, None)):
-            peer, times = ROLES[role == "active"], Times()
+            peer, times = ROLES[role == "active"], Times(STEPS[size.batch])
             channel = Channel(converse(f"job-{number}"), peer=peer, job_id=f"job-{number}")
             facts = PeerFacts(size.rows, intersection=size.rows, missing=0)
             view = Alignment("psi", "curve25519", np.arange(size.rows), size.rows, {peer: facts})
@@ -148,7 +152,7 @@ def joint(talk: Connection) -> None:
     """The same network with all columns in one place, as often as it is asked to."""
     torch.set_num_threads(1)
     for size in iter(talk.recv, None):
-        own, train, times = table(size.rows, labels=False), size.train, Times()
+        own, train, times = table(size.rows, labels=False), size.train, Times(STEPS[size.batch])
         labels, every = torch.from_numpy(table(size.rows, labels=True).labels), np.arange(size.rows)
         inputs = PositionedInput.of(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
         whole = train.model_copy(update={"active_bottom": train.bottom})
@@ -162,7 +166,6 @@ def joint(talk: Connection) -> None:
                 loss.backward()
                 optimizer.step()
                 times.emit(Advanced(1))
-            times.emit(EpochTrained(loss.item(), {}, {}))
         talk.send(times)
 
 
@@ -220,7 +223,7 @@ def _processes() -> Iterator[dict[str, Connection]]:
 
 def measure(sizes: Sequence[Size], rounds: int) -> dict[Size, dict[str, Times]]:
     """Of each size the times at both parties and of the joint model, all rounds together."""
-    found = {size: {name: Times() for name in (*ROLES, "joint")} for size in sizes}
+    found = {size: {name: Times(STEPS[size.batch]) for name in (*ROLES, "joint")} for size in sizes}
     with _processes() as talks:
         for turn, size in ((turn, size) for turn in range(rounds + 1) for size in sizes):
             for names in (ROLES, ("joint",)):
@@ -252,8 +255,7 @@ def main() -> None:
     rows = [row(size, found) for size, found in measure(sizes, chosen.rounds).items()]
     print(*head("batch", "cut", "split step, ms", "joint, ms", "split / joint", "CPU ms active", "passive", "joint"), sep="\n")
     for of in rows:
-        values = [f"{of[name]:.2f}" for name in ("split_ms", "joint_ms", "ratio", "cpu_active_ms", "cpu_passive_ms", "cpu_joint_ms")]
-        print(line(f"{of['batch']:,.0f}", f"{of['cut']:.0f}", *values))
+        print(line(f"{of['batch']:,.0f}", f"{of['cut']:.0f}", *(f"{of[name]:.2f}" for name in list(of)[2:])))
     print("", *head("goal", "measured", "at most", ""), sep="\n")
     for of in rows:
         if most := GOALS.get((of["batch"], of["cut"])):

@@ -282,7 +282,7 @@ class Channel:
         frame = session_pb2.Frame(
             job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name, body=body
         )
-        size = _size(frame, len(body))
+        size = bounds.frame_bytes(frame, len(body))
         if size > MAX_FRAME_BYTES:
             raise UsageError(
                 f"a {type_name} of {size} bytes is more than one message may have ({MAX_FRAME_BYTES})",
@@ -313,7 +313,7 @@ class Channel:
 
     def _check(self, frame: session_pb2.Frame, body_bytes: int, expected: str) -> None:
         traffic = self.traffic.setdefault(self._phase, Traffic())
-        traffic.bytes_received += _size(frame, body_bytes)
+        traffic.bytes_received += bounds.frame_bytes(frame, body_bytes)
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
             notice = self._parse(session_pb2.Abort, frame.body)
@@ -343,12 +343,3 @@ def run(protocol: Coroutine[Any, Any, T]) -> T:
         return stop.value
     protocol.close()
     raise RuntimeError("a protocol over a blocking channel must not suspend")
-
-
-def _size(frame: session_pb2.Frame, body: int) -> int:
-    """Bytes of the serialised frame. ``frame.ByteSize()`` would serialise the whole frame to count them."""
-    head = session_pb2.Frame(
-        job_id=frame.job_id, attempt=frame.attempt, phase=frame.phase, sequence=frame.sequence, type=frame.type
-    )
-    varint = max(1, -(-body.bit_length() // 7))  # the bytes of the length, after the tag
-    return head.ByteSize() + (1 + varint + body if body else 0)

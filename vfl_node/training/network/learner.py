@@ -79,7 +79,7 @@ class Learner:
         self.model.eval()
 
     def backward(self, loss: Tensor, *, alone: bool) -> None:
-        """Compute gradients of ``loss`` by the weights: ``alone`` by those of this model, else by those of other models, too."""
+        """Compute gradients of ``loss`` by the weights of this model; unless it is ``alone``, by those of other models, too."""
         loss.backward(inputs=[*filter(_learns, self.model.parameters())] if alone else None)  # type: ignore[no-untyped-call]
 
     def step(self) -> None:

@@ -155,7 +155,8 @@ class LocalBranch(UnusedRows):
         if self._received is not None:
             place = self._place[positions]
             mine = np.flatnonzero(place >= 0)
-            self._received[torch.from_numpy(place[mine])] = torch.cat([of.detach()[torch.from_numpy(mine)] for of in received], dim=1)
+            rows = torch.from_numpy(mine)
+            self._received[torch.from_numpy(place[mine])] = torch.cat([of.detach()[rows] for of in received], dim=1)
 
     def step_done(self) -> None:
         """As the base."""
