@@ -163,7 +163,7 @@ def missing(data: bytes, kind: type[Message], most_bytes: int | None = None) -> 
 
 
 def frame_bytes(frame: session_pb2.Frame, body: int) -> int:
-    """Bytes of a serialised frame whose body has so many; ``frame.ByteSize()`` would serialise the whole frame to count them."""
+    """Size of the serialised frame whose body has ``body`` bytes; ``frame.ByteSize()`` would serialise all of it to count."""
     head = session_pb2.Frame(
         job_id=frame.job_id, attempt=frame.attempt, phase=frame.phase, sequence=frame.sequence, type=frame.type
     )
