@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c const
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden clean
+.PHONY: help demo test test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -95,6 +95,11 @@ bench-linkage: $(VENV)/bench-linkage.stamp ## measure the search for the nearest
 
 bench-hidden: $(VENV)/dev.stamp ## measure training in shares beside Paillier and split training, about 5 minutes
 	$(BIN)/python -m benchmarks.hidden --out runs/bench/hidden.json
+
+bench-split: export OMP_NUM_THREADS := 1
+
+bench-split: $(VENV)/dev.stamp ## measure a step of split training between two nodes beside one joint network, about 2 minutes
+	$(BIN)/python -m benchmarks.split
 
 clean: ## remove the environment, the demo's output and caches
 	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -27,6 +27,17 @@ def ran(*arguments: str | Path) -> str:
     return subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True).stdout
 
 
+@pytest.mark.slow
+def test_a_split_step_is_measured_beside_the_joint_model(tmp_path: Path) -> None:
+    out = tmp_path / "split.json"
+    text = ran("-m", "benchmarks.split", "--rounds", "1", "--batch", "256", "--cut", "16", "--out", out)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert (row["batch"], row["cut"]) == (256, 16)
+    assert row["ratio"] == pytest.approx(row["split_ms"] / row["joint_ms"])
+    assert all(row[name] > 0 for name in row)
+    assert "| split step / joint, batch 256, cut 16 |" in text
+
+
 @pytest.fixture(scope="module")
 def leakage(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     out = tmp_path_factory.mktemp("leakage") / "leakage.json"

@@ -151,7 +151,7 @@ def arithmetic() -> str:
         weight = np.random.default_rng(number).normal(size=layer.weight.shape).astype(np.float32)
         layer.weight.data, layer.bias.data = torch.from_numpy(weight), torch.zeros_like(layer.bias)
     model = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1])
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
     for _ in range(20):
         optimizer.zero_grad()
         loss = torch.nn.functional.binary_cross_entropy_with_logits(model(values)[:, 0], (values[:, 0] > 0).float())

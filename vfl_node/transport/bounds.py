@@ -162,6 +162,15 @@ def missing(data: bytes, kind: type[Message], most_bytes: int | None = None) -> 
     return end - len(data)
 
 
+def frame_bytes(frame: session_pb2.Frame, body: int) -> int:
+    """Size of the serialised frame whose body has ``body`` bytes; ``frame.ByteSize()`` would serialise all of it to count."""
+    head = session_pb2.Frame(
+        job_id=frame.job_id, attempt=frame.attempt, phase=frame.phase, sequence=frame.sequence, type=frame.type
+    )
+    varint = max(1, -(-body.bit_length() // 7))  # the bytes of the length, after the tag
+    return head.ByteSize() + (1 + varint + body if body else 0)
+
+
 _Field = tuple[str, int, "int | None", "_Layout | None"]
 
 

@@ -104,6 +104,7 @@ class Channel:
         self._phase = "preflight"
         self._sent = self._received = 0
         self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
+        self._unhashed = b""  # the newest message that arrived
 
     @property
     def phase_name(self) -> str:
@@ -126,12 +127,18 @@ class Channel:
             PeerLost: the conversation broke off.
         """
         failpoints.reach("receive")
+        self._hash_received()
         frame = await self._pipe.get()
         body = frame.body  # once: each access is a copy
         self._check(frame, len(body), expected.DESCRIPTOR.full_name)
         message = self._parse(expected, body)
-        self._digest_received.update(body)
+        self._unhashed = body
         return message
+
+    def _hash_received(self) -> None:
+        """Add the newest message that arrived to the digest; late, as the peer may wait for what this party makes of it."""
+        self._digest_received.update(self._unhashed)
+        self._unhashed = b""
 
     def _parse(self, kind: type[M], body: bytes) -> M:
         """The message in a body; its bounds are checked before any memory is taken for it."""
@@ -241,9 +248,10 @@ class Channel:
         """
         self._phase = name
         traffic = self.traffic.setdefault(name, Traffic())
-        self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
+        self._digest_sent, self._digest_received, self._unhashed = hashlib.sha256(), hashlib.sha256(), b""
         sent, received = self._sent, self._received
         yield traffic
+        self._hash_received()
         ours = session_pb2.PhaseEnd(messages=self._sent - sent, sha256=self._digest_sent.digest())
         expected = session_pb2.PhaseEnd(messages=self._received - received, sha256=self._digest_received.digest())
         await self.send(ours)
@@ -274,7 +282,7 @@ class Channel:
         frame = session_pb2.Frame(
             job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name, body=body
         )
-        size = _size(frame, len(body))
+        size = bounds.frame_bytes(frame, len(body))
         if size > MAX_FRAME_BYTES:
             raise UsageError(
                 f"a {type_name} of {size} bytes is more than one message may have ({MAX_FRAME_BYTES})",
@@ -305,7 +313,7 @@ class Channel:
 
     def _check(self, frame: session_pb2.Frame, body_bytes: int, expected: str) -> None:
         traffic = self.traffic.setdefault(self._phase, Traffic())
-        traffic.bytes_received += _size(frame, body_bytes)
+        traffic.bytes_received += bounds.frame_bytes(frame, body_bytes)
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
             notice = self._parse(session_pb2.Abort, frame.body)
@@ -335,12 +343,3 @@ def run(protocol: Coroutine[Any, Any, T]) -> T:
         return stop.value
     protocol.close()
     raise RuntimeError("a protocol over a blocking channel must not suspend")
-
-
-def _size(frame: session_pb2.Frame, body: int) -> int:
-    """Bytes of the serialised frame. ``frame.ByteSize()`` would serialise the whole frame to count them."""
-    head = session_pb2.Frame(
-        job_id=frame.job_id, attempt=frame.attempt, phase=frame.phase, sequence=frame.sequence, type=frame.type
-    )
-    varint = max(1, -(-body.bit_length() // 7))  # the bytes of the length, after the tag
-    return head.ByteSize() + (1 + varint + body if body else 0)

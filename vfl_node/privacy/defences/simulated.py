@@ -45,7 +45,7 @@ class SimulatedDecoder:
         network = decoder(like.shape[1], params.decoder, targets.width, randomness)
         self.network = network.to(device=like.device, dtype=like.dtype)
         self.targets = targets
-        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=params.decoder_rate, betas=BETAS)
+        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=params.decoder_rate, betas=BETAS, fused=True)
 
     def learn(self, embeddings: Tensor, rows: Tensor, steps: int) -> None:
         """Descend l.

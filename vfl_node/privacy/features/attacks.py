@@ -127,7 +127,7 @@ class Adaptive:
         self._targets, self._randomness, self._steps, self._replay = targets, randomness, steps, replay
         device = targets.most.device
         self._decoder = decoder(width, (HIDDEN,), targets.width, randomness.derive("weights")).to(device)
-        self._optimiser = torch.optim.Adam(self._decoder.parameters(), lr=RATE)
+        self._optimiser = torch.optim.Adam(self._decoder.parameters(), lr=RATE, fused=True)
         self._mean, self._variance = torch.zeros(width, device=device), torch.ones(width, device=device)
         self._batches = 0
         self._newest = torch.empty(0, width, device=device)

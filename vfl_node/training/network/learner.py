@@ -78,6 +78,10 @@ class Learner:
         """Make the model ready for evaluation: no dropout, and norms by their running averages."""
         self.model.eval()
 
+    def backward(self, loss: Tensor, *, alone: bool) -> None:
+        """Compute gradients of ``loss`` by the weights of this model; unless it is ``alone``, by those of other models, too."""
+        loss.backward(inputs=[*filter(_learns, self.model.parameters())] if alone else None)  # type: ignore[no-untyped-call]
+
     def step(self) -> None:
         """Update the weights from the gradients of this batch.
 
@@ -120,6 +124,10 @@ class Learner:
                 for_peer="what it stored does not fit its model",
             ) from None
         self._optimizer.restore(under("optimizer", tensors))
+
+
+def _learns(weight: Tensor) -> bool:
+    return weight.requires_grad
 
 
 def _has_schedule(train: NetworkConfig) -> bool:

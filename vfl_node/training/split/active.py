@@ -167,20 +167,20 @@ class ActiveHalf:
         logits = self._model.above([*own, *embeddings])  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
         base_rate = self._base_rate[rows]
-        targets = self._used(number, positions, logits.detach(), base_rate, torch.cat(embeddings, dim=1).detach())
+        targets = self._used(number, positions, logits.detach(), base_rate, embeddings)
         loss = self._calibration.loss(logits, targets, base_rate)
         beside = self.outside.loss_beside(positions, own[0], embeddings[0], targets) if own else None
-        learnt = loss if beside is None else loss + beside
-        check_finite(learnt).backward()  # type: ignore[no-untyped-call]
-        gradients = [check_finite(_gradient(embedding)) for embedding in embeddings]
+        learnt = check_finite(loss if beside is None else loss + beside)
+        gradients = [check_finite(of) for of in torch.autograd.grad(learnt, embeddings, retain_graph=True)]
         failpoints.reach("backward")
         leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions) / self._task.largest_weight)
         await self.peers.send(number, gradients, leaving)
+        self.learner.backward(learnt, alone=beside is None)  # while peers compute theirs
         self.learner.step()
         self.peers.step_done(positions)
         self.labels.see(positions, embeddings, self.peers.sent)
         self._met.append((positions, logits.detach(), loss.item()))
-        self.outside.saw(positions, torch.cat(embeddings, dim=1))
+        self.outside.saw(positions, embeddings)
         self.outside.step_done()
 
     def defended(self) -> Defended:
@@ -287,13 +287,16 @@ class ActiveHalf:
             return {}
         return prefixed("local", {name: tensor.cpu() for name, tensor in self._local.state_dict().items()})
 
-    def _used(self, number: int, positions: Positions, logits: Tensor, base_rate: Tensor, received: Tensor) -> Tensor:
+    def _used(
+        self, number: int, positions: Positions, logits: Tensor, base_rate: Tensor, embeddings: Sequence[Tensor]
+    ) -> Tensor:
         """The targets trained on: of real labels, else synthetic; the latter are computed for every row alike."""
         rows = torch.from_numpy(positions)
         targets = self._targets[rows]  # (B,) or (B, K)
         if self._synthetic is None:
             return targets
         real = self._real[rows]  # (B,)
+        received = torch.cat([embedding.detach() for embedding in embeddings], dim=1)
         step = Step(number, positions, real, targets, self._calibration.seen(logits, base_rate), received)
         synthetic = self._synthetic.targets(step)
         return torch.where(real if targets.dim() == 1 else real[:, None], targets, synthetic)
@@ -328,13 +331,6 @@ class ActiveHalf:
 
         active = None if self._inputs.schema.empty else self._session.name
         return drops(parts, self._owned, active, list(self._session.data_peers), measured, randomness)
-
-
-def _gradient(embedding: Tensor) -> Tensor:
-    """That of the loss."""
-    if embedding.grad is None:
-        raise RuntimeError("the loss does not depend on the embedding")
-    return embedding.grad
 
 
 def _labels(data: TrainingData) -> LabelColumn:

@@ -5,8 +5,11 @@
     each passive                              active
     H_j = bottom(X_j)         ── H_j [B, d] ─►  l = top(bottom(X_a), H_1, …, H_k)
                                                 L = mean loss(l, y)
-    back-propagates g_j       ◄── g_j [B, d] ─  g_j = ∂L/∂H_j
+    back-propagates g_j       ◄── g_j [B, d] ─  g_j = ∂L/∂H_j, then ∂L/∂weights
     updates its bottom                          updates bottom and top
+
+The active party goes through its network backwards twice: first for g alone, so that passive parties wait for
+nothing else, and while they compute, for its own weights.
 
 Embeddings stand in the order of the job's passive parties. A row that a party does not own takes
 the same way as any other: its columns or its embedding are made up, or its label is. Rows of H

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -150,12 +150,13 @@ class LocalBranch(UnusedRows):
         """Note embeddings from here on."""
         self._received = torch.zeros(len(self._active.aligned), self._active.received_width, device=self._session.device)
 
-    def saw(self, positions: Positions, received: Tensor) -> None:
+    def saw(self, positions: Positions, received: Sequence[Tensor]) -> None:
         """As the base."""
         if self._received is not None:
             place = self._place[positions]
             mine = np.flatnonzero(place >= 0)
-            self._received[torch.from_numpy(place[mine])] = received.detach()[torch.from_numpy(mine)]
+            rows = torch.from_numpy(mine)
+            self._received[torch.from_numpy(place[mine])] = torch.cat([of.detach()[rows] for of in received], dim=1)
 
     def step_done(self) -> None:
         """As the base."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,8 @@ class UnusedRows:
         """
         return None
 
-    def saw(self, positions: NDArray[np.int64], received: Tensor) -> None:
-        """Note embeddings float32[B, d] of the shared ``positions``, received for a federated batch."""
+    def saw(self, positions: NDArray[np.int64], received: Sequence[Tensor]) -> None:
+        """Note embeddings of the shared ``positions``, received for a federated batch: float32[B, d] of each passive party."""
 
     def step_done(self) -> None:
         """Train on what is due after a federated batch."""

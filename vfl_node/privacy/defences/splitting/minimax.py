@@ -67,7 +67,7 @@ class Minimax:
         self._decoder_steps, self._model_steps = params.decoder_steps, params.model_steps
         self._model, self._decoder, self._weighting, self._features = model, decoder, weighting, features
         learnt = [*model.parameters(), *weighting.parameters()]
-        self._optimizer = torch.optim.Adam(learnt, lr=params.model_rate, betas=BETAS)
+        self._optimizer = torch.optim.Adam(learnt, lr=params.model_rate, betas=BETAS, fused=True)
 
     def __call__(self, batches: Sequence[OwnBatch], rounds: int) -> None:
         """θ ← θ̃, by these rows, in N2 ``rounds``."""

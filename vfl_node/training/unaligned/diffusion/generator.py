@@ -102,7 +102,7 @@ class Generator:
 
     def _train(self, values: Tensor, conditions: Tensor, randomness: Randomness) -> float:
         settings, kept, device = self._settings, self._schedule.kept, values.device
-        optimiser = torch.optim.Adam(self._network.parameters(), settings.learning_rate)
+        optimiser = torch.optim.Adam(self._network.parameters(), settings.learning_rate, fused=True)
         average = [weight.detach().clone() for weight in self._network.parameters()]
         losses = []
         for update in range(settings.updates):
