@@ -34,7 +34,7 @@ USES_KERNELS := $(addprefix tests/,crypto/paillier crypto/test_curve25519.py cry
   $(addprefix alignment/,test_psi.py test_psi_star.py test_psu.py test_apsi.py test_every_protocol.py test_transcripts.py test_restart.py) \
   node/test_two_processes.py::test_two_jobs_and_an_orderly_end)
 
-test-libraries: $(VENV)/dev.stamp ## the tests of protocols once more without compiled kernels, where make test had them; under a minute
+test-libraries: $(VENV)/dev.stamp ## the tests of protocols once more without compiled kernels, where make test had them
 	@quickest=$$($(BIN)/python -c 'from vfl_node.crypto.kernels import named; print(named("").name)') || exit 1; \
 	if [ "$$quickest" = libsodium ]; then echo "skipped: this machine runs no compiled kernel, so make test ran the libraries"; \
 	else VFL_KERNEL=libsodium $(PYTEST) -m "not slow and not compose" $(USES_KERNELS); fi
