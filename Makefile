@@ -1,11 +1,12 @@
 PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt
+# Of PyTorch and others few modules are imported: each is compiled when it is, and not all of them now.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+.PHONY: help demo test test-libraries test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -20,13 +21,23 @@ demo: $(VENV)/demo.stamp ## two nodes on this machine train one model; the repor
 # more, since many tests wait; a file's tests stay together, with the nodes and models that they share, and files begin in the
 # order of tests/conftest.py, the longest first (make test WORKERS=0: one after the other, in this process). The compiled modules
 # are kept, since the tests start hundreds of processes.
-test test-all: export OMP_NUM_THREADS := 1
-test test-all: export PYTHONDONTWRITEBYTECODE :=
-WORKERS ?= $(shell expr $$(nproc) + 2)
+test test-libraries test-all: export OMP_NUM_THREADS := 1
+test test-libraries test-all: export PYTHONDONTWRITEBYTECODE :=
+WORKERS ?= $(shell expr $$(unset OMP_NUM_THREADS; nproc) + 2)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Docker; WORKERS=N side by side
 	$(PYTEST) -m "not slow and not compose"
+
+# Whole protocols and their arithmetic: all that has a kernel below it.
+USES_KERNELS := $(addprefix tests/,crypto/paillier crypto/test_curve25519.py crypto/test_groups.py crypto/test_safe_prime.py training/logistic \
+  $(addprefix alignment/,test_psi.py test_psi_star.py test_psu.py test_apsi.py test_every_protocol.py test_transcripts.py test_restart.py) \
+  node/test_two_processes.py::test_two_jobs_and_an_orderly_end)
+
+test-libraries: $(VENV)/dev.stamp ## the tests of protocols once more without compiled kernels, where make test had them
+	@quickest=$$($(BIN)/python -c 'from vfl_node.crypto.kernels import named; print(named("").name)') || exit 1; \
+	if [ "$$quickest" = libsodium ]; then echo "skipped: this machine runs no compiled kernel, so make test ran the libraries"; \
+	else VFL_KERNEL=libsodium $(PYTEST) -m "not slow and not compose" $(USES_KERNELS); fi
 
 test-all: $(VENV)/dev.stamp ## the slow tests as well
 	$(PYTEST) -m "not compose"
@@ -105,6 +116,8 @@ clean: ## remove the environment, the demo's output and caches
 	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+COMPILED := setup.py $(wildcard native/*)
+
 # One environment, a stamp for what each purpose needs on top of the one before it.
 $(BIN)/python:
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -112,12 +125,12 @@ $(BIN)/python:
 	  echo "  hint: make PY=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PY) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/demo.stamp: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	@echo "Installing vfl-node into $(VENV) (once; PyTorch is large) …"
 	@$(PIP) -e '.[demo]'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/dev.stamp: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	@echo "Installing vfl-node and its development tools into $(VENV) (once; PyTorch is large) …"
 	@$(PIP) -e '.[dev]'
 	@touch $(VENV)/demo.stamp $@

@@ -303,7 +303,7 @@ def test_rows_outside_take_about_what_the_estimate_says(tmp_path: Path) -> None:
 
 def test_memory_of_clicks_without_an_alignment(tmp_path: Path) -> None:
     out = tmp_path / "memory.json"
-    sizes, methods = ("--rows", "3000", "--aligned", "1500"), ("--method", "fedcvt", "none")
+    sizes, methods = ("--rows", "3000", "--aligned", "1500", "--epochs", "1"), ("--method", "fedcvt", "none")
     text = ran("-m", "benchmarks.unaligned", "--memory", "--given", *sizes, *methods, "--out", out)
     runs = json.loads(out.read_text())["runs"]
     assert [run["method"] for run in runs] == ["fedcvt", "none"]
