@@ -2,10 +2,12 @@
 
 For big-endian elements the order is the numeric one; for little-endian elements it is just
 some order, which is all that the protocols need. A column may be in a file (a read-only
-``np.memmap``): its rows are read when they are compared, and never all copied.
+``np.memmap``): its rows are read when they are compared, never all copied, and no more than a slice of them stays mapped.
 """
 
 from __future__ import annotations
+
+import mmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +52,7 @@ class RowIndex:
         if len(self._rows):
             for start in range(0, len(queries), _SLICE_ROWS):
                 places[start : start + _SLICE_ROWS] = self._find(queries[start : start + _SLICE_ROWS])
+            _unmap(self._rows)
         return places
 
     def _find(self, queries: Rows) -> NDArray[np.int64]:
@@ -84,13 +87,20 @@ def order_rows(rows: Rows) -> NDArray[np.int64]:
 
 def is_strictly_ascending(rows: Rows) -> bool:
     """Whether the rows are sorted and no two are equal; O(n), with almost no memory."""
-    starts = range(0, len(rows) - 1, _SLICE_ROWS)
-    return all(_less(rows[i : i + _SLICE_ROWS][: len(rows) - 1 - i], rows[i + 1 : i + 1 + _SLICE_ROWS]).all() for i in starts)
+    for start in range(0, len(rows) - 1, _SLICE_ROWS):
+        some = rows[start : start + _SLICE_ROWS + 1]
+        if not _less(some[:-1], some[1:]).all():
+            return False
+        _unmap(rows)
+    return True
 
 
 def _ordered(rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.bool_]]:
     """First words, ascending; positions in ascending order of rows; whether each row equals the one before in this order."""
-    words = _words(rows[:, :_WORD_BYTES])
+    words = np.empty(len(rows), dtype=np.uint64)
+    for begin in range(0, len(rows), _SLICE_ROWS):
+        words[begin : begin + _SLICE_ROWS] = _words(rows[begin : begin + _SLICE_ROWS, :_WORD_BYTES])
+        _unmap(rows)
     order = np.argsort(words, kind="stable")
     words = words[order]
     tied = np.zeros(len(rows), dtype=np.bool_)
@@ -127,3 +137,9 @@ def _less(a: Rows, b: Rows) -> NDArray[np.bool_]:
     """Whether each row of ``a`` comes before that of ``b`` in byte order, bool[n]."""
     at = (a != b).argmax(axis=1)[:, np.newaxis]  # the first byte that differs; 0 if none does
     return (np.take_along_axis(a, at, axis=1) < np.take_along_axis(b, at, axis=1))[:, 0]
+
+
+def _unmap(rows: Rows) -> None:
+    """Rows of a file count as memory of this process as long as they are mapped; the system keeps them if it has room."""
+    if isinstance(rows, np.memmap) and rows._mmap is not None:  # type: ignore[attr-defined]
+        rows._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]

@@ -56,6 +56,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         reader=None if table is None else opened(data, settings.name, table),
         needs_order=needs_order(settings, job),
         keys=job.align.keys or NO_KEYS,
+        features=job.train is not None,
     )
     if job.align.keys:
         check_values(job.align.keys, read.keys)  # texts that are too short; all else is refused with its place already
