@@ -255,7 +255,11 @@ class Lists:
 
     def find(self, index: RowIndex, elements: Source) -> NDArray[np.int64]:
         """Place of every one of ``elements`` in the indexed rows, int64[k]; −1 where it is absent."""
-        return np.concatenate([np.empty(0, dtype=np.int64), *map(index.find, elements.chunks())])
+        places, begin = np.empty(len(elements), dtype=np.int64), 0
+        for rows in elements.chunks():
+            places[begin : begin + len(rows)] = index.find(rows)
+            begin += len(rows)
+        return places
 
     def place(self, shared: Rows, own: Column, order: NDArray[np.int64]) -> NDArray[np.int64]:
         """Our own identifier at each shared position, int64[len(shared)], or :data:`NOT_MINE`.
@@ -265,8 +269,8 @@ class Lists:
             own: our own distinct elements, blinded as ``shared`` is.
             order: our identifier of each element of ``own``.
         """
-        rows = np.full(len(shared), NOT_MINE, dtype=np.int64)
         places = self.find(RowIndex(shared), own)
+        rows = np.full(len(shared), NOT_MINE, dtype=np.int64)
         rows[places[places >= 0]] = order[places >= 0]
         return rows
 
