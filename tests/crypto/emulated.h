@@ -48,6 +48,8 @@ static inline __m512i _mm512_mask_blend_epi64(__mmask8 set, __m512i a, __m512i b
     EACH(a.of[i] ^ ((a.of[i] ^ b.of[i]) & (0 - (uint64_t)(set >> i & 1))))
 }
 
+static inline __m512i _mm512_mask_mov_epi64(__m512i a, __mmask8 set, __m512i b) { return _mm512_mask_blend_epi64(set, a, b); }
+
 static inline __mmask8 _mm512_cmpeq_epi64_mask(__m512i a, __m512i b) {
     unsigned set = 0;
     for (int i = 0; i < 8; i++) {
@@ -56,6 +58,23 @@ static inline __mmask8 _mm512_cmpeq_epi64_mask(__m512i a, __m512i b) {
     }
     return (__mmask8)set;
 }
+
+static inline __mmask8 _mm512_cmpneq_epi64_mask(__m512i a, __m512i b) { return (__mmask8)~_mm512_cmpeq_epi64_mask(a, b); }
+
+BINARY(_mm512_unpacklo_epi64, i & 1 ? b.of[i - 1] : a.of[i])
+BINARY(_mm512_unpackhi_epi64, i & 1 ? b.of[i] : a.of[i + 1])
+
+static inline __m512i _mm512_shuffle_i64x2(__m512i a, __m512i b, int pairs) {
+    EACH((i < 4 ? a : b).of[2 * (pairs >> (2 * (i / 2)) & 3) + i % 2])
+}
+
+static inline __m512i _mm512_loadu_si512(const void *from) {
+    __m512i out;
+    memcpy(&out, from, sizeof out);
+    return out;
+}
+
+static inline void _mm512_storeu_si512(void *to, __m512i a) { memcpy(to, &a, sizeof a); }
 
 static inline __m512i _mm512_i64gather_epi64(__m512i at, const void *base, int scale) {
     __m512i out;

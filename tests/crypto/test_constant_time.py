@@ -1,4 +1,4 @@
-"""No branch and no address in compiled ladders depends on a secret: valgrind follows scalars and points as uninitialised bytes.
+"""No branch and no address in compiled ladders and powers depends on a secret: valgrind follows secrets as uninitialised bytes.
 
 It knows no AVX-512, so the code for IFMA runs on emulated instructions (``emulated.h``), on any processor.
 """
@@ -8,11 +8,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
+import gmpy2
 import numpy as np
 import pytest
+from gmpy2 import mpz
 
 from vfl_node.crypto.kernels import named, names
+from vfl_node.crypto.kernels.montgomery import Montgomery
 
 HERE, NATIVE = Path(__file__).parent, Path(__file__).parents[2] / "native"
 POINTS = np.array([i * i + 3 * i for i in range(32 * 9)]).astype(np.uint8).reshape(9, 32)
@@ -25,31 +29,60 @@ pytestmark = [
 ]
 
 
-def program(folder: Path, kernel: str, *flags: str) -> Path:
-    """``secrets.c`` with a kernel's code; for IFMA without the line that lets the compiler use AVX-512."""
-    source = (NATIVE / f"x25519_{kernel}.c").read_text()
-    if kernel == "ifma":
-        source, flags = source.replace("#pragma GCC target", "//"), (*flags, "-include", str(HERE / "emulated.h"))
+def program(folder: Path, file: str, main: str, *flags: str) -> Path:
+    """A file of ``native/`` with a program that runs it; for IFMA without the line that lets the compiler use AVX-512."""
+    source, emulated = (NATIVE / file).read_text(), []
+    if file.endswith("_ifma.c"):
+        source, emulated = source.replace("#pragma GCC target", "//"), ["-include", str(HERE / "emulated.h")]
     (folder / "kernel.c").write_text(source)
     common = ["cc", "-O3", "-std=gnu11", "-I", str(NATIVE), *flags]
-    subprocess.run([*common, "-c", "kernel.c", "-o", "kernel.o"], cwd=folder, check=True)
-    main = ["cc", "-O3", "-std=gnu11", f"-DLADDERS=vfl_x25519_{kernel}", *flags[:1], str(HERE / "secrets.c")]
-    subprocess.run([*main, "kernel.o", "-o", "program"], cwd=folder, check=True)
+    subprocess.run([*common, *emulated, "-c", "kernel.c", "-o", "kernel.o"], cwd=folder, check=True)
+    subprocess.run([*common, str(HERE / main), "kernel.o", "-o", "program"], cwd=folder, check=True)
     return folder / "program"
 
 
-def watched(path: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["valgrind", "-q", "--error-exitcode=9", path], capture_output=True, text=True)
+def ladders(folder: Path, kernel: str, *flags: str) -> Path:
+    return program(folder, f"x25519_{kernel}.c", "secrets.c", f"-DLADDERS=vfl_x25519_{kernel}", *flags)
+
+
+def watched(path: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = ["valgrind", "-q", "--error-exitcode=9", path, *map(str, arguments)]
+    return subprocess.run(command, cwd=path.parent, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("kernel", ["avx2", "ifma"])
 def test_ladders_do_not_depend_on_secrets(tmp_path: Path, kernel: str) -> None:
-    done = watched(program(tmp_path, kernel, "-DWATCHED"))
+    done = watched(ladders(tmp_path, kernel))
     assert done.returncode == 0, done.stderr
     assert done.stdout == named("libsodium").ladders(POINTS, KEY).tobytes().hex()
 
 
 def test_a_branch_on_a_secret_is_seen(tmp_path: Path) -> None:
-    done = watched(program(tmp_path, "avx2", "-DLEAK"))
+    done = watched(ladders(tmp_path, "avx2", "-DLEAK"))
     assert done.returncode == 9
     assert "depends on uninitialised value" in done.stderr
+
+
+@pytest.mark.parametrize(("length", "own"), [(24, False), (24, True), (31, False), (31, True)])
+def test_powers_do_not_depend_on_secrets(tmp_path: Path, length: int, own: bool) -> None:
+    """Bases, exponents and modulus are secret, as in decryption; exponents are short or long, and one or each base its own."""
+    state = gmpy2.random_state(length)
+    modulus = gmpy2.mpz_urandomb(state, 400) | 1 | (mpz(1) << 399)
+    bases = [modulus - 1, mpz(0), mpz(1), *(gmpy2.mpz_random(state, modulus) for _ in range(6))]
+    exponents = [gmpy2.mpz_urandomb(state, 8 * length) for _ in (bases if own else bases[:1])]
+    numbers = Montgomery(SimpleNamespace(lib=None, ffi=None), modulus)
+    written = {
+        "bases": b"".join(base.to_bytes(50, "little") for base in bases),
+        "exponents": b"".join(exponent.to_bytes(length, "little") for exponent in exponents),
+        "modulus": numbers._constants.tobytes(),
+        "one": numbers._one.tobytes(),
+        "square": numbers._square.tobytes(),
+    }
+    for name, data in written.items():
+        (tmp_path / name).write_bytes(data)
+    path = program(tmp_path, "residues_ifma.c", "secret_powers.c")
+    done = watched(path, numbers._limbs, 50, length, length if own else 0)
+    assert done.returncode == 0, done.stderr
+    each = exponents if own else exponents * len(bases)
+    expected = [gmpy2.powmod(base, exponent, modulus) for base, exponent in zip(bases, each, strict=True)]
+    assert done.stdout == b"".join(number.to_bytes(50, "little") for number in expected).hex()
