@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def jointly(parties: Any, both: Any, *, clip_halves: bool = True) -> tuple[list[
 
     own, other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
     model = Joint(train, (own.schema, other.schema), (both.clinic_seed, both.lab_seed))
-    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[train.optimizer]
+    kind = {"adam": partial(torch.optim.Adam, fused=True), "sgd": torch.optim.SGD}[train.optimizer]
     optimizer = kind(model.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay)
     labels = torch.from_numpy(parties.clinic.labels[parties.clinic_view.rows])
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from vfl_node.engines.contract import Engine
-from vfl_node.errors import Cancelled, PeerError, PeerLost, StateError, VflError
+from vfl_node.errors import Cancelled, PeerError, PeerLost, PolicyError, StateError, VflError
 from vfl_node.execution.live import Stop
 from vfl_node.node.faults import explain, returns
 from vfl_node.node.peers import Peers
@@ -166,7 +166,8 @@ class Meeting:
         if failures or interruption:
             self._stop.check()
             later = [ended.get()[1] for _ in range(len(threads) - len(over))]
-            failures += [error for error in later if isinstance(error, PeerError)]  # others come of closed processes
+            # A refusal is what this party knows itself; other errors may come of closed processes.
+            failures += [error for error in later if isinstance(error, PeerError | PolicyError)]
             failures += [self._last_word(peer) for peer in self._left()] + ([interruption] if interruption else [])
             raise min(failures, key=lambda error: isinstance(error, PeerLost))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,8 +127,8 @@ def poison(monkeypatch: pytest.MonkeyPatch, spoiled: Callable[[Any], Any]) -> No
         bad = torch.from_numpy(spoiled(half._active.alignment)[positions])
         return torch.where(bad if tensor.dim() == 1 else bad[:, None], torch.nan, tensor)
 
-    def poisoned_saw(self: Any, positions: Any, received: Tensor) -> None:
-        saw(self, positions, poisoned(self, positions, received))
+    def poisoned_saw(self: Any, positions: Any, received: Sequence[Tensor]) -> None:
+        saw(self, positions, [poisoned(self, positions, tensor) for tensor in received])
 
     def poisoned_beside(self: Any, positions: Any, *tensors: Tensor) -> Any:
         return beside(self, positions, *(poisoned(self, positions, tensor) for tensor in tensors))
