@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vfl_node.engines.inline import Inline
-from vfl_node.errors import PeerLost, VflError
+from vfl_node.errors import PeerLost, PolicyError, VflError
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.node import meeting as module
 from vfl_node.node.meeting import Meeting
@@ -91,3 +91,32 @@ def test_another_party_is_told_who_was_lost(monkeypatch: pytest.MonkeyPatch, how
     with pytest.raises(PeerLost), meeting:
         meeting.play([work()], Inline())
     assert told == ["it lost lab"]
+
+
+def test_what_this_party_refuses_itself_is_not_hidden_by_a_peer_that_left_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One conversation ends, and so the other one is ended, while this party still computes what it decides by."""
+    monkeypatch.setattr(module, "NOTICE_S", 0.01)
+    peers = SimpleNamespace(channel=channel, moved=lambda _: 0.0)
+    lab, notary = StreamPipe("lab"), StreamPipe("notary")
+    stop = Stop()
+    meeting = Meeting("job", ["lab", "notary"], peers, stop, LiveProgress("job", stop), stall_s=60)  # type: ignore[arg-type]
+    meeting.add("lab", lab)
+    meeting.add("notary", notary)
+    for of in meeting.channels.values():
+        monkeypatch.setattr(of, "abort", ended)
+    notary.end(PeerLost("notary has left"))
+
+    async def hears() -> None:
+        await meeting.channels["notary"].receive(Beat)
+
+    async def decides() -> None:
+        while not lab.broken:
+            time.sleep(0.01)
+        raise PolicyError("too few records are shared", code="E_TOO_FEW_SHARED")
+
+    with pytest.raises(PolicyError, match="too few"), meeting:
+        meeting.play([decides(), hears()], Inline())
+
+
+async def ended(error: VflError, *, resumable: bool) -> None:
+    """Instead of a message, which would be waited for until a transport has sent it."""
