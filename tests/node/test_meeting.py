@@ -102,8 +102,13 @@ def test_what_this_party_refuses_itself_is_not_hidden_by_a_peer_that_left_sooner
     meeting = Meeting("job", ["lab", "notary"], peers, stop, LiveProgress("job", stop), stall_s=60)  # type: ignore[arg-type]
     meeting.add("lab", lab)
     meeting.add("notary", notary)
+
+    async def abort(error: VflError, *, resumable: bool) -> None:
+        for pipe in (lab, notary):
+            pipe.finish()  # else it is waited for until a transport has sent what was put
+
     for of in meeting.channels.values():
-        monkeypatch.setattr(of, "abort", ended)
+        monkeypatch.setattr(of, "abort", abort)
     notary.end(PeerLost("notary has left"))
 
     async def hears() -> None:
@@ -116,7 +121,3 @@ def test_what_this_party_refuses_itself_is_not_hidden_by_a_peer_that_left_sooner
 
     with pytest.raises(PolicyError, match="too few"), meeting:
         meeting.play([decides(), hears()], Inline())
-
-
-async def ended(error: VflError, *, resumable: bool) -> None:
-    """Instead of a message, which would be waited for until a transport has sent it."""
