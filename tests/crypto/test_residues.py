@@ -14,7 +14,7 @@ from vfl_node.crypto.kernels.choice import _available
 from vfl_node.crypto.kernels.montgomery import MOST_BITS
 
 KERNELS = [of for of in _available() if of.name != "avx2"]  # which leaves large numbers to the libraries
-BITS = [2, 3, 13, 51, 52, 206, 207, 208, 1024, 2048, 3072, 4100, 6144, MOST_BITS, MOST_BITS + 1]
+BITS = [2, 3, 13, 51, 52, 206, 207, 208, 1024, 4100, MOST_BITS, MOST_BITS + 1]
 NATIVE = [of for of in KERNELS if of.name == "ifma"]
 
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -38,7 +38,7 @@ def some(modulus: mpz, count: int) -> list[mpz]:
 def test_powers_are_gmpy2s(kernel: Kernel, bits: int) -> None:
     for modulus in moduli(bits):
         bases = some(modulus, 11)
-        for exponent in (mpz(1), mpz(2), mpz(65537), (mpz(1) << min(bits, 300)) - 1, mpz(0xE5) << 193):
+        for exponent in (mpz(1), mpz(2), mpz(65537), (mpz(1) << min(bits, 80)) - 1, mpz(0xE5) << 193):
             expected = [gmpy2.powmod(base, exponent, modulus) for base in bases]
             assert kernel.powers(bases, exponent, modulus) == expected
             assert kernel.powers(bases[:1], exponent, modulus, secret=False) == expected[:1]
