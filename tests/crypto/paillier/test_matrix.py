@@ -183,7 +183,7 @@ class Cut(Inline):
         ((300, 60), [(100, 60)] * 3),  # tables are not made three times
         ((300, 9), [(300, 3)] * 3),  # running products are not
         ((750, 1), [(250, 1)] * 3),
-        ((300, 4), [(100, 4)] * 3),  # one of three processes would do two of four columns
+        ((750, 4), [(250, 4)] * 3),  # one of three processes would do two of four columns
         ((3, 3), [(3, 3)]),
         ((10, 70), [(10, 22), (10, 21), (10, 21), (10, 6)]),
         ((1000, 3), [(800, 1), (200, 1)] * 3),

@@ -10,7 +10,7 @@ from gmpy2 import mpz
 
 from vfl_node.crypto.kernels.compiled import Compiled
 from vfl_node.crypto.kernels.contract import Residues
-from vfl_node.crypto.kernels.montgomery import MOST_BITS, Montgomery, montgomery
+from vfl_node.crypto.kernels.montgomery import MOST_BITS, Montgomery
 from vfl_node.crypto.rows import Rows
 
 
@@ -52,4 +52,4 @@ class Ifma(Compiled):
 
     def _montgomery(self, modulus: mpz) -> Montgomery | None:
         """None for larger moduli than the compiled code takes: those are the libraries'."""
-        return montgomery(self._native, modulus) if modulus.bit_length() <= MOST_BITS else None
+        return Montgomery(self._native, modulus) if modulus.bit_length() <= MOST_BITS else None

@@ -87,11 +87,10 @@ class Plain:
 
     def multiply(self, to: Places, a: Places, b: Places) -> None:
         """As the contract."""
-        (target, _), (first, _), (second, _) = to, a, b
-        places = (range(len(vector)) if at is None else at.tolist() for vector, at in (to, a, b))
+        vector, at = to
         modulus = self.modulus
-        for place, left, right in zip(*places, strict=True):
-            target[place] = first[left] * second[right] % modulus
+        factors = zip(_named(a), _named(b), strict=True)
+        vector[slice(None) if at is None else at] = self.load([left * right % modulus for left, right in factors])
 
     def square(self, of: Places, times: int) -> None:
         """As the contract."""
@@ -109,6 +108,11 @@ class Plain:
             products[label] = products[label] * number % self.modulus if label in products else number
         ascending = sorted(products)
         return np.array(ascending, dtype=np.int64), self.load([products[label] for label in ascending])
+
+
+def _named(places: Places) -> list[mpz]:
+    vector, at = places
+    return (vector if at is None else vector[at]).tolist()
 
 
 def _squared(number: mpz, times: int, modulus: mpz) -> mpz:

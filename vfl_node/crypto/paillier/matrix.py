@@ -40,7 +40,7 @@ from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.kernels.contract import Residues, Vector
 from vfl_node.crypto.paillier.ciphertexts import inverses
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
-from vfl_node.crypto.paillier.products import NONE, horner, ones, weighted
+from vfl_node.crypto.paillier.products import NONE, Indices, by_bits, horner, ones
 from vfl_node.engines.contract import Engine
 
 Matrix = NDArray[np.int64]
@@ -53,6 +53,9 @@ _SUBSETS = 1 << 12
 
 _DIGITS = range(2, 13)
 """w: at most 2^12 buckets for each digit of a column."""
+
+_WIDEST = 8
+"""Largest number of buckets for each row: more are not worth their products."""
 
 _ENTRIES = 1 << 14
 """Largest number of digits of a place that are multiplied at a time, and of buckets: 15 MiB at 3072 bits."""
@@ -159,7 +162,7 @@ class MatrixPlan:
     """
 
     group: int
-    digits: NDArray[np.int64]
+    digits: Indices
     cost: int
     cost_of_tables: int
     cost_a_column: int
@@ -173,7 +176,8 @@ def plan(matrix: Matrix) -> MatrixPlan:
     """
     sample = matrix[:: -(-matrix.size // _SAMPLE)]
     scale = len(matrix) / len(sample)
-    by_digits = np.stack([_bucket_costs(sample, width, scale) for width in _DIGITS])  # [widths, 2, columns]
+    widths = [width for width in _DIGITS if 1 << width <= max(_WIDEST * len(matrix), 4)]
+    by_digits = np.stack([_bucket_costs(sample, width, scale) for width in widths])  # [widths, 2, columns]
     best = by_digits.sum(axis=1).argmin(axis=0)
     buckets = np.take_along_axis(by_digits, best[np.newaxis, np.newaxis], axis=0)[0]  # [2, columns]
     plans = []
@@ -182,24 +186,35 @@ def plan(matrix: Matrix) -> MatrixPlan:
         cheaper = subsets.sum(axis=0) < buckets.sum(axis=0)
         costs = np.where(cheaper, subsets, buckets)
         tables = _table_cost(len(matrix), group) if cheaper.any() else 0
-        digits = np.where(cheaper, 0, np.array(_DIGITS)[best])
+        digits = np.where(cheaper, 0, np.array(widths)[best])
         plans.append(MatrixPlan(group, digits, int(costs.sum()) + tables, tables, int(costs[1].sum())))
     return min(plans, key=lambda each: each.cost)
 
 
 def _bucket_costs(matrix: Matrix, width: int, scale: float) -> NDArray[np.float64]:
     """For each column, [2, columns]: one multiplication per digit that is not 0; and those of buckets and Horner's rule."""
-    into, after = np.zeros((2, matrix.shape[1]))
-    highest = np.full((2, matrix.shape[1]), -1)  # position of the highest digit, by sign
+    columns = matrix.shape[1]
+    into, after, highest = np.zeros(columns), np.zeros(2 * columns), np.full(2 * columns, -1)  # the latter by sign; bits
     for place, digits in enumerate(_digits(matrix, width)):
-        for sign, signed in enumerate((digits, -digits)):
-            count = np.count_nonzero(signed > 0, axis=0)
-            largest = signed.max(axis=0) * (1 + 1 / np.maximum(count, 1)) / (1 + 1 / np.maximum(count * scale, 1))
-            into += count * scale
-            after += np.maximum(largest - 1, 0)  # estimate of the largest of all rows from that of the sample
-            highest[sign][count > 0] = place
-    after += (width * highest - 1).sum(axis=0, where=highest >= 0)
-    return np.stack([into, after])
+        into += np.count_nonzero(digits, axis=0) * scale
+        weights = np.abs(digits)
+        size = 1 << int(weights.max()).bit_length()
+        here = np.zeros(2 * columns * size, dtype=np.bool_)
+        here[(2 * np.arange(columns) + (digits < 0)) * size + weights] = True
+        here = here.reshape(-1, size)
+        largest = np.where(here.any(axis=1), size - 1 - here[:, ::-1].argmax(axis=1), 0)
+        bits = np.frexp(largest)[1]
+        highest = np.where(bits > 0, width * place + bits - 1, highest)
+        for bit in range(size.bit_length() - 1):  # as by_bits
+            odd, last = here[:, 1::2], here[:, 1]
+            count = odd.sum(axis=1)
+            if scale > 1:
+                possible = ((largest >> bit) + 1 >> 1).clip(1)
+                count = possible * (1 - (1 - count / possible) ** scale)
+            after += count - last
+            here = here[:, ::2] | odd
+    after += np.where(highest >= 0, highest - 1, 0)
+    return np.stack([into, after.reshape(-1, 2).sum(axis=1)])
 
 
 def _subset_costs(matrix: Matrix, group: int, scale: float) -> NDArray[np.float64]:
@@ -272,7 +287,7 @@ def _tables(ciphertexts: Vector, rows: NDArray[np.int64], numbers: Residues, gro
     return tables
 
 
-def _bucketed(matrix: Matrix, digits: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
+def _bucketed(matrix: Matrix, digits: Indices) -> Iterator[tuple[NDArray[np.int64], int]]:
     """The columns with digits of a width, as many at a time as have at most :data:`_ENTRIES` of them and of buckets."""
     for width in np.unique(digits[digits > 0]).tolist():
         columns = np.flatnonzero(digits == width)
@@ -293,21 +308,25 @@ def _ends(sizes: NDArray[np.int64]) -> list[int]:
 
 
 def _by_buckets(exponents: Matrix, ciphertexts: Vector, numbers: Residues, width: int) -> list[tuple[mpz, mpz]]:
-    columns, half = exponents.shape[1], 1 << (width - 1)
-    buckets, largest = [ones(numbers, 0)], 0  # place by place [column, sign, size of the digit − 1]
+    lanes = 2 * exponents.shape[1]  # of each column the positive and the negative digits
+    bits, parts = [np.full((0, lanes), NONE)], [ones(numbers, 0)]
+    for place, (row, lane, weights) in enumerate(_signed(exponents, width)):
+        products = list(by_bits(numbers, ciphertexts, row, lane, weights))
+        at = np.full((width, lanes), NONE)
+        for bit, (which, of_bit) in enumerate(products):
+            at[bit, which] = sum(map(len, parts)) + np.arange(len(which))
+            parts.append(of_bit)
+        bits.append(at)
+    signed = horner(numbers, np.concatenate(parts), np.concatenate(bits).T, 1)
+    return list(zip(signed[::2], signed[1::2], strict=True))
+
+
+def _signed(exponents: Matrix, width: int) -> Iterator[tuple[Indices, Indices, Indices]]:
+    """Of the digits of each place that are not 0: rows, twice the columns and one more for a negative digit, and magnitudes."""
     for digits in _digits(exponents, width):
         row, column = np.nonzero(digits)
         taken = digits[row, column]
-        which, products = numbers.by_label(ciphertexts, row, (2 * column + (taken < 0)) * half + np.abs(taken) - 1)
-        of_place = ones(numbers, columns * 2 * half)
-        of_place[which] = products
-        largest = max(largest, int(np.abs(taken).max(initial=0)))
-        buckets.append(of_place)
-    places = len(buckets) - 1
-    totals = weighted(numbers, np.concatenate(buckets), half * np.arange(2 * columns * places), largest)
-    parts = np.arange(2 * columns * places).reshape(places, 2 * columns).T
-    signed = horner(numbers, totals, parts, width)
-    return list(zip(signed[::2], signed[1::2], strict=True))
+        yield row, 2 * column + (taken < 0), np.abs(taken)
 
 
 def _digits(exponents: Matrix, width: int) -> Iterator[Matrix]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
@@ -19,25 +21,42 @@ def ones(numbers: Residues, count: int) -> Vector:
     return numbers.load([mpz(1)])[np.zeros(count, dtype=np.int64)]
 
 
-def weighted(numbers: Residues, vector: Vector, first: Indices, weights: int) -> Vector:
-    """For each of ``first`` the product of vector[first + k − 1]^k over k = 1 … ``weights``. Cost: two products a factor."""
-    running, totals = ones(numbers, len(first)), ones(numbers, len(first))
-    for weight in range(weights, 0, -1):
-        numbers.multiply((running, None), (running, None), (vector, first + weight - 1))
-        numbers.multiply((totals, None), (totals, None), (running, None))
-    return totals
+def by_bits(
+    numbers: Residues, vector: Vector, at: Indices, labels: Indices, weights: Indices
+) -> Iterator[tuple[Indices, Vector]]:
+    """Bit by bit, the lowest first: the labels that have a weight with this bit, and the product of their numbers that have it.
+
+    Numbers of the same label and weight are multiplied once, and then those of weights that differ only in bits already done:
+    for many numbers of weights up to k about a product each, and k for a label.
+
+    Args:
+        numbers: computes.
+        vector: numbers.
+        at: places in it, int64[count].
+        labels: int64[count], of each, from 0.
+        weights: int64[count], of each, from 1.
+    """
+    width = int(weights.max(initial=0)).bit_length()
+    joined = labels << width | weights
+    while len(at):
+        joined, vector = numbers.by_label(vector, at, joined)
+        labels, weights = joined >> width, joined & (1 << width) - 1
+        odd, at = np.flatnonzero(weights & 1), np.flatnonzero(weights > 1)
+        yield numbers.by_label(vector, odd, labels[odd])
+        joined = labels[at] << width | weights[at] >> 1
 
 
 def horner(numbers: Residues, parts: Vector, at: Indices, width: int) -> list[mpz]:
     """For each row the product of parts[at[row, k]]^(2^(width·k)) over k, int64[rows, places]; :data:`NONE` for a part of 1.
 
-    Cost: a product for each part, and ``width`` squarings a place below a row's highest.
+    Cost: a product for each part but a row's highest, and ``width`` squarings a place below it.
     """
     results, begun = ones(numbers, len(at)), np.zeros(len(at), dtype=np.bool_)
     for place in reversed(range(at.shape[1])):
-        going = np.flatnonzero(begun)
-        numbers.square((results, going), width)
-        here = np.flatnonzero(at[:, place] != NONE)
-        numbers.multiply((results, here), (results, here), (parts, at[here, place]))
-        begun[here] = True
+        numbers.square((results, np.flatnonzero(begun)), width)
+        present = at[:, place] != NONE
+        first, later = np.flatnonzero(present & ~begun), np.flatnonzero(present & begun)
+        results[first] = parts[at[first, place]]
+        numbers.multiply((results, later), (results, later), (parts, at[later, place]))
+        begun |= present
     return numbers.numbers(results)
