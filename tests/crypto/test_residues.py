@@ -11,10 +11,11 @@ from gmpy2 import mpz
 
 from vfl_node.crypto.kernels import Kernel
 from vfl_node.crypto.kernels.choice import _available
+from vfl_node.crypto.kernels.libraries import Plain
 from vfl_node.crypto.kernels.montgomery import MOST_BITS
 
 KERNELS = [of for of in _available() if of.name != "avx2"]  # which leaves large numbers to the libraries
-BITS = [2, 3, 13, 51, 52, 206, 207, 208, 1024, 4100, MOST_BITS, MOST_BITS + 1]
+BITS = [2, 3, 13, 51, 52, 206, 207, 208, 1024, 2048, 3072, 4100, 6144, MOST_BITS, MOST_BITS + 1]
 NATIVE = [of for of in KERNELS if of.name == "ifma"]
 
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -61,7 +62,7 @@ def test_each_base_has_its_own_exponent(kernel: Kernel, bits: int) -> None:
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 40])
 def test_products_are_gmpy2s(kernel: Kernel, bits: int, count: int) -> None:
     for modulus in moduli(bits):
-        numbers, a, b = kernel.residues(modulus), some(modulus, count), some(modulus, count)[::-1]
+        numbers, a, b = kernel.residues(modulus, 8), some(modulus, count), some(modulus, count)[::-1]
         left, right = numbers.load(a), numbers.load(b)
         assert numbers.numbers(left) == a
         result = left.copy()
@@ -76,7 +77,7 @@ def test_products_are_gmpy2s(kernel: Kernel, bits: int, count: int) -> None:
 @pytest.mark.parametrize("bits", [52, 1024, 4100])
 def test_squares_of_named_places_change_no_others(kernel: Kernel, bits: int, times: int) -> None:
     for modulus in moduli(bits):
-        numbers, values = kernel.residues(modulus), some(modulus, 21)
+        numbers, values = kernel.residues(modulus, 8), some(modulus, 21)
         at, vector = np.array([20, 3, 0, 1, 2, 4, 7, 11, 10]), numbers.load(values)
         numbers.square((vector, at), times)
         for place in at.tolist():
@@ -87,7 +88,7 @@ def test_squares_of_named_places_change_no_others(kernel: Kernel, bits: int, tim
 @kernels
 def test_products_of_named_places_change_no_others(kernel: Kernel) -> None:
     modulus, rng = next(moduli(2048)), np.random.default_rng(0)
-    numbers, a, b = kernel.residues(modulus), some(modulus, 50), some(modulus, 9)
+    numbers, a, b = kernel.residues(modulus, 8), some(modulus, 50), some(modulus, 9)
     left, right = numbers.load(a), numbers.load(b)
     to, of = rng.permutation(50)[:21], rng.integers(0, 9, 21)
     numbers.multiply((left, to), (left, to), (right, of))
@@ -101,7 +102,7 @@ def test_products_of_named_places_change_no_others(kernel: Kernel) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 100])
 def test_products_by_label(kernel: Kernel, count: int) -> None:
     modulus, rng = next(moduli(1024)), np.random.default_rng(count)
-    numbers, values = kernel.residues(modulus), some(modulus, 30)
+    numbers, values = kernel.residues(modulus, 8), some(modulus, 30)
     at, labels = rng.integers(0, 30, count), rng.choice([0, 3, 5, 6, 1000], count)
     expected: dict[int, mpz] = {}
     for place, label in zip(at.tolist(), labels.tolist(), strict=True):
@@ -111,12 +112,24 @@ def test_products_by_label(kernel: Kernel, count: int) -> None:
     assert which.tolist() == sorted(expected)
 
 
+@kernels
+def test_few_products_are_the_same_in_another_form(kernel: Kernel) -> None:
+    modulus = next(moduli(2048))
+    few, many = kernel.residues(modulus, 1), kernel.residues(modulus, 100)
+    assert isinstance(few, Plain)
+    a, b = some(modulus, 2)
+    for numbers in (few, many):
+        vector = numbers.load([a, b])
+        numbers.multiply((vector, np.array([1])), (vector, np.array([0])), (vector, np.array([1])))
+        assert numbers.numbers(vector) == [a, a * b % modulus]
+
+
 @pytest.mark.skipif(not NATIVE, reason="this machine runs no compiled kernel")
 def test_compiled_code_is_not_given_what_it_cannot_read() -> None:
     """Python checks what C trusts."""
     modulus = mpz(2**127 - 1)
-    numbers = NATIVE[0].residues(modulus)
-    vector, other = numbers.load(some(modulus, 9)), NATIVE[0].residues(mpz(2**607 - 1)).load([mpz(5)])
+    numbers = NATIVE[0].residues(modulus, 8)
+    vector, other = numbers.load(some(modulus, 9)), NATIVE[0].residues(mpz(2**607 - 1), 8).load([mpz(5)])
     for place in (-1, 9, 2**62):
         with pytest.raises(IndexError):
             numbers.multiply((vector, None), (vector, np.array([place] * 9)), (vector, None))
@@ -130,7 +143,7 @@ def test_compiled_code_is_not_given_what_it_cannot_read() -> None:
             numbers.load([number])
     for even_or_small in (mpz(1), mpz(0), mpz(-7), mpz(10)):
         with pytest.raises(ValueError, match="odd modulus"):
-            NATIVE[0].residues(even_or_small)
+            NATIVE[0].residues(even_or_small, 8)
     frozen = vector.copy()
     frozen.setflags(write=False)
     with pytest.raises(ValueError, match="writable"):

@@ -22,7 +22,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import DataError
 
-_BLOCK_ROWS = 8  # 5 to 80 ms; as many as a kernel raises at a time
+_BLOCK_ROWS, _CHUNK_ROWS = 2, 64  # 5 to 20 ms by the libraries
 
 
 class SafePrimeGroup(Group):
@@ -37,7 +37,7 @@ class SafePrimeGroup(Group):
         self.name = name
         self.p, self.q = mpz(p), mpz(p) // 2
         self.width = (p.bit_length() + 7) // 8
-        self.block_rows, self.chunk_rows = _BLOCK_ROWS, 8 * _BLOCK_ROWS
+        self.block_rows, self.chunk_rows = max(_BLOCK_ROWS, kernel().lanes), _CHUNK_ROWS
 
     def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
         """As :meth:`Group.hash_to_group`: 128 bits more than p has, reduced mod p, squared.

@@ -25,13 +25,21 @@ class Compiled(Libraries):
 
     def ladders(self, rows: Rows, key: bytes) -> Rows:
         """As the contract."""
+        if len(key) != 32:
+            raise ValueError(f"a key of {len(key)} bytes")
         results = np.empty((len(rows), 32), dtype=np.uint8)
-        self._ladders(self._bytes(results), key, self._bytes(np.ascontiguousarray(rows)), len(rows))
+        self._ladders(self._bytes(results), key, self._points(rows), len(rows))
         return results
 
     def fault(self, rows: Rows) -> str | None:
         """As the contract."""
-        return _FAULTS[self._check(self._bytes(np.ascontiguousarray(rows)), len(rows))]
+        return _FAULTS[self._check(self._points(rows), len(rows))]
+
+    def _points(self, rows: Rows) -> object:
+        """``rows``, if C may read them."""
+        if rows.dtype != np.uint8 or rows.shape[1:] != (32,):
+            raise ValueError(f"points of {rows.dtype} and shape {rows.shape}")
+        return self._bytes(np.ascontiguousarray(rows))
 
     def _bytes(self, rows: Rows) -> object:
         return self._ffi.from_buffer("uint8_t[]", rows)

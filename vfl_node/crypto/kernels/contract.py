@@ -22,9 +22,15 @@ Places = tuple[Vector, Indices | None]
 
 
 class Kernel(Protocol):
-    """A way to compute. Every function is pure, and gives the same bytes in every kernel."""
+    """A way to compute. Every function is pure, and gives the same bytes in every kernel.
+
+    Attributes:
+        name: as ``VFL_KERNEL`` names it.
+        lanes: how many powers of large numbers are computed at a time, so that fewer take as long.
+    """
 
     name: str
+    lanes: int
 
     def ladders(self, rows: Rows, key: bytes) -> Rows:
         """X25519 (RFC 7748) of every row by one key, in constant time, without Python's lock: uint8[n, 32].
@@ -65,8 +71,13 @@ class Kernel(Protocol):
             modulus: odd, above 1.
         """
 
-    def residues(self, modulus: mpz) -> Residues:
-        """Vectors of numbers modulo an odd number above 1."""
+    def residues(self, modulus: mpz, count: int) -> Residues:
+        """Vectors of numbers modulo an odd number above 1.
+
+        Args:
+            modulus: odd, above 1.
+            count: how many products are computed in a call, about.
+        """
 
 
 class Residues(Protocol):
@@ -86,7 +97,7 @@ class Residues(Protocol):
     def multiply(self, to: Places, a: Places, b: Places) -> None:
         """``to[i] ← a[i] · b[i]``: as many places in each, those of ``to`` different.
 
-        ``to`` may be ``a`` or ``b`` with the same places.
+        Where ``to`` and a factor are the same vector, their places are the same in the same order, or have none in common.
         """
 
     def square(self, of: Places, times: int) -> None:

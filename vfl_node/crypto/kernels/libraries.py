@@ -28,6 +28,7 @@ class Libraries:
     """As :class:`~vfl_node.crypto.kernels.contract.Kernel`. About 5 µs a hash, 30 µs a ladder, 2.5 µs a check (one core)."""
 
     name = "libsodium"
+    lanes = 1
 
     def ladders(self, rows: Rows, key: bytes) -> Rows:
         """As the contract: one call a row."""
@@ -63,7 +64,7 @@ class Libraries:
         with gmpy2.context(allow_release_gil=True):
             return [gmpy2.powmod_sec(base, exponent, modulus) for base, exponent in zip(bases, exponents, strict=True)]
 
-    def residues(self, modulus: mpz) -> Residues:
+    def residues(self, modulus: mpz, count: int) -> Residues:
         """As the contract."""
         return Plain(modulus)
 

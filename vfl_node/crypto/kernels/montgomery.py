@@ -20,6 +20,11 @@ _LIMB = 52
 Words = NDArray[np.uint64]
 
 
+def fits(modulus: mpz) -> bool:
+    """Whether the compiled code takes it: larger moduli are the libraries'."""
+    return modulus.bit_length() <= MOST_BITS
+
+
 class Montgomery:
     """As :class:`~vfl_node.crypto.kernels.contract.Residues`: .25 µs a product at 2048 bits, .9 at 4096, 2 at 6144.
 
@@ -35,7 +40,7 @@ class Montgomery:
     """
 
     def __init__(self, native: ModuleType, modulus: mpz) -> None:
-        if modulus < 3 or modulus % 2 == 0 or modulus.bit_length() > MOST_BITS:
+        if modulus < 3 or modulus % 2 == 0 or not fits(modulus):
             raise ValueError(f"no odd modulus of 2 to {MOST_BITS} bits")
         self._lib, self._ffi, self.modulus = native.lib, native.ffi, modulus
         self._size = (modulus.bit_length() + 7) // 8
@@ -149,4 +154,3 @@ class Montgomery:
 
     def _of(self, words: Vector) -> object:
         return self._ffi.from_buffer("uint64_t[]", words)
-

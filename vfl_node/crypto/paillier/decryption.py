@@ -7,9 +7,10 @@ from gmpy2 import mpz
 
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey
+from vfl_node.engines.blocks import block_size
 from vfl_node.engines.contract import Engine
 
-_BLOCK = 8  # as many as a kernel raises at a time
+_MOST = 8  # ciphertexts of a block: 20 ms of work at 2048 bits by libraries, 150 ms at 4096
 
 
 def decrypt(private: PrivateKey, ciphertexts: Ciphertexts, engine: Engine) -> list[int]:
@@ -29,7 +30,8 @@ def decrypt(private: PrivateKey, ciphertexts: Ciphertexts, engine: Engine) -> li
     Source: Paillier 1999, section 7 (decryption using Chinese remaindering).
     """
     public = private.public
-    blocks = (public.integers(ciphertexts[start : start + _BLOCK]) for start in range(0, len(ciphertexts), _BLOCK))
+    size = block_size(len(ciphertexts), engine, kernel().lanes, _MOST)
+    blocks = (public.integers(ciphertexts[start : start + size]) for start in range(0, len(ciphertexts), size))
     return [number for block in engine.map(_decrypt, blocks, private) for number in block]
 
 

@@ -44,14 +44,15 @@ from gmpy2 import mpz
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.fixed_base import Comb, Moduli, choose_comb, powers
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey, integers
+from vfl_node.engines.blocks import block_size
 from vfl_node.engines.contract import Engine
 
 if TYPE_CHECKING:  # it imports torch, which worker processes do not need
     from vfl_node.crypto.randomness import Randomness
 
 _SHORT_EXPONENTS = ((2048, 448), (3072, 512), (4096, 608))  # modulus up to, bits
-_BLOCK = 128  # encryptions: 15 to 50 ms of work at 2048 bits, up to half a second at 4096
-_BLIND_BLOCK = 8  # as many as a kernel raises at a time
+_LEAST, _MOST = 64, 128  # encryptions of a block: 5 to 50 ms of work at 2048 bits, up to half a second at 4096
+_MOST_BLIND = 8
 _MULTIPLE = 32  # so that 2^32·n ± n/2 fill the same number of 64-bit words
 
 
@@ -63,7 +64,7 @@ class Encryptor:
 
     Cost, in multiplications mod n² (4 µs at 2048 bits, 7 at 3072, 11.5 at 4096): about 100 per number at 2048
     bits and 45 with short exponents, plus those for the tables, as far as these save time; one and a half with
-    prepared noise. A process keeps up to 72 MiB of tables.
+    prepared noise. A process keeps up to 90 MiB of tables.
 
     Args:
         public: the key, checked.
@@ -160,7 +161,8 @@ class Encryptor:
         """
         stream = self._stream(label)
         units = [self._unit(stream) for _ in range(len(ciphertexts))]
-        blocks = (units[start : start + _BLIND_BLOCK] for start in range(0, len(units), _BLIND_BLOCK))
+        size = block_size(len(units), self._engine, kernel().lanes, _MOST_BLIND)
+        blocks = (units[start : start + size] for start in range(0, len(units), size))
         return self._multiply(self.public.integers(ciphertexts), self._engine.map(_powers_of_n, blocks, self.public))
 
     def _noise(self, label: str, count: int) -> Iterator[bytes]:
@@ -178,7 +180,7 @@ class Encryptor:
         self._drawn += count
         uses = 1 << (self._drawn // self._engine.workers).bit_length()
         comb = choose_comb(self._exponent_bytes, uses, self.public.width)
-        size = _BLOCK * self._exponent_bytes
+        size = block_size(count, self._engine, _LEAST, _MOST) * self._exponent_bytes
         blocks = (exponents[start : start + size] for start in range(0, len(exponents), size))
         key = NoiseKey(self._base, self._moduli, comb, self.public.width)
         return self._engine.map(_powers_of_base, blocks, key, background=background)

@@ -23,11 +23,10 @@ from functools import cache, lru_cache
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
-from numpy.typing import NDArray
 
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.kernels.contract import Residues, Vector
-from vfl_node.crypto.paillier.products import ones
+from vfl_node.crypto.paillier.products import Indices, ones
 
 _TABLE_BYTES = 24 << 20  # twice as much would save 5 % of the time
 _TABLES = 2  # kept by a process; while one replaces another, up to 90 MiB, as compiled kernels take a quarter more
@@ -47,7 +46,7 @@ class Comb:
     columns: int
     steps: int
 
-    def indices(self, exponents: bytes) -> NDArray[np.int64]:
+    def indices(self, exponents: bytes) -> Indices:
         """Positions in the flat table, int64[count, steps (highest first), columns], for little-endian exponents."""
         bits = np.unpackbits(np.frombuffer(exponents, np.uint8).reshape(-1, self.exponent_bytes), axis=1, bitorder="little")
         padding = self.teeth * self.columns * self.steps - bits.shape[1]
@@ -92,7 +91,7 @@ def powers(base: mpz, moduli: Moduli, comb: Comb, exponents: bytes) -> list[mpz]
     """
     places = comb.indices(exponents)
     tables = _tables(base, moduli, comb)
-    residues = [_powers(table, kernel().residues(of), places) for table, of in zip(tables, moduli, strict=True)]
+    residues = [_powers(*_quickest(table, numbers, places)) for table, numbers in tables]
     if len(moduli) == 1:
         return residues[0]
     first, second = moduli
@@ -100,7 +99,16 @@ def powers(base: mpz, moduli: Moduli, comb: Comb, exponents: bytes) -> list[mpz]
     return [y + (x - y) * inverse % first * second for x, y in zip(*residues, strict=True)]
 
 
-def _powers(table: Vector, numbers: Residues, places: NDArray[np.int64]) -> list[mpz]:
+def _quickest(table: Vector, numbers: Residues, places: Indices) -> tuple[Vector, Residues, Indices]:
+    """The table and the places in it; for few powers only the entries that they need, in the form that is quicker for few."""
+    few = kernel().residues(numbers.modulus, len(places))
+    if type(few) is type(numbers):
+        return table, numbers, places
+    used, which = np.unique(places, return_inverse=True)
+    return few.load(numbers.numbers(table[used])), few, which.reshape(places.shape)
+
+
+def _powers(table: Vector, numbers: Residues, places: Indices) -> list[mpz]:
     results = ones(numbers, len(places))
     for step in range(places.shape[1]):
         if step:
@@ -111,8 +119,9 @@ def _powers(table: Vector, numbers: Residues, places: NDArray[np.int64]) -> list
 
 
 @lru_cache(maxsize=_TABLES)
-def _tables(base: mpz, moduli: Moduli, comb: Comb) -> list[Vector]:
-    return [_table(base % modulus, kernel().residues(modulus), comb) for modulus in moduli]
+def _tables(base: mpz, moduli: Moduli, comb: Comb) -> list[tuple[Vector, Residues]]:
+    each = [kernel().residues(modulus, comb.columns << comb.teeth) for modulus in moduli]
+    return [(_table(base % numbers.modulus, numbers, comb), numbers) for numbers in each]
 
 
 def _table(base: mpz, numbers: Residues, comb: Comb) -> Vector:

@@ -145,7 +145,7 @@ def _pieces(matrix: Matrix, workers: int) -> tuple[int, bool]:
 def _block(public: PublicKey, block: tuple[Matrix, Ciphertexts]) -> tuple[Ciphertexts, Ciphertexts]:
     """In a worker: numerators and denominators of the columns of one block."""
     matrix, ciphertexts = block
-    fractions = evaluate(matrix, public.integers(ciphertexts), kernel().residues(public.square), plan(matrix))
+    fractions = evaluate(matrix, public.integers(ciphertexts), kernel().residues(public.square, matrix.size), plan(matrix))
     return public.rows(above for above, _ in fractions), public.rows(below for _, below in fractions)
 
 
@@ -310,7 +310,7 @@ def _ends(sizes: NDArray[np.int64]) -> list[int]:
 def _by_buckets(exponents: Matrix, ciphertexts: Vector, numbers: Residues, width: int) -> list[tuple[mpz, mpz]]:
     lanes = 2 * exponents.shape[1]  # of each column the positive and the negative digits
     bits, parts = [np.full((0, lanes), NONE)], [ones(numbers, 0)]
-    for place, (row, lane, weights) in enumerate(_signed(exponents, width)):
+    for row, lane, weights in _signed(exponents, width):
         products = list(by_bits(numbers, ciphertexts, row, lane, weights))
         at = np.full((width, lanes), NONE)
         for bit, (which, of_bit) in enumerate(products):

@@ -20,10 +20,11 @@ from vfl_node.crypto.fixed_point import SPARE_BITS
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.crypto.paillier.products import NONE, horner
+from vfl_node.engines.blocks import block_size
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError, UsageError
 
-_BLOCK = 8  # as many as a kernel multiplies at a time
+_MOST = 8  # plaintexts of a block: as many as a kernel multiplies at a time
 
 
 def slots(key: PublicKey | int, slot_bits: int) -> int:
@@ -68,7 +69,7 @@ def pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int, engine: En
         UsageError: not even one slot fits (``E_OVERFLOW``).
     """
     per = slots(public, slot_bits)
-    rows = per * max(1, min(_BLOCK, len(ciphertexts) // per // engine.workers))
+    rows = per * block_size(len(ciphertexts) // per, engine, 1, _MOST)
     blocks = (ciphertexts[start : start + rows] for start in range(0, len(ciphertexts), rows))
     return np.concatenate([np.empty((0, public.width), np.uint8), *engine.map(_pack, blocks, (public, slot_bits, per))])
 
@@ -114,6 +115,6 @@ def _pack(key: tuple[PublicKey, int, int], ciphertexts: Ciphertexts) -> Cipherte
     """In a worker. Key: the public key, w, and how many numbers fit into one."""
     public, slot_bits, per = key
     places = np.arange(-(-len(ciphertexts) // per) * per).reshape(-1, per)
-    numbers = kernel().residues(public.square)
+    numbers = kernel().residues(public.square, len(places))
     vector = numbers.load(public.integers(ciphertexts))
     return public.rows(horner(numbers, vector, np.where(places < len(ciphertexts), places, NONE), slot_bits))
