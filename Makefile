@@ -30,7 +30,9 @@ test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Do
 	$(PYTEST) -m "not slow and not compose"
 
 # Whole protocols and their arithmetic: all that has a kernel below it.
-USES_KERNELS := $(addprefix tests/alignment/,test_psi.py test_psu.py test_apsi.py test_transcripts.py) tests/crypto/test_safe_prime.py
+USES_KERNELS := $(addprefix tests/,crypto/test_curve25519.py crypto/test_safe_prime.py training/logistic/test_transcripts.py \
+  $(addprefix alignment/,test_psi.py test_psi_star.py test_psu.py test_apsi.py test_every_protocol.py test_transcripts.py) \
+  node/test_two_processes.py::test_two_jobs_and_an_orderly_end)
 
 test-libraries: $(VENV)/dev.stamp ## the tests of protocols once more without compiled kernels, where make test had them
 	@quickest=$$($(BIN)/python -c 'from vfl_node.crypto.kernels import named; print(named("").name)') || exit 1; \

@@ -76,7 +76,6 @@ int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t
             uint64_t begin = row ? ends[row - 1] : 0;
             size_t bytes = (size_t)(ends[row] - begin);
             uint8_t *to = first + lane * room;
-            memset(to, 0, SHA_BLOCK);
             memcpy(to + SHA_BLOCK, ids + begin, bytes);
             to[SHA_BLOCK + bytes] = 0;
             to[SHA_BLOCK + bytes + 1] = SIZE;

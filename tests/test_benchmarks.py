@@ -301,7 +301,6 @@ def test_rows_outside_take_about_what_the_estimate_says(tmp_path: Path) -> None:
     assert len(text.splitlines()) == 2 + len(found)
 
 
-@pytest.mark.slow  # half a minute; what it runs is tested with the trainer
 def test_memory_of_clicks_without_an_alignment(tmp_path: Path) -> None:
     out = tmp_path / "memory.json"
     sizes, methods = ("--rows", "3000", "--aligned", "1500", "--epochs", "1"), ("--method", "fedcvt", "none")

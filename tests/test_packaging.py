@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -60,7 +61,8 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
     assert {name.partition("/")[0] for name in shipped} == {"vfl_node", f"vfl_node-{vfl_node.__version__}.dist-info"}
     assert any(name.endswith("/licenses/LICENSE") for name in shipped)
     compiled = [name for name in shipped if name.endswith(".so")]
-    assert len(compiled) == (shutil.which("cc") is not None), compiled  # without a compiler a wheel has none
+    compiles = shutil.which("cc") is not None and platform.machine() in ("x86_64", "AMD64")
+    assert len(compiled) == compiles, compiled
 
 
 def test_a_package_without_a_compiler_installs_without_kernels(tmp_path: Path) -> None:

@@ -32,8 +32,6 @@ evaluate: {test_fraction: 0.2, validation_fraction: 0.2}
 """
 """With more than fifty steps an epoch, so that there is a checkpoint after each."""
 
-pytestmark = pytest.mark.slow  # test_kill_label_defences kills nodes with defences, too
-
 SOME = [("insurer", "settled", 1.0)]
 PLACES = [
     ("lab", "minimax", 0.7),
