@@ -35,7 +35,7 @@ from vfl_node.training.split.section import Drop, EarlyStopping, HeldOut, Matche
 from vfl_node.training.split.trainer import strategies_used
 from vfl_node.training.trainer import Epoch, Trained, unaudited
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several
-from vfl_node.transport.channel import Traffic
+from vfl_node.transport.pipe import Traffic
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "<img src=x onerror=alert(1)>\"'</style><script>alert(2)</script>"

@@ -13,7 +13,7 @@ from vfl_node.configuration import parse
 from vfl_node.job import Job
 from vfl_node.protection import Protection
 from vfl_node.report import envelope, page
-from vfl_node.transport.channel import Traffic
+from vfl_node.transport.pipe import Traffic
 
 SIZES = {"clinic": 120, "lab": 90, "insurer": 100}
 MOMENT = "2026-11-23T07:00:00+00:00"

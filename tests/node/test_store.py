@@ -29,7 +29,7 @@ from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.session.memory import Memory
 from vfl_node.training.serving import Served
-from vfl_node.transport.channel import Traffic
+from vfl_node.transport.pipe import Traffic
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
 

@@ -22,8 +22,9 @@ from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Limits
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.transport.channel import Channel, Traffic
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.pipe import Traffic
 
 CLINIC_MEASURES = ("mean texture", "mean smoothness", "mean symmetry", "mean fractal dimension")
 

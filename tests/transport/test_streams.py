@@ -15,7 +15,7 @@ from vfl_node.transport.streams import PIECE_BYTES, LinkStream, Stream, StreamPi
 
 
 def small(limit_bytes: int = 1000) -> Stream[Chunk]:
-    return Stream("lab", Chunk, limit_bytes=limit_bytes, close_s=0.05)
+    return Stream("lab", Chunk, Chunk.FromString, limit_bytes=limit_bytes, close_s=0.05)
 
 
 def blocked(work: Any) -> tuple[threading.Thread, list[BaseException]]:

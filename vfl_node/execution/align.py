@@ -12,7 +12,7 @@ from vfl_node.errors import PeerError
 from vfl_node.execution.overlap import OverlapDoubt, doubt_overlap
 from vfl_node.execution.run import Run
 from vfl_node.progress import OverlapDoubted
-from vfl_node.transport.channel import Traffic
+from vfl_node.transport.pipe import Traffic
 
 
 @dataclass(frozen=True)

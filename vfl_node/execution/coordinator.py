@@ -16,7 +16,8 @@ from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.machine import now
 from vfl_node.session.agree import agree
 from vfl_node.training.trainer import trainer_of
-from vfl_node.transport.channel import Channel, Traffic
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.pipe import Traffic
 
 NO_INPUT = hashlib.sha256(b"no input").digest()
 """Digest in place of a table's, since a coordinator has none."""

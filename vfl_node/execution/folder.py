@@ -27,7 +27,7 @@ from vfl_node.execution.stored_serving import Serving
 from vfl_node.execution.trial import Trial
 from vfl_node.files import read_checked, remove, write_checked, write_whole
 from vfl_node.models import storage
-from vfl_node.transport.channel import Traffic
+from vfl_node.transport.pipe import Traffic
 
 ARTEFACTS = ("model.safetensors", "report.html", "report.json")
 """What a job leaves for its owner; the report is written last, when everything else is there."""

@@ -18,7 +18,7 @@ from vfl_node.report import envelope
 from vfl_node.session.session import Session
 from vfl_node.training.serving import ReportedPredictions
 from vfl_node.training.trainer import Trained
-from vfl_node.transport.channel import Traffic
+from vfl_node.transport.pipe import Traffic
 
 
 def traffic_of(session: Session, aligned: Aligned | None) -> dict[str, Traffic]:

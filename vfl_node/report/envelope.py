@@ -45,7 +45,7 @@ from vfl_node.trainers import TRAINERS
 from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served
 from vfl_node.training.trainer import Trained
-from vfl_node.transport.channel import Traffic
+from vfl_node.transport.pipe import Traffic
 
 T = TypeVar("T")
 

@@ -21,7 +21,8 @@ from vfl_node.session.memory import Memory, PeerMemory, joint
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings import Limits, Obfuscation, Role, role_in
-from vfl_node.transport.channel import Channel, Traffic, total
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.pipe import Traffic, total
 
 
 @dataclass(frozen=True, kw_only=True)

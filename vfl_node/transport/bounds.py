@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from vfl_node.errors import ProtocolError
+from vfl_node.transport.fields import Buffer, read_varint
 from vfl_node.transport.generated.vfl.v1 import (
     alignment_pb2,
     decryption_pb2,
@@ -131,7 +132,7 @@ def bound(kind: type[Message]) -> FieldBound:
         raise TypeError(f"{kind.DESCRIPTOR.full_name} has no bounds: give it some in {__name__}") from None
 
 
-def check(data: bytes, kind: type[Message]) -> None:
+def check(data: Buffer, kind: type[Message]) -> None:
     """Refuse bytes that are not a message of type ``kind`` within its bounds.
 
     Cost: about one microsecond, and half a microsecond for each field.
@@ -143,7 +144,7 @@ def check(data: bytes, kind: type[Message]) -> None:
         raise _no_message(_layout(kind.DESCRIPTOR))
 
 
-def missing(data: bytes, kind: type[Message], most_bytes: int | None = None) -> int:
+def missing(data: Buffer, kind: type[Message], most_bytes: int | None = None) -> int:
     """As :func:`check`, for bytes that may be only the beginning of a message, cut within its last field.
 
     Args:
@@ -160,15 +161,6 @@ def missing(data: bytes, kind: type[Message], most_bytes: int | None = None) -> 
     if end > most:
         raise _too_large(layout, f"{end} bytes, at most {most} are allowed")
     return end - len(data)
-
-
-def frame_bytes(frame: session_pb2.Frame, body: int) -> int:
-    """Size of the serialised frame whose body has ``body`` bytes; ``frame.ByteSize()`` would serialise all of it to count."""
-    head = session_pb2.Frame(
-        job_id=frame.job_id, attempt=frame.attempt, phase=frame.phase, sequence=frame.sequence, type=frame.type
-    )
-    varint = max(1, -(-body.bit_length() // 7))  # the bytes of the length, after the tag
-    return head.ByteSize() + (1 + varint + body if body else 0)
 
 
 _Field = tuple[str, int, "int | None", "_Layout | None"]
@@ -209,7 +201,7 @@ def _layout(message: Descriptor) -> _Layout:
     return _Layout(message.name, own.most_bytes, fields)
 
 
-def _scan(data: bytes, at: int, end: int, layout: _Layout) -> int:
+def _scan(data: Buffer, at: int, end: int, layout: _Layout) -> int:
     """Where a message that begins at ``at`` ends: at ``end``, or after it if its last field says so."""
     outermost, fields, counts = at == 0, layout.fields, dict[int, int]()
     try:
@@ -217,7 +209,7 @@ def _scan(data: bytes, at: int, end: int, layout: _Layout) -> int:
             tag = data[at]
             at += 1
             if tag > 0x7F:
-                tag, at = _varint(data, at - 1)
+                tag, at = read_varint(data, at - 1)
             number, wire = tag >> 3, tag & 7
             if number in fields:
                 name, most, packed, inner = fields[number]
@@ -228,7 +220,7 @@ def _scan(data: bytes, at: int, end: int, layout: _Layout) -> int:
                 size = data[at]
                 at += 1
                 if size > 0x7F:
-                    size, at = _varint(data, at - 1)
+                    size, at = read_varint(data, at - 1)
                 if packed is not None:
                     count = _packed(data[at : at + min(size, 10 * most)], size, packed)
                 elif inner is not None:
@@ -265,7 +257,7 @@ def _scan(data: bytes, at: int, end: int, layout: _Layout) -> int:
     return at
 
 
-def _packed(some: bytes, size: int, width: int) -> int:
+def _packed(some: Buffer, size: int, width: int) -> int:
     """How many numbers a packed field of ``size`` bytes has, if only the bytes ``some`` are given."""
     if width:
         return size // width
@@ -273,20 +265,6 @@ def _packed(some: bytes, size: int, width: int) -> int:
 
 
 _UNKNOWN: _Field = ("fields that this version does not know", MOST_UNKNOWN, None, None)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at ``at``, and where it ends. Raises IndexError if it does not end."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise IndexError("a number of more than ten bytes")
 
 
 def _too_large(layout: _Layout, what: str) -> ProtocolError:

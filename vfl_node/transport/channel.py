@@ -12,11 +12,9 @@ them. The end of a stream alone never ends a phase.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
-from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
@@ -26,7 +24,10 @@ from vfl_node import failpoints
 from vfl_node.errors import Cancelled, PeerError, PeerLost, ProtocolError, StateError, UsageError, VflError, peer_text
 from vfl_node.transport import bounds
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
+from vfl_node.transport.fields import Buffer, before, last_field
+from vfl_node.transport.frames import LONG_BYTES, Frame, framed
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.pipe import Digest, Pipe, Traffic
 
 CHUNK_BYTES = 1 << 19
 """Bulk message size: 512 KiB to 1 MiB moved fastest over loopback with mTLS."""
@@ -35,56 +36,6 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 Rows = NDArray[np.uint8]
 """Fixed-width elements, uint8[n, width], contiguous."""
-
-
-class Digest(Protocol):
-    """A SHA-256 in progress, as :func:`hashlib.sha256` makes."""
-
-    def copy(self) -> Digest:
-        """An independent copy with the same bytes so far."""
-
-    def update(self, data: bytes, /) -> None:
-        """Add bytes."""
-
-    def digest(self) -> bytes:
-        """The digest of all bytes."""
-
-
-class Pipe(Protocol):
-    """What a transport provides: frames in order, each way."""
-
-    async def put(self, frame: session_pb2.Frame) -> None:
-        """Send one frame; waits while too many bytes are queued. Raises PeerLost."""
-
-    async def get(self) -> session_pb2.Frame:
-        """The next frame. Raises PeerLost when the peer is gone."""
-
-    async def pause(self) -> None:
-        """Let other parties run for a moment. Raises PeerLost when the peer is gone."""
-
-    def close(self) -> None:
-        """Free the transport. Idempotent."""
-
-
-@dataclass
-class Traffic:
-    """Bytes and messages of one phase, as serialised frames."""
-
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    messages_sent: int = 0
-    messages_received: int = 0
-
-    def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Traffic)))
-
-
-def total(of: Iterable[Mapping[str, Traffic]]) -> dict[str, Traffic]:
-    """Phase → the sum of what several conversations moved in it."""
-    sums: dict[str, Traffic] = {}
-    for name, traffic in chain.from_iterable(each.items() for each in of):
-        sums[name] = sums.get(name, Traffic()) + traffic
-    return sums
 
 
 class Channel:
@@ -104,7 +55,7 @@ class Channel:
         self._phase = "preflight"
         self._sent = self._received = 0
         self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
-        self._unhashed = b""  # the newest message that arrived
+        self._unhashed: Buffer = b""  # the newest message that arrived
 
     @property
     def phase_name(self) -> str:
@@ -113,9 +64,22 @@ class Channel:
 
     async def send(self, message: Message) -> None:
         """Send one message."""
-        body = message.SerializeToString(deterministic=True)
-        await self._put(message.DESCRIPTOR.full_name, body)
-        self._digest_sent.update(body)
+        await self._send(message.DESCRIPTOR.full_name, message.SerializeToString(deterministic=True))
+
+    async def send_with(self, message: Message, number: int, *value: Buffer) -> None:
+        """Send a message whose last field is given apart, so that its bytes are copied once.
+
+        Args:
+            message: without that field.
+            number: of the field, higher than those of all others.
+            value: its bytes, in parts; not empty.
+        """
+        await self._send(message.DESCRIPTOR.full_name, before(message, number, sum(map(len, value))), *value)
+
+    async def _send(self, type_name: str, *body: Buffer) -> None:
+        await self._put(type_name, *body)
+        for part in body:
+            self._digest_sent.update(part)
 
     async def receive(self, expected: type[M]) -> M:
         """The next message, which must be of type ``expected``.
@@ -126,31 +90,63 @@ class Channel:
             PeerError: the peer stopped the job.
             PeerLost: the conversation broke off.
         """
-        failpoints.reach("receive")
-        self._hash_received()
-        frame = await self._pipe.get()
-        body = frame.body  # once: each access is a copy
-        self._check(frame, len(body), expected.DESCRIPTOR.full_name)
+        body = await self._body(expected)
         message = self._parse(expected, body)
         self._unhashed = body
         return message
+
+    async def receive_apart(self, expected: type[M], number: int) -> tuple[M, Buffer | None]:
+        """The next message without its last field, and the value of that, which is not copied.
+
+        Args:
+            expected: its type.
+            number: of the field, a submessage.
+
+        Returns:
+            The message and the value; the whole message and None if ``number`` is not the last field.
+
+        Raises:
+            VflError: as :meth:`receive`.
+        """
+        body = await self._body(expected)
+        place = last_field(body, number) if len(body) >= LONG_BYTES else None
+        if place is None:
+            message, value = self._parse(expected, body), None
+        else:
+            end, start = place
+            self._check_bounds(expected, body)
+            message, value = self._parse(expected, bytes(body[:end])), body[start:]
+        self._unhashed = body
+        return message, value
+
+    async def _body(self, expected: type[Message]) -> Buffer:
+        failpoints.reach("receive")
+        self._hash_received()
+        frame = await self._pipe.get()
+        body: Buffer = frame.body  # once: each access may be a copy
+        self._check(frame, expected.DESCRIPTOR.full_name)
+        return body
 
     def _hash_received(self) -> None:
         """Add the newest message that arrived to the digest; late, as the peer may wait for what this party makes of it."""
         self._digest_received.update(self._unhashed)
         self._unhashed = b""
 
-    def _parse(self, kind: type[M], body: bytes) -> M:
+    def _parse(self, kind: type[M], body: Buffer) -> M:
         """The message in a body; its bounds are checked before any memory is taken for it."""
+        self._check_bounds(kind, body)
         try:
-            bounds.check(body, kind)
             message = kind()
-            message.ParseFromString(body)
-        except ProtocolError as error:
-            raise ProtocolError(f"{self._where()}: {error.message}", code=error.code) from None
+            message.ParseFromString(bytes(body))
         except DecodeError:
             raise ProtocolError(f"{self._where()}: a {kind.DESCRIPTOR.full_name} that cannot be parsed") from None
         return message
+
+    def _check_bounds(self, kind: type[Message], body: Buffer) -> None:
+        try:
+            bounds.check(body, kind)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self._where()}: {error.message}", code=error.code) from None
 
     async def send_rows(self, rows: Rows | Iterable[Rows], *, count: int, width: int, start: int = 0) -> None:
         """Send a column of ``count`` elements of ``width`` bytes in chunks.
@@ -278,11 +274,12 @@ class Channel:
         """Free the transport. Idempotent."""
         self._pipe.close()
 
-    async def _put(self, type_name: str, body: bytes) -> None:
-        frame = session_pb2.Frame(
-            job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name, body=body
+    async def _put(self, type_name: str, *body: Buffer) -> None:
+        frame = framed(
+            session_pb2.Frame(job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name),
+            *body,
         )
-        size = bounds.frame_bytes(frame, len(body))
+        size = frame.ByteSize()
         if size > MAX_FRAME_BYTES:
             raise UsageError(
                 f"a {type_name} of {size} bytes is more than one message may have ({MAX_FRAME_BYTES})",
@@ -296,7 +293,7 @@ class Channel:
         traffic.messages_sent += 1
         await self._transmit(frame)
 
-    async def _transmit(self, frame: session_pb2.Frame) -> None:
+    async def _transmit(self, frame: Frame) -> None:
         try:
             failpoints.reach("send")
             await self._pipe.put(frame)
@@ -309,11 +306,11 @@ class Channel:
         while True:
             frame = await self._pipe.get()
             if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
-                self._check(frame, len(frame.body), "")
+                self._check(frame, "")
 
-    def _check(self, frame: session_pb2.Frame, body_bytes: int, expected: str) -> None:
+    def _check(self, frame: Frame, expected: str) -> None:
         traffic = self.traffic.setdefault(self._phase, Traffic())
-        traffic.bytes_received += bounds.frame_bytes(frame, body_bytes)
+        traffic.bytes_received += frame.ByteSize()
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
             notice = self._parse(session_pb2.Abort, frame.body)

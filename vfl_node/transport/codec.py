@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from vfl_node.errors import ProtocolError
+from vfl_node.transport.fields import Buffer, before, last_field
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 _WIRE = {torch.int32: "<i4", torch.float32: "<f4", torch.float64: "<f8", torch.int64: "<i8", torch.bfloat16: "<i2"}
@@ -22,16 +26,37 @@ def encode(tensor: torch.Tensor, into: training_pb2.Tensor | None = None) -> tra
         tensor: float32, float64, int32, int64 or bfloat16, any shape.
         into: an empty message to fill, a field of a larger message; a new message would be copied into it.
     """
-    if tensor.dtype not in _WIRE:
-        raise TypeError(f"tensors of {tensor.dtype} do not travel")
-    plain = tensor.detach().cpu().contiguous()
-    if plain.dtype == torch.bfloat16:
-        plain = plain.view(torch.int16)
-    data = np.ascontiguousarray(plain.numpy(), dtype=_WIRE[tensor.dtype]).tobytes()
     message = training_pb2.Tensor() if into is None else into
-    message.dtype, message.data = _name(tensor.dtype), data
+    message.data = _values(tensor).tobytes()
+    message.dtype = _name(tensor.dtype)
     message.shape.extend(tensor.shape)
     return message
+
+
+def in_parts(tensor: torch.Tensor) -> tuple[bytes, memoryview]:
+    """The bytes of a tensor's message: the beginning, and the values, which are not copied. The tensor is not empty."""
+    data = _values(tensor).reshape(-1).view(np.uint8).data
+    described = training_pb2.Tensor(dtype=_name(tensor.dtype), shape=tensor.shape)
+    return before(described, training_pb2.Tensor.DATA_FIELD_NUMBER, len(data)), data
+
+
+@dataclass(frozen=True)
+class Described:
+    """A tensor's message whose values are where they arrived; attributes as of a ``Tensor``."""
+
+    dtype: str
+    shape: Sequence[int]
+    data: Buffer
+
+
+def described(value: Buffer) -> Described | training_pb2.Tensor:
+    """The message in the bytes ``value``, whose bounds were checked. Raises DecodeError: it is none."""
+    place = last_field(value, training_pb2.Tensor.DATA_FIELD_NUMBER)
+    if place is None:
+        return training_pb2.Tensor.FromString(bytes(value))
+    end, start = place
+    head = training_pb2.Tensor.FromString(bytes(value[:end]))
+    return Described(head.dtype, head.shape, value[start:])
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
@@ -39,7 +64,7 @@ def is_finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
 
 
-def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+def decode(message: training_pb2.Tensor | Described, *, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
     """The tensor in a peer's message, on the CPU, writable, sharing no memory with the message.
 
     Args:
@@ -68,6 +93,15 @@ def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[
     if dtype.is_floating_point and not is_finite(tensor):
         raise ProtocolError(f"a tensor {required} with values that are not finite", code="E_NAN")
     return tensor.reshape(tuple(shape))
+
+
+def _values(tensor: torch.Tensor) -> NDArray[Any]:
+    if tensor.dtype not in _WIRE:
+        raise TypeError(f"tensors of {tensor.dtype} do not travel")
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype == torch.bfloat16:
+        plain = plain.view(torch.int16)
+    return np.ascontiguousarray(plain.numpy(), dtype=_WIRE[tensor.dtype])
 
 
 def _name(dtype: torch.dtype) -> str:

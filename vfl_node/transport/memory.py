@@ -9,23 +9,23 @@ from typing import Any
 
 from vfl_node.errors import PeerLost
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.frames import Frame
 
 
 class _MemoryPipe:
     """One end of a pair of queues; ``get`` suspends while its queue is empty."""
 
     def __init__(self) -> None:
-        self.inbox: list[session_pb2.Frame] = []
+        self.inbox: list[Frame] = []
         self.other: _MemoryPipe = self
         self.closed = False
 
-    async def put(self, frame: session_pb2.Frame) -> None:
+    async def put(self, frame: Frame) -> None:
         if self.other.closed:
             raise PeerLost("the peer has ended its conversation")
         self.other.inbox.append(frame)  # it is never changed; its body is serialised
 
-    async def get(self) -> session_pb2.Frame:
+    async def get(self) -> Frame:
         while not self.inbox:
             if self.other.closed:
                 raise PeerLost("the peer has ended its conversation")

@@ -15,6 +15,8 @@ from google.protobuf import symbol_database
 from google.protobuf.message import Message
 
 from vfl_node.transport.channel import Channel
+from vfl_node.transport.fields import Buffer, before
+from vfl_node.transport.frames import Frame
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 M = TypeVar("M", bound=Message)
@@ -34,7 +36,7 @@ class Entry:
 
     sender: str
     receiver: str
-    frame: session_pb2.Frame
+    frame: Frame
 
     @property
     def kind(self) -> str:
@@ -45,7 +47,7 @@ class Entry:
     def message(self) -> Message:
         """The message itself; it is parsed only once, so it must not be changed."""
         kind: type[Message] = symbol_database.Default().GetSymbol(self.frame.type)
-        return kind.FromString(self.frame.body)
+        return kind.FromString(bytes(self.frame.body))
 
 
 class Recorder:
@@ -73,7 +75,7 @@ class Recorder:
         for entry in self.entries:
             of_them = sender in (None, entry.sender) and receiver in (None, entry.receiver)
             if of_them and entry.frame.type == kind.DESCRIPTOR.full_name:
-                yield kind.FromString(entry.frame.body)
+                yield kind.FromString(bytes(entry.frame.body))
 
     def notice(self, sender: str, receiver: str, notice: session_pb2.Notice) -> None:
         """Store a notice of the standing link between two nodes, as a message of phase ``link`` that belongs to no job."""
@@ -102,6 +104,10 @@ class _RecordedChannel(Channel):
         self._recorder.edit(self._owner, self.peer, message)
         await super().send(message)
 
-    async def _transmit(self, frame: session_pb2.Frame) -> None:
+    async def send_with(self, message: Message, number: int, *value: Buffer) -> None:
+        """As in the base: the whole message may be changed."""
+        await self.send(type(message).FromString(b"".join((before(message, number, sum(map(len, value))), *value))))
+
+    async def _transmit(self, frame: Frame) -> None:
         self._recorder.add(Entry(self._owner, self.peer, frame))
         await super()._transmit(frame)

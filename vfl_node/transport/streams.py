@@ -24,6 +24,7 @@ from google.protobuf.message import DecodeError, Message
 
 from vfl_node.errors import PeerLost, ProtocolError, VflError
 from vfl_node.transport import bounds
+from vfl_node.transport.frames import Frame, LongFrame, parsed
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 PIECE_BYTES = 1 << 20
@@ -44,7 +45,7 @@ LINK_SEND_S = 15.0
 LINK_CLOSE_S = 1.0
 """The same for a link, which has no last message that matters."""
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=Message | LongFrame)
 
 
 class Stream(Generic[M]):
@@ -53,18 +54,21 @@ class Stream(Generic[M]):
     Args:
         peer: name of the other party, for errors.
         message: type of the messages, both ways.
+        parse: gives one from its bytes, or raises DecodeError.
         limit_bytes: largest number of bytes that wait in each direction; a larger message is sent alone.
         close_s: how long :meth:`close` waits until the last messages are sent, in seconds.
     """
 
-    def __init__(self, peer: str, message: type[M], *, limit_bytes: int, close_s: float) -> None:
+    def __init__(
+        self, peer: str, message: type[Message], parse: Callable[[bytes], M], *, limit_bytes: int, close_s: float
+    ) -> None:
         self.peer = peer
         self.pieces = 0  # that have arrived or left
         self.moved = time.monotonic()  # when one arrived last
         self.waiting_since: float | None = None  # while the owner waits for the peer
         self.instance = ""  # of the peer's process, once the transport knows
         self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received
-        self._message = message
+        self._message, self._parse = message, parse
         self._close_s = close_s
         self._changed = threading.Condition()
         self._outgoing = _Queue(limit_bytes)
@@ -131,7 +135,7 @@ class Stream(Generic[M]):
                 missing -= len(pieces[-1])
                 if missing < 0 or not pieces[-1]:
                     raise ProtocolError("the pieces of a message do not fit together")
-            return self._message.FromString(b"".join(pieces) if len(pieces) > 1 else first)
+            return self._parse(b"".join(pieces) if len(pieces) > 1 else first)
         except ProtocolError as error:
             raise ProtocolError(f"{self.peer} sent what cannot be taken: {error.message}", code=error.code) from None
         except DecodeError:
@@ -249,17 +253,17 @@ PAUSE_S = 0.003
 """How long a party sleeps between two checks for work, which waits half of it on average; idle: 2 % of a core."""
 
 
-class StreamPipe(Stream[session_pb2.Frame]):
-    """A :class:`~vfl_node.transport.channel.Pipe` whose ``put`` and ``get`` block the calling thread.
+class StreamPipe(Stream[Frame]):
+    """A :class:`~vfl_node.transport.pipe.Pipe` whose ``put`` and ``get`` block the calling thread.
 
     Attributes:
         most_bytes: largest size of a received frame; set to what the job needs when the job is known.
     """
 
     def __init__(self, peer: str) -> None:
-        super().__init__(peer, session_pb2.Frame, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
+        super().__init__(peer, session_pb2.Frame, parsed, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
 
-    async def put(self, frame: session_pb2.Frame) -> None:
+    async def put(self, frame: Frame) -> None:
         """Queue one frame; waits while the queue is full.
 
         Raises:
@@ -268,7 +272,7 @@ class StreamPipe(Stream[session_pb2.Frame]):
         """
         self._put(frame, last=frame.type == session_pb2.Abort.DESCRIPTOR.full_name)
 
-    async def get(self) -> session_pb2.Frame:
+    async def get(self) -> Frame:
         """The next frame; waits for it.
 
         Raises:
@@ -297,7 +301,7 @@ class LinkStream(Stream[session_pb2.Notice]):
     """The standing link between two nodes."""
 
     def __init__(self, peer: str) -> None:
-        super().__init__(peer, session_pb2.Notice, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
+        super().__init__(peer, session_pb2.Notice, session_pb2.Notice.FromString, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
 
     def send(self, notice: session_pb2.Notice) -> None:
         """Queue one notice. Raises PeerLost when the link has ended; a link ends if its queue stays full for LINK_SEND_S."""

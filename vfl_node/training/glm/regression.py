@@ -61,7 +61,8 @@ from vfl_node.training.glm.strong_labels import ActiveWithoutLabels, PassiveWith
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.trainer import Epoch, Servable, Trained, TrainingData
-from vfl_node.transport.channel import Channel, Traffic
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.pipe import Traffic
 
 FLOWS: Mapping[tuple[str, str, str], Callable[[IterationContext], Flow]] = {
     ("two-party", "active", "active"): ActiveClear,

@@ -48,8 +48,8 @@ from vfl_node.training.network.batches import check_batch_fits
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
-from vfl_node.transport.channel import Traffic
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
+from vfl_node.transport.pipe import Traffic
 
 
 class HiddenTrainer(Trainer):

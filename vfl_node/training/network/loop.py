@@ -48,7 +48,7 @@ from vfl_node.training.network.stopping import Stopping, decided
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.time_order import agreed_parts
 from vfl_node.training.trainer import Epoch, TrainingData
-from vfl_node.transport.channel import Traffic
+from vfl_node.transport.pipe import Traffic
 
 HalfOf = Callable[[Session, TrainingData, Randomness, Randomness, int, Positions, Mapping[str, Tensor] | None, Positions], Half]
 """Makes one party's half of a repeat. It is given the session, the data, its randomness, another one for draws that are the

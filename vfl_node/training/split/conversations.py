@@ -17,10 +17,9 @@ from vfl_node.models.storage import in_parts, parted
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
-from vfl_node.training.messages import check_step, received
+from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
 from vfl_node.training.network.half import Positions, way_out
 from vfl_node.training.split.config import Train
-from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
@@ -59,25 +58,21 @@ class Conversations:
         """
         embeddings = []
         for channel, width in zip(self._channels.values(), self.widths, strict=True):
-            message = await channel.receive(training_pb2.Embedding)
+            message, tensor = await receive_tensor(channel, training_pb2.Embedding)
             check_step(channel, message.step, number)
-            embeddings.append(received(channel, message.tensor, (len(positions), width)).to(self._device))
+            embeddings.append(received(channel, tensor, (len(positions), width)).to(self._device))
         return embeddings
 
     async def send(self, number: int, gradients: Sequence[Tensor], leaving: Leaving) -> None:
         """Send to each passive party its gradient of step ``number``, float32[B, d], as the defences leave it."""
         self.sent = [way.step(gradient, leaving) for way, gradient in zip(self.exits.values(), gradients, strict=True)]
         for channel, gradient in zip(self._channels.values(), self.sent, strict=True):
-            message = training_pb2.Gradient(step=number)
-            codec.encode(gradient, message.tensor)
-            await channel.send(message)
+            await send_tensor(channel, training_pb2.Gradient(step=number), gradient)
 
     async def answer(self, number: int, gradient: Tensor) -> None:
         """Send the only passive party a gradient of step ``number``, float32[B, d], that depends on no label: undefended."""
         (channel,) = self._channels.values()
-        message = training_pb2.Gradient(step=number)
-        codec.encode(gradient, message.tensor)
-        await channel.send(message)
+        await send_tensor(channel, training_pb2.Gradient(step=number), gradient)
 
     def step_done(self, positions: Positions) -> None:
         """Show the audit what left in this step."""

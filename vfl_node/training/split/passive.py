@@ -21,7 +21,7 @@ from vfl_node.privacy.features.targets import Targets, targets_of
 from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
-from vfl_node.training.messages import check_step, received
+from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
 from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner, way_out
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.schedule import cut
@@ -33,7 +33,6 @@ from vfl_node.training.split.pretraining import PretrainingMeeting, before_label
 from vfl_node.training.split.recorder import StepRecorder
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.unused import UnusedRows
-from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
@@ -186,14 +185,12 @@ class PassiveHalf:
 
     async def _send(self, number: int, embedding: Tensor) -> None:
         failpoints.reach("forward")
-        message = training_pb2.Embedding(step=number)
-        codec.encode(check_finite(embedding), message.tensor)
-        await self._channel.send(message)
+        await send_tensor(self._channel, training_pb2.Embedding(step=number), check_finite(embedding))
 
     async def _gradient(self, number: int, embedding: Tensor) -> Tensor:
-        message = await self._channel.receive(training_pb2.Gradient)
+        message, tensor = await receive_tensor(self._channel, training_pb2.Gradient)
         check_step(self._channel, message.step, number)
-        return received(self._channel, message.tensor, tuple(embedding.shape)).to(embedding.device)
+        return received(self._channel, tensor, tuple(embedding.shape)).to(embedding.device)
 
 
 def _targets(session: Session, data: TrainingData, names: Sequence[str]) -> Targets:

@@ -1,0 +1,60 @@
+"""What a transport provides, and what passed through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Protocol
+
+from vfl_node.transport.frames import Frame
+
+
+class Digest(Protocol):
+    """A SHA-256 in progress, as :func:`hashlib.sha256` makes."""
+
+    def copy(self) -> Digest:
+        """An independent copy with the same bytes so far."""
+
+    def update(self, data: bytes, /) -> None:
+        """Add bytes."""
+
+    def digest(self) -> bytes:
+        """The digest of all bytes."""
+
+
+class Pipe(Protocol):
+    """What a transport provides: frames in order, each way."""
+
+    async def put(self, frame: Frame) -> None:
+        """Send one frame; waits while too many bytes are queued. Raises PeerLost."""
+
+    async def get(self) -> Frame:
+        """The next frame. Raises PeerLost when the peer is gone."""
+
+    async def pause(self) -> None:
+        """Let other parties run for a moment. Raises PeerLost when the peer is gone."""
+
+    def close(self) -> None:
+        """Free the transport. Idempotent."""
+
+
+@dataclass
+class Traffic:
+    """Bytes and messages of one phase, as serialised frames."""
+
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Traffic)))
+
+
+def total(of: Iterable[Mapping[str, Traffic]]) -> dict[str, Traffic]:
+    """Phase → the sum of what several conversations moved in it."""
+    sums: dict[str, Traffic] = {}
+    for name, traffic in chain.from_iterable(each.items() for each in of):
+        sums[name] = sums.get(name, Traffic()) + traffic
+    return sums
