@@ -1,0 +1,136 @@
+"""Long messages travel as the same bytes as short ones, whichever way they were put together, and are checked as much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vfl_node.errors import ProtocolError
+from vfl_node.training.messages import receive_tensor, received, send_tensor
+from vfl_node.transport import codec
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.fields import before, last_field
+from vfl_node.transport.frames import LONG_BYTES, LongFrame, framed, parsed
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
+from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Gradient
+from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.recorder import Recorder
+
+HEAD = {"job_id": "job", "attempt": 3, "phase": "train", "sequence": 300, "type": "vfl.v1.Embedding"}
+SHORT, LONG = (64, 16), (256, 128)
+
+
+def values(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
+
+
+@pytest.mark.parametrize("size", [0, 1, LONG_BYTES - 1, LONG_BYTES, LONG_BYTES + 127, 1 << 21])
+def test_a_frame_in_parts_is_the_same_frame(size: int) -> None:
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    whole = Frame(**HEAD, body=body)
+    made = framed(Frame(**HEAD), body[:10], memoryview(body)[10:])
+    assert made.SerializeToString() == whole.SerializeToString()
+    assert made.ByteSize() == whole.ByteSize()
+    again = parsed(whole.SerializeToString())
+    assert isinstance(made, LongFrame) == (size >= LONG_BYTES)
+    for frame in (made, again):
+        assert bytes(frame.body) == body
+        assert {name: getattr(frame, name) for name in HEAD} == HEAD
+
+
+@pytest.mark.parametrize("shape", [SHORT, LONG, (0, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_a_tensor_sent_apart_is_the_same_message(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    tensor = values(shape, dtype).T.contiguous().T  # as a view
+    expected = Embedding(step=7)
+    codec.encode(tensor, expected.tensor)
+    first, second = memory_channels("a", "b")
+
+    async def sends(channel: Channel) -> None:
+        async with channel.phase("train"):
+            await send_tensor(channel, Embedding(step=7), tensor)
+            await channel.send(expected)
+
+    async def receives(channel: Channel) -> list[Any]:
+        async with channel.phase("train"):  # whose end compares digests
+            whole = await channel.receive(Embedding)
+            message, part = await receive_tensor(channel, Embedding)
+            return [whole, message.step, received(channel, part, shape, dtype=dtype)]
+
+    nothing, found = run_together((sends(first), first), (receives(second), second))
+    assert nothing is None
+    whole, step, arrived = found
+    assert whole == expected
+    assert step == 7
+    assert torch.equal(arrived, tensor)
+    arrived += 1  # it is writable, and the party's own
+    assert first.traffic["train"].bytes_sent == second.traffic["train"].bytes_received
+
+
+def read(body: bytes, shape: tuple[int, ...] = LONG) -> Any:
+    """What a party makes of a gradient in a peer's frame."""
+    first, second = memory_channels("a", "b")
+
+    async def sends(channel: Channel) -> None:
+        await channel._send(Gradient.DESCRIPTOR.full_name, body)
+
+    async def receives(channel: Channel) -> tuple[int, Tensor]:
+        message, part = await receive_tensor(channel, Gradient)
+        return message.step, received(channel, part, shape)
+
+    return run_together((sends(first), first), (receives(second), second))[1]
+
+
+def test_fields_may_come_in_another_order() -> None:
+    tensor = codec.encode(values(LONG))
+    part = tensor.SerializeToString()
+    begin = last_field(part, 3)
+    assert begin
+    turned = part[begin[0] :] + part[: begin[0]]  # data, then dtype and shape
+    for inner in (part, turned):
+        field = before(Gradient(), 2, len(inner)) + inner
+        for body in (before(Gradient(step=5), 2, len(inner)) + inner, field + Gradient(step=5).SerializeToString()):
+            step, found = read(body)
+            assert step == 5
+            assert torch.equal(found, values(LONG))
+
+
+def test_what_is_wrong_in_a_long_message_is_refused() -> None:
+    tensor = codec.encode(values(LONG))
+    good = Gradient(step=1, tensor=tensor).SerializeToString()
+    assert read(good)[0] == 1
+    cases = {
+        "E_SHAPE": (Gradient(tensor=codec.encode(values((128, 256)))).SerializeToString(), LONG),
+        "E_SIZE": (good + good, LONG),
+        "E_NAN": (Gradient(tensor=codec.encode(values(LONG) * float("inf"))).SerializeToString(), LONG),
+    }
+    for code, (body, shape) in cases.items():
+        error = read(body, shape)
+        assert isinstance(error, ProtocolError)
+        assert error.code == code
+    several = tensor.SerializeToString() + before(type(tensor)(), 3, LONG_BYTES) + bytes(LONG_BYTES)  # two times data
+    assert read(before(Gradient(), 2, len(several)) + several).code == "E_SIZE"
+    badly = b"\x0a\x02\xff\xfe" + tensor.SerializeToString()[9:]  # a dtype that is no text
+    for body in (good[:-1], good + b"\x12", b"\x12" + good, before(Gradient(), 2, len(badly)) + badly):
+        assert isinstance(read(body), ProtocolError)
+
+
+def test_a_recorder_may_change_a_long_message() -> None:
+    first, second = memory_channels("a", "b")
+
+    def edit(sender: str, receiver: str, message: Any) -> None:
+        message.step += 1
+
+    recorder = Recorder(edit)
+
+    async def receives(channel: Channel) -> int:
+        return int((await receive_tensor(channel, Embedding))[0].step)
+
+    sends = send_tensor(recorder.wrap("a", first), Embedding(step=1), values(LONG))
+    assert run_together((sends, first), (receives(second), second))[1] == 2
+    (message,) = recorder.messages(Embedding)
+    assert message.step == 2
+    assert recorder.entries[0].message == message
