@@ -11,7 +11,9 @@ highest bit has the opposite sign. This is for dense columns, if there are enoug
 
 **Buckets** (Pippenger, with signed digits): the exponents of a column are divided into digits of w
 bits in −2^(w−1) … 2^(w−1)−1, and each ciphertext is multiplied into the bucket of its digit, or into
-none for 0. Running products turn buckets into Π_d bucket_d^d. This is for few columns and for sparse ones.
+none for 0. The buckets with an odd d are a factor of bit 0; then buckets 2d and 2d + 1 are joined, those with an odd d
+are a factor of bit 1, and so on: about two products a bucket, as with running products, but many at a time. This is for
+few columns and for sparse ones.
 
 For a few rows both methods become one multiplication per set bit and row (g = 1) or per row and digit;
 so there is no third method. Bits or digits are combined by Horner's rule, with one pass
@@ -70,7 +72,7 @@ _SAMPLE = 1 << 15
 """Largest number of entries from which a plan is made."""
 
 _LEAST = 4096
-"""Number of multiplications that justify a separate block, 15 ms at 2048 bits."""
+"""Number of multiplications that justify a separate block, for each that a kernel does at a time: 10 to 15 ms at 2048 bits."""
 
 
 def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, engine: Engine) -> Ciphertexts:
@@ -134,7 +136,7 @@ def _pieces(matrix: Matrix, workers: int) -> tuple[int, bool]:
     if workers == 1:
         return 1, False
     whole, columns = plan(matrix), matrix.shape[1]
-    pieces = min(workers, whole.cost // _LEAST)
+    pieces = min(workers, whole.cost // (_LEAST * kernel().lanes))
     if pieces < 2:
         return 1, False
     by_rows = whole.cost_a_column + (whole.cost - whole.cost_a_column) / pieces
