@@ -104,8 +104,8 @@ def _quickest(table: Vector, numbers: Residues, places: Indices) -> tuple[Vector
     few = kernel().residues(numbers.modulus, len(places))
     if type(few) is type(numbers):
         return table, numbers, places
-    used, which = np.unique(places, return_inverse=True)
-    return few.load(numbers.numbers(table[used])), few, which.reshape(places.shape)
+    entries = numbers.numbers(table[places.ravel()])  # also those that are named twice, which depends on the exponents
+    return few.load(entries), few, np.arange(places.size).reshape(places.shape)
 
 
 def _powers(table: Vector, numbers: Residues, places: Indices) -> list[mpz]:
