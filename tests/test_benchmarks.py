@@ -107,10 +107,11 @@ def align(tmp_path: Path) -> Callable[..., tuple[str, dict[str, Any]]]:
 
 
 def test_align_in_memory(align: Callable[..., tuple[str, dict[str, Any]]]) -> None:
-    text, made = align(*TINY)
+    kernels = list(dict.fromkeys((names()[0], names()[-1])))
+    text, made = align(*TINY, "--kernels", *kernels)
     rows = {(row["system"].partition(" ")[0], row["kernel"], row["protocol"]): row for row in made["rows"]}
     elements = {"psu": (900, 1100), "psi": (400, 400), "apsi": (480, 540)}  # by the active and by the passive party
-    for kernel, (protocol, sent) in product(names(), elements.items()):
+    for kernel, (protocol, sent) in product(kernels, elements.items()):
         row = rows.pop(("vfl-node", kernel, protocol))
         assert f"| memory | vfl-node | {kernel} | {protocol} | curve25519 | 200 |" in text
         assert row["ladder_us"] > 0
@@ -126,7 +127,7 @@ def test_align_in_memory(align: Callable[..., tuple[str, dict[str, Any]]]) -> No
         assert not row or row["run"]["operations"] is None
         assert (f"CPU of psi / {goal}" in text) == (row is not None and goal.rpartition(" ")[2] in names())
     assert not rows
-    assert all(f"CPU of psu / psi, 200 ids, {kernel}" in text for kernel in names())
+    assert all(f"CPU of psu / psi, 200 ids, {kernel}" in text for kernel in kernels)
     assert [group["kernel"] for group in made["groups"]] == names()
     assert all(group["hash_us"] > 0 for group in made["groups"])
 
