@@ -65,6 +65,11 @@ class Exit:
         self._defences, self._observers = defences, observers
         self._step: tuple[Leaving, Tensor] | None = None
 
+    @property
+    def defends(self) -> bool:
+        """Whether there are defences."""
+        return bool(self._defences)
+
     def before(self, leaving: Leaving) -> None:
         """Let the defences prepare for embeddings of a training step, which are computed next."""
         for defence in self._defences:

@@ -35,7 +35,9 @@ class Learner:
         self._clip, self._train = train.clip, train
         self.forget()
         self._private = private
-        self._dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout)]
+        self._layers = list(model.modules())
+        self._parameters = list(model.parameters())
+        self._dropouts = [layer for layer in self._layers if isinstance(layer, Dropout)]
 
     def forget(self) -> None:
         """Let the optimiser remember nothing of the steps so far, for weights that begin anew."""
@@ -46,7 +48,8 @@ class Learner:
     def begin(self, step: int) -> None:
         """Make the model ready for training step ``step``: no gradient is left, norms follow the batch, masks are new."""
         self._optimizer.zero_grad()
-        self.model.train()
+        if not all(layer.training for layer in self._layers):  # a quicker question than to set it in every layer
+            self.model.train()
         for number, layer in enumerate(self._dropouts):
             layer.draw_from(self._private.derive(f"dropout/{step}/{number}"))
 
@@ -80,7 +83,7 @@ class Learner:
 
     def backward(self, loss: Tensor, *, alone: bool) -> None:
         """Compute gradients of ``loss`` by the weights of this model; unless it is ``alone``, by those of other models, too."""
-        loss.backward(inputs=[*filter(_learns, self.model.parameters())] if alone else None)  # type: ignore[no-untyped-call]
+        loss.backward(inputs=[*filter(_learns, self._parameters)] if alone else None)  # type: ignore[no-untyped-call]
 
     def step(self) -> None:
         """Update the weights from the gradients of this batch.

@@ -87,8 +87,9 @@ class PassiveHalf:
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         leaving = Leaving(f"step/{number}", positions)
-        with self._defending(), self.learner.rehearse():  # with norms by the batch, as it sends
-            self.exit.before(leaving)
+        if self.exit.defends:
+            with self._defending(), self.learner.rehearse():  # with norms by the batch, as it sends
+                self.exit.before(leaving)
         self.learner.begin(number)
         embedding = self._embedding(leaving.label, positions, learn=True)  # (B, d)
         await self._send(number, self.exit.step(embedding.detach(), leaving))
