@@ -50,6 +50,7 @@ ROWS, COLUMNS, ENTRY_BITS = 1024, 100, 16
 MANY, FEW, THEIRS = 4096, 124, 40  # encryptions, decryptions; phe's
 THEIR_COLUMNS = 5
 SLOT_BITS, PACKED = 64, 1240
+NARROW, NARROW_BITS, ALONE = 10, 10, 40  # columns without a sign; numbers one at a time
 
 ASKED = {
     "encrypt": ("encrypt", 12.0),
@@ -59,6 +60,9 @@ ASKED = {
     "decrypt": ("decrypt", math.nan),
     "pack and decrypt, a value": ("decrypt", 5.0),
     "matrix, an entry": ("matrix, an entry", 8.0),
+    "narrow matrix, an entry": ("matrix, an entry", math.nan),
+    "encrypt one at a time": ("encrypt", math.nan),
+    "decrypt one at a time": ("decrypt", math.nan),
 }
 """Operation → phe's, and how many times faster it should be."""
 BY_KERNEL = {"encrypt": 3.0, "encrypt, short exponents": 3.0, "decrypt": 5.0, "matrix, an entry": 3.0}
@@ -180,6 +184,19 @@ def _ours(private: PrivateKey, watch: Stopwatch, system: str) -> None:
     matrix = _matrix()
     product = watch.measure(system, "matrix, an entry", matrix.size, multiply, public, matrix, ciphertexts[:ROWS], engine)
     _check("matrix", decrypt(private, product[:3], engine), [v % public.n for v in _expected(matrix[:, :3])])
+    narrow = matrix[:, :NARROW] % (1 << NARROW_BITS)
+    product = watch.measure(
+        system, "narrow matrix, an entry", narrow.size, multiply, public, narrow, ciphertexts[:ROWS], engine
+    )
+    _check("narrow matrix", decrypt(private, product[:3], engine), [v % public.n for v in _expected(narrow[:, :3])])
+
+    begun = encryptor(engine)
+    begun.encrypt(numbers[: 3 * ALONE + 10], "tables")
+    for operation, one in (
+        ("encrypt one at a time", lambda at: begun.encrypt(numbers[at : at + 1], f"one/{at}")),
+        ("decrypt one at a time", lambda at: decrypt(private, ciphertexts[at : at + 1], engine)),
+    ):
+        watch.measure(system, operation, ALONE, lambda one=one: [one(at) for at in range(ALONE)])
 
 
 def _theirs(private: PrivateKey, watch: Stopwatch) -> None:

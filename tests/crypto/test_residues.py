@@ -113,6 +113,15 @@ def test_products_by_label(kernel: Kernel, count: int) -> None:
 
 
 @kernels
+def test_as_many_products_as_places(kernel: Kernel) -> None:
+    numbers = kernel.residues(mpz(101), 8)
+    vector = numbers.load([mpz(3)] * 5)
+    for to, a in (([0, 1, 2], [0]), ([0], [0, 1, 2]), ([0, 1], [0, 1, 2])):
+        with pytest.raises(ValueError):  # noqa: PT011 - each kernel has its words
+            numbers.multiply((vector, np.array(to)), (vector, np.array(a)), (vector, np.array(a)))
+
+
+@kernels
 def test_few_products_are_the_same_in_another_form(kernel: Kernel) -> None:
     modulus = next(moduli(2048))
     few, many = kernel.residues(modulus, 1), kernel.residues(modulus, 100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy, deepcopy
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def test_a_frame_in_parts_is_the_same_frame(size: int) -> None:
     assert made.ByteSize() == whole.ByteSize()
     again = parsed(whole.SerializeToString())
     assert isinstance(made, LongFrame) == (size >= LONG_BYTES)
-    for frame in (made, again):
+    for frame in (made, again, copy(made), deepcopy(again)):
         assert bytes(frame.body) == body
         assert {name: getattr(frame, name) for name in HEAD} == HEAD
 
@@ -111,6 +112,7 @@ def test_what_is_wrong_in_a_long_message_is_refused() -> None:
         error = read(body, shape)
         assert isinstance(error, ProtocolError)
         assert error.code == code
+    assert read(b"\x08\x00" * (1 << 20)).code == "E_SIZE"  # a million fields: refused at the second one
     several = tensor.SerializeToString() + before(type(tensor)(), 3, LONG_BYTES) + bytes(LONG_BYTES)  # two times data
     assert read(before(Gradient(), 2, len(several)) + several).code == "E_SIZE"
     badly = b"\x0a\x02\xff\xfe" + tensor.SerializeToString()[9:]  # a dtype that is no text

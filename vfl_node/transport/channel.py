@@ -77,9 +77,8 @@ class Channel:
         await self._send(message.DESCRIPTOR.full_name, before(message, number, sum(map(len, value))), *value)
 
     async def _send(self, type_name: str, *body: Buffer) -> None:
-        await self._put(type_name, *body)
-        for part in body:
-            self._digest_sent.update(part)
+        frame = await self._put(type_name, *body)
+        self._digest_sent.update(frame.body)  # late, as the peer waits; of what left, as ``body`` may change
 
     async def receive(self, expected: type[M]) -> M:
         """The next message, which must be of type ``expected``.
@@ -91,6 +90,7 @@ class Channel:
             PeerLost: the conversation broke off.
         """
         body = await self._body(expected)
+        self._check_bounds(expected, body)
         message = self._parse(expected, body)
         self._unhashed = body
         return message
@@ -109,12 +109,12 @@ class Channel:
             VflError: as :meth:`receive`.
         """
         body = await self._body(expected)
+        self._check_bounds(expected, body)  # so there are few fields
         place = last_field(body, number) if len(body) >= LONG_BYTES else None
         if place is None:
             message, value = self._parse(expected, body), None
         else:
             end, start = place
-            self._check_bounds(expected, body)
             message, value = self._parse(expected, bytes(body[:end])), body[start:]
         self._unhashed = body
         return message, value
@@ -133,8 +133,7 @@ class Channel:
         self._unhashed = b""
 
     def _parse(self, kind: type[M], body: Buffer) -> M:
-        """The message in a body; its bounds are checked before any memory is taken for it."""
-        self._check_bounds(kind, body)
+        """The message in a body whose bounds were checked."""
         try:
             message = kind()
             message.ParseFromString(bytes(body))
@@ -274,7 +273,7 @@ class Channel:
         """Free the transport. Idempotent."""
         self._pipe.close()
 
-    async def _put(self, type_name: str, *body: Buffer) -> None:
+    async def _put(self, type_name: str, *body: Buffer) -> Frame:
         frame = framed(
             session_pb2.Frame(job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name),
             *body,
@@ -292,6 +291,7 @@ class Channel:
         traffic.bytes_sent += size
         traffic.messages_sent += 1
         await self._transmit(frame)
+        return frame
 
     async def _transmit(self, frame: Frame) -> None:
         try:
@@ -313,6 +313,7 @@ class Channel:
         traffic.bytes_received += frame.ByteSize()
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
+            self._check_bounds(session_pb2.Abort, frame.body)
             notice = self._parse(session_pb2.Abort, frame.body)
             kind = PeerLost if notice.resumable else PeerError
             reason = f"{peer_text(notice.reason)} ({peer_text(notice.code, 40)})"

@@ -81,7 +81,7 @@ def decode(message: training_pb2.Tensor | Described, *, dtype: torch.dtype, shap
         received = f"{message.dtype[:20]}{list(message.shape[:8])}"
         raise ProtocolError(f"a tensor {received} where {required} was expected", code="E_SHAPE")
     expected_bytes = math.prod(shape) * dtype.itemsize
-    data = message.data  # once: each access makes a copy
+    data = message.data  # once: each access to a field of a message makes a copy
     if len(data) != expected_bytes:
         raise ProtocolError(
             f"a tensor {required} with {len(data)} bytes of data where {expected_bytes} were expected", code="E_SHAPE"

@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 
 Buffer = bytes | memoryview
 
-LENGTH_DELIMITED = 2
+_LENGTH_DELIMITED = 2
 """Wire type of a field of bytes, a string or a submessage."""
 
 
@@ -26,13 +26,13 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
 
 def before(message: Message, number: int, size: int) -> bytes:
     """``message``, and the beginning of one more field: its number, and that ``size`` bytes follow."""
-    return message.SerializeToString(deterministic=True) + _varint(number << 3 | LENGTH_DELIMITED) + _varint(size)
+    return message.SerializeToString(deterministic=True) + _varint(number << 3 | _LENGTH_DELIMITED) + _varint(size)
 
 
 def last_field(data: Buffer, number: int) -> tuple[int, int] | None:
     """Where field ``number`` and its value begin, if it is of bytes and the last field of the message ``data``; else None.
 
-    Cost: half a microsecond a field.
+    Cost: half a microsecond a field. The bounds of ``data`` were checked, so it has few.
     """
     at = 0
     try:
@@ -42,7 +42,7 @@ def last_field(data: Buffer, number: int) -> tuple[int, int] | None:
             wire = tag & 7
             if wire == 0:
                 _, at = read_varint(data, at)
-            elif wire == LENGTH_DELIMITED:
+            elif wire == _LENGTH_DELIMITED:
                 size, at = read_varint(data, at)
                 if at + size == len(data) and tag >> 3 == number:
                     return begin, at

@@ -7,13 +7,12 @@ field of a frame: what is before it is serialised alone, and the bytes of the bo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from vfl_node.transport.fields import Buffer, before, last_field
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 LONG_BYTES = 1 << 16
-"""Size of a body from which copies take longer than this module saves."""
+"""Size of a body, or of a frame, from which copies take longer than this module saves."""
 
 _BODY = session_pb2.Frame.BODY_FIELD_NUMBER
 
@@ -32,8 +31,26 @@ class LongFrame:
     wire: bytes
     start: int
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.head, name)
+    @property
+    def job_id(self) -> str:
+        """As a Frame's, and so are the others."""
+        return self.head.job_id
+
+    @property
+    def attempt(self) -> int:  # noqa: D102
+        return self.head.attempt
+
+    @property
+    def phase(self) -> str:  # noqa: D102
+        return self.head.phase
+
+    @property
+    def sequence(self) -> int:  # noqa: D102
+        return self.head.sequence
+
+    @property
+    def type(self) -> str:  # noqa: D102
+        return self.head.type
 
     @property
     def body(self) -> memoryview:
@@ -44,7 +61,7 @@ class LongFrame:
         """Bytes of the whole frame."""
         return len(self.wire)
 
-    def SerializeToString(self) -> bytes:  # noqa: N802 - as a Frame's
+    def SerializeToString(self, *, deterministic: bool = True) -> bytes:  # noqa: N802 - as a Frame's
         """The whole frame."""
         return self.wire
 

@@ -90,8 +90,8 @@ class Plain:
         """As the contract."""
         vector, at = to
         modulus = self.modulus
-        factors = zip(_named(a), _named(b), strict=True)
-        vector[slice(None) if at is None else at] = self.load([left * right % modulus for left, right in factors])
+        factors = zip(_named(a), _named(b), range(len(vector if at is None else at)), strict=True)
+        vector[slice(None) if at is None else at] = self.load([left * right % modulus for left, right, _ in factors])
 
     def square(self, of: Places, times: int) -> None:
         """As the contract."""
