@@ -29,16 +29,14 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-re
 test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Docker; WORKERS=N side by side
 	$(PYTEST) -m "not slow and not compose"
 
-# Whole protocols and their arithmetic: all that has a kernel below it.
-USES_KERNELS := $(addprefix tests/,crypto/test_curve25519.py crypto/test_safe_prime.py training/logistic/test_transcripts.py \
-  $(addprefix alignment/,test_psi.py test_psi_star.py test_psu.py test_apsi.py test_every_protocol.py test_transcripts.py) \
-  node/test_two_processes.py::test_two_jobs_and_an_orderly_end)
-STATISTICS := tests/training/logistic/test_transcripts.py::test_dummies_cannot_be_told_from_gradients_over_ample_rows
+# Whole alignments and Paillier's encryption. Ladders and residues of every kernel are compared in make test.
+USES_KERNELS := $(addprefix tests/alignment/,test_psi.py test_psu.py test_apsi.py test_transcripts.py) \
+  $(addprefix tests/crypto/,test_safe_prime.py paillier/test_encryption.py paillier/test_packing.py)
 
 test-libraries: $(VENV)/dev.stamp ## the tests of protocols once more without compiled kernels, where make test had them
 	@quickest=$$($(BIN)/python -c 'from vfl_node.crypto.kernels import named; print(named("").name)') || exit 1; \
 	if [ "$$quickest" = libsodium ]; then echo "skipped: this machine runs no compiled kernel, so make test ran the libraries"; \
-	else VFL_KERNEL=libsodium $(PYTEST) -m "not slow and not compose" $(USES_KERNELS) --deselect $(STATISTICS); fi
+	else VFL_KERNEL=libsodium $(PYTEST) -m "not slow and not compose" $(USES_KERNELS); fi
 
 test-all: $(VENV)/dev.stamp ## the slow tests as well
 	$(PYTEST) -m "not compose"

@@ -128,7 +128,7 @@ def test_align_in_memory(align: Callable[..., tuple[str, dict[str, Any]]]) -> No
         assert (f"CPU of psi / {goal}" in text) == (row is not None and goal.rpartition(" ")[2] in names())
     assert not rows
     assert all(f"CPU of psu / psi, 200 ids, {kernel}" in text for kernel in kernels)
-    assert [group["kernel"] for group in made["groups"]] == names()
+    assert [group["kernel"] for group in made["groups"]] == kernels
     assert all(group["hash_us"] > 0 for group in made["groups"])
 
 
@@ -302,6 +302,7 @@ def test_rows_outside_take_about_what_the_estimate_says(tmp_path: Path) -> None:
     assert len(text.splitlines()) == 2 + len(found)
 
 
+@pytest.mark.slow  # half a minute, of a benchmark alone
 def test_memory_of_clicks_without_an_alignment(tmp_path: Path) -> None:
     out = tmp_path / "memory.json"
     sizes, methods = ("--rows", "3000", "--aligned", "1500", "--epochs", "1"), ("--method", "fedcvt", "none")
