@@ -26,7 +26,7 @@ def check_step(channel: Channel, step: int, expected: int) -> None:
 
 
 async def send_tensor(channel: Channel, message: Message, tensor: Tensor) -> None:
-    """Send ``message``, of a type whose last field is ``tensor`` and empty yet, with a tensor; a long one is copied once."""
+    """Send ``message``, of a type whose last field is ``tensor`` and empty yet, with a tensor; no message copies a long one."""
     number = message.DESCRIPTOR.fields_by_name["tensor"].number
     if tensor.nbytes < LONG_BYTES:
         codec.encode(tensor, message.tensor)

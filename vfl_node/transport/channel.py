@@ -67,7 +67,7 @@ class Channel:
         await self._send(message.DESCRIPTOR.full_name, message.SerializeToString(deterministic=True))
 
     async def send_with(self, message: Message, number: int, *value: Buffer) -> None:
-        """Send a message whose last field is given apart, so that its bytes are copied once.
+        """Send a message whose last field is given apart, so that no message copies its bytes.
 
         Args:
             message: without that field.

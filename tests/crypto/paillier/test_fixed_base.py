@@ -18,7 +18,7 @@ MODULI = [(P,), (P * Q,), (P, Q), (Q, P)]
 @given(
     base=st.integers(2, int(Q) - 1),
     moduli=st.sampled_from(MODULI),
-    exponents=st.lists(st.binary(min_size=5, max_size=5), max_size=4),
+    exponents=st.lists(st.binary(min_size=5, max_size=5), max_size=2 * fixed_base._FEW),
     teeth=st.integers(1, 6),
     steps=st.integers(1, 40),
 )

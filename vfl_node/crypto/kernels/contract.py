@@ -13,7 +13,7 @@ from vfl_node.crypto.rows import Rows
 
 Vector = NDArray[Any]
 """Numbers modulo one number, in the form that a kernel computes with: a number for each place of the first axis. It can be
-indexed, copied and concatenated."""
+indexed, assigned to, copied and concatenated."""
 
 Indices = NDArray[np.int64]
 

@@ -32,6 +32,7 @@ _TABLE_BYTES = 24 << 20  # twice as much would save 5 % of the time
 _TABLES = 2  # kept by a process; while one replaces another, up to 90 MiB, as compiled kernels take a quarter more
 _OVERHEAD_BYTES = 64  # bytes of a Python integer besides its digits
 _MOST_TEETH = 16
+_FEW = 4  # exponents
 
 Moduli = tuple[mpz, ...]
 """Coprime moduli whose product is the modulus: the product itself, or its factors if this party knows them."""
@@ -91,7 +92,8 @@ def powers(base: mpz, moduli: Moduli, comb: Comb, exponents: bytes) -> list[mpz]
     """
     places = comb.indices(exponents)
     tables = _tables(base, moduli, comb)
-    residues = [_powers(*_quickest(table, numbers, places)) for table, numbers in tables]
+    compute = _few_powers if len(places) < _FEW else _powers
+    residues = [compute(table, numbers, places) for table, numbers in tables]
     if len(moduli) == 1:
         return residues[0]
     first, second = moduli
@@ -99,13 +101,19 @@ def powers(base: mpz, moduli: Moduli, comb: Comb, exponents: bytes) -> list[mpz]
     return [y + (x - y) * inverse % first * second for x, y in zip(*residues, strict=True)]
 
 
-def _quickest(table: Vector, numbers: Residues, places: Indices) -> tuple[Vector, Residues, Indices]:
-    """The table and the places in it; for few powers only the entries that they need, in the form that is quicker for few."""
-    few = kernel().residues(numbers.modulus, len(places))
-    if type(few) is type(numbers):
-        return table, numbers, places
-    entries = numbers.numbers(table[places.ravel()])  # also those that are named twice, which depends on the exponents
-    return few.load(entries), few, np.arange(places.size).reshape(places.shape)
+def _few_powers(table: Vector, numbers: Residues, places: Indices) -> list[mpz]:
+    """As :func:`_powers`, by single products of gmpy2, of which a few take less time than a call of a kernel."""
+    entries, modulus = iter(numbers.numbers(table[places.ravel()])), numbers.modulus  # a place named twice is read twice
+    results = []
+    for _ in range(len(places)):
+        power = mpz(1)
+        for step in range(places.shape[1]):
+            if step:
+                power = power * power % modulus
+            for _ in range(places.shape[2]):
+                power = power * next(entries) % modulus
+        results.append(power)
+    return results
 
 
 def _powers(table: Vector, numbers: Residues, places: Indices) -> list[mpz]:
