@@ -22,6 +22,7 @@ from vfl_node.transport import streams
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.dialer import Dialer
+from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Frame, Notice, Offer
 from vfl_node.transport.streams import StreamPipe
@@ -87,7 +88,7 @@ def test_put_waits_when_the_peer_does_not_read(monkeypatch, node, lab) -> None:
 
 
 def test_an_oversize_message_ends_only_its_own_conversation(node, lab, pipes) -> None:
-    _call, hold, channel = raw_call(node, lab, bytes(streams.PIECE_BYTES + 1))
+    _call, hold, channel = raw_call(node, lab, bytes(PIECE_BYTES + 1))
     victim = node.pipes.get(timeout=240)
     with pytest.raises(PeerLost):
         get(victim)
@@ -99,7 +100,7 @@ def test_an_oversize_message_ends_only_its_own_conversation(node, lab, pipes) ->
 
 def test_a_frame_that_would_be_too_large_is_refused_by_its_first_piece(node, lab) -> None:
     frame = Frame(body=bytes(MAX_FRAME_BYTES)).SerializeToString()
-    _call, hold, channel = raw_call(node, lab, frame[: streams.PIECE_BYTES])
+    _call, hold, channel = raw_call(node, lab, frame[:PIECE_BYTES])
     with pytest.raises(ProtocolError) as caught:
         get(node.pipes.get(timeout=240))
     assert caught.value.code == "E_SIZE"
@@ -268,6 +269,7 @@ from vfl_node.settings import Tls
 from vfl_node.transport.channel import run
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.dialer import Dialer
+from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
 from vfl_node.transport.server import NodeServer
 

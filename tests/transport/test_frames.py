@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
+from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from vfl_node.errors import ProtocolError
 from vfl_node.training.messages import receive_tensor, received, send_tensor
-from vfl_node.transport import codec
+from vfl_node.transport import codec, frames
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.fields import before, last_field
-from vfl_node.transport.frames import LONG_BYTES, LongFrame, framed, parsed
+from vfl_node.transport.frames import LONG_BYTES, LongFrame, cut, framed, parsed, pieces_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
 from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Gradient
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Recorder
 
 HEAD = {"job_id": "job", "attempt": 3, "phase": "train", "sequence": 300, "type": "vfl.v1.Embedding"}
-SHORT, LONG = (64, 16), (256, 128)
+SHORT, LONG, OF_PIECES = (64, 16), (256, 128), (1023, 513)
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
@@ -35,14 +37,15 @@ def test_a_frame_in_parts_is_the_same_frame(size: int) -> None:
     made = framed(Frame(**HEAD), body[:10], memoryview(body)[10:])
     assert made.SerializeToString() == whole.SerializeToString()
     assert made.ByteSize() == whole.ByteSize()
-    again = parsed(whole.SerializeToString())
+    assert pieces_of(made) == pieces_of(whole)
+    again = parsed(pieces_of(whole))
     assert isinstance(made, LongFrame) == (size >= LONG_BYTES)
     for frame in (made, again, copy(made), deepcopy(again)):
         assert bytes(frame.body) == body
         assert {name: getattr(frame, name) for name in HEAD} == HEAD
 
 
-@pytest.mark.parametrize("shape", [SHORT, LONG, (0, 8)])
+@pytest.mark.parametrize("shape", [SHORT, LONG, OF_PIECES, (0, 8)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
 def test_a_tensor_sent_apart_is_the_same_message(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     tensor = values(shape, dtype).T.contiguous().T  # as a view
@@ -85,8 +88,42 @@ def read(body: bytes, shape: tuple[int, ...] = LONG) -> Any:
     return run_together((sends(first), first), (receives(second), second))[1]
 
 
-def test_fields_may_come_in_another_order() -> None:
-    tensor = codec.encode(values(LONG))
+@pytest.mark.parametrize("lengths", [(), (0,), (1,), (8, 0), (9,), (3, 17, 4), (16, 16), (5, 3, 8, 1)])
+def test_parts_are_cut_into_pieces_of_one_size(monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...]) -> None:
+    monkeypatch.setattr(frames, "PIECE_BYTES", 8)
+    whole = bytes(range(sum(lengths)))
+    ends = list(accumulate(lengths))
+    pieces = cut(*(memoryview(whole)[end - length : end] for length, end in zip(lengths, ends, strict=True)))
+    assert pieces == tuple(whole[at : at + 8] for at in range(0, len(whole), 8)) or pieces == (whole,) == (b"",)
+
+
+def test_what_its_reader_makes_of_a_tensor_changes_no_digest() -> None:
+    """The tensor is used where it arrived; the digest of the phase is of what arrived."""
+    first, second = memory_channels("a", "b")
+
+    async def sends(channel: Channel) -> None:
+        async with channel.phase("train"):
+            await send_tensor(channel, Embedding(step=1), tensor)
+            tensor.zero_()
+
+    async def receives(channel: Channel) -> tuple[bool, Tensor]:
+        async with channel.phase("train"):
+            part = (await receive_tensor(channel, Embedding))[1]
+            arrived = received(channel, part, OF_PIECES)
+            in_place = np.shares_memory(arrived.numpy(), np.frombuffer(part.data, np.uint8))
+            arrived += 1
+        return in_place, arrived
+
+    tensor = values(OF_PIECES)
+    nothing, (in_place, arrived) = run_together((sends(first), first), (receives(second), second))
+    assert nothing is None
+    assert in_place
+    assert torch.equal(arrived, values(OF_PIECES) + 1)
+
+
+@pytest.mark.parametrize("shape", [LONG, OF_PIECES])
+def test_fields_may_come_in_another_order(shape: tuple[int, ...]) -> None:
+    tensor = codec.encode(values(shape))
     part = tensor.SerializeToString()
     begin = last_field(part, 3)
     assert begin
@@ -94,9 +131,9 @@ def test_fields_may_come_in_another_order() -> None:
     for inner in (part, turned):
         field = before(Gradient(), 2, len(inner)) + inner
         for body in (before(Gradient(step=5), 2, len(inner)) + inner, field + Gradient(step=5).SerializeToString()):
-            step, found = read(body)
+            step, found = read(body, shape)
             assert step == 5
-            assert torch.equal(found, values(LONG))
+            assert torch.equal(found, values(shape))
 
 
 def test_what_is_wrong_in_a_long_message_is_refused() -> None:

@@ -10,12 +10,13 @@ import pytest
 
 from vfl_node.errors import Cancelled, PeerLost, ProtocolError
 from vfl_node.transport.channel import run
+from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Abort, Beat, Chunk, Frame, Notice
-from vfl_node.transport.streams import PIECE_BYTES, LinkStream, Stream, StreamPipe
+from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
 
 def small(limit_bytes: int = 1000) -> Stream[Chunk]:
-    return Stream("lab", Chunk, Chunk.FromString, limit_bytes=limit_bytes, close_s=0.05)
+    return Stream("lab", Chunk, lambda pieces: Chunk.FromString(b"".join(pieces)), limit_bytes=limit_bytes, close_s=0.05)
 
 
 def blocked(work: Any) -> tuple[threading.Thread, list[BaseException]]:
@@ -38,7 +39,7 @@ def blocked(work: Any) -> tuple[threading.Thread, list[BaseException]]:
 def fill(stream: Stream[Chunk]) -> int:
     """Put until the queue is full; returns how many messages it took."""
     for count in range(1000):
-        if not stream._outgoing.has_room(bytes(102)):
+        if not stream._outgoing.has_room((bytes(102),)):
             return count
         stream._put(Chunk(rows=bytes(100)))
     raise AssertionError("the queue has no bound")
@@ -151,7 +152,7 @@ def test_after_a_cancellation_nothing_but_the_reason_follows_what_was_dropped() 
     with pytest.raises(Cancelled, match="stop"):
         run(pipe.put(Frame(sequence=2)))
     run(pipe.put(Frame(sequence=3, type=Abort.DESCRIPTOR.full_name)))
-    assert [Frame.FromString(data).sequence for data in pipe._outgoing] == [3]
+    assert [Frame.FromString(data).sequence for (data,) in pipe._outgoing] == [3]
 
 
 def test_close_lets_queued_messages_leave_and_comes_back_without_a_transport() -> None:
@@ -227,7 +228,7 @@ def test_a_peer_that_reads_no_notice_holds_nobody_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("vfl_node.transport.streams.LINK_SEND_S", 0.05)
     link = LinkStream("lab")
     beat = Notice(beat=Beat(progress=1))
-    while link._outgoing.has_room(beat.SerializeToString()):
+    while link._outgoing.has_room((beat.SerializeToString(),)):
         link.send(beat)
     with pytest.raises(PeerLost, match="lab: it does not read"):
         link.send(beat)

@@ -16,7 +16,8 @@ from vfl_node.protection import Protection
 from vfl_node.settings import Limits, Role, role_in
 from vfl_node.trainers import TableShape
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
-from vfl_node.transport.streams import PIECE_BYTES, QUEUE_BYTES
+from vfl_node.transport.frames import PIECE_BYTES
+from vfl_node.transport.streams import QUEUE_BYTES
 
 PARAMETER_BYTES = 64
 """A weight with its gradient, the optimiser's two moments, and the copies while a checkpoint is written: 56 were measured."""

@@ -42,7 +42,7 @@ from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn, Turns
 from vfl_node.progress import InputRefused, PeersAwaited, Queued
 from vfl_node.settings import Settings
-from vfl_node.transport.streams import PIECE_BYTES
+from vfl_node.transport.frames import PIECE_BYTES
 
 log = structlog.get_logger()
 

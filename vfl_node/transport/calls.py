@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from vfl_node.errors import UsageError
-from vfl_node.transport.streams import PIECE_BYTES
+from vfl_node.transport.frames import PIECE_BYTES
 
 SERVICE = "vfl.v1.Node"
 

@@ -12,7 +12,7 @@ them. The end of a stream alone never ends a phase.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from vfl_node.errors import Cancelled, PeerError, PeerLost, ProtocolError, State
 from vfl_node.transport import bounds
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.fields import Buffer, before, last_field
-from vfl_node.transport.frames import LONG_BYTES, Frame, framed
+from vfl_node.transport.frames import LONG_BYTES, Frame, body_pieces, framed
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.pipe import Digest, Pipe, Traffic
 
@@ -55,7 +55,7 @@ class Channel:
         self._phase = "preflight"
         self._sent = self._received = 0
         self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
-        self._unhashed: Buffer = b""  # the newest message that arrived
+        self._unhashed: Sequence[Buffer] = ()  # the newest message that arrived
 
     @property
     def phase_name(self) -> str:
@@ -78,7 +78,8 @@ class Channel:
 
     async def _send(self, type_name: str, *body: Buffer) -> None:
         frame = await self._put(type_name, *body)
-        self._digest_sent.update(frame.body)  # late, as the peer waits; of what left, as ``body`` may change
+        for piece in body_pieces(frame):  # late, as the peer waits; of what left, as ``body`` may change
+            self._digest_sent.update(piece)
 
     async def receive(self, expected: type[M]) -> M:
         """The next message, which must be of type ``expected``.
@@ -91,12 +92,10 @@ class Channel:
         """
         body = await self._body(expected)
         self._check_bounds(expected, body)
-        message = self._parse(expected, body)
-        self._unhashed = body
-        return message
+        return self._parse(expected, body)
 
     async def receive_apart(self, expected: type[M], number: int) -> tuple[M, Buffer | None]:
-        """The next message without its last field, and the value of that, which is not copied.
+        """The next message without its last field, and the value of that, in the memory in which it arrived.
 
         Args:
             expected: its type.
@@ -112,12 +111,9 @@ class Channel:
         self._check_bounds(expected, body)  # so there are few fields
         place = last_field(body, number) if len(body) >= LONG_BYTES else None
         if place is None:
-            message, value = self._parse(expected, body), None
-        else:
-            end, start = place
-            message, value = self._parse(expected, bytes(body[:end])), body[start:]
-        self._unhashed = body
-        return message, value
+            return self._parse(expected, body), None
+        end, start = place
+        return self._parse(expected, body[:end]), body[start:]
 
     async def _body(self, expected: type[Message]) -> Buffer:
         failpoints.reach("receive")
@@ -125,12 +121,14 @@ class Channel:
         frame = await self._pipe.get()
         body: Buffer = frame.body  # once: each access may be a copy
         self._check(frame, expected.DESCRIPTOR.full_name)
+        self._unhashed = body_pieces(frame)  # what arrived, as its reader may change ``body``
         return body
 
     def _hash_received(self) -> None:
         """Add the newest message that arrived to the digest; late, as the peer may wait for what this party makes of it."""
-        self._digest_received.update(self._unhashed)
-        self._unhashed = b""
+        for piece in self._unhashed:
+            self._digest_received.update(piece)
+        self._unhashed = ()
 
     def _parse(self, kind: type[M], body: Buffer) -> M:
         """The message in a body whose bounds were checked."""
@@ -243,7 +241,7 @@ class Channel:
         """
         self._phase = name
         traffic = self.traffic.setdefault(name, Traffic())
-        self._digest_sent, self._digest_received, self._unhashed = hashlib.sha256(), hashlib.sha256(), b""
+        self._digest_sent, self._digest_received, self._unhashed = hashlib.sha256(), hashlib.sha256(), ()
         sent, received = self._sent, self._received
         yield traffic
         self._hash_received()

@@ -65,7 +65,7 @@ def is_finite(tensor: torch.Tensor) -> bool:
 
 
 def decode(message: training_pb2.Tensor | Described, *, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-    """The tensor in a peer's message, on the CPU, writable, sharing no memory with the message.
+    """The tensor in a peer's message, on the CPU and writable; it uses the memory of a long message, if that is writable.
 
     Args:
         message: as received.
@@ -87,7 +87,8 @@ def decode(message: training_pb2.Tensor | Described, *, dtype: torch.dtype, shap
             f"a tensor {required} with {len(data)} bytes of data where {expected_bytes} were expected", code="E_SHAPE"
         )
     values = np.frombuffer(data, dtype=_WIRE[dtype])
-    tensor = torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=True))
+    in_place = values.flags.writeable and values.flags.aligned
+    tensor = torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=not in_place))
     if dtype == torch.bfloat16:
         tensor = tensor.view(torch.bfloat16)
     if dtype.is_floating_point and not is_finite(tensor):

@@ -29,24 +29,29 @@ def before(message: Message, number: int, size: int) -> bytes:
     return message.SerializeToString(deterministic=True) + _varint(number << 3 | _LENGTH_DELIMITED) + _varint(size)
 
 
-def last_field(data: Buffer, number: int) -> tuple[int, int] | None:
-    """Where field ``number`` and its value begin, if it is of bytes and the last field of the message ``data``; else None.
+def last_field(data: Buffer, number: int, size: int | None = None) -> tuple[int, int] | None:
+    """Where field ``number`` and its value begin, if it is of bytes and the last field of a message; else None.
 
-    Cost: half a microsecond a field. The bounds of ``data`` were checked, so it has few.
+    Args:
+        data: the message, or its beginning.
+        number: of the field.
+        size: of the whole message, if ``data`` is its beginning.
+
+    Cost: half a microsecond a field. The bounds of the message were checked, so it has few.
     """
-    at = 0
+    at, size = 0, len(data) if size is None else size
     try:
-        while at < len(data):
+        while at < size:
             begin = at
             tag, at = read_varint(data, at)
             wire = tag & 7
             if wire == 0:
                 _, at = read_varint(data, at)
             elif wire == _LENGTH_DELIMITED:
-                size, at = read_varint(data, at)
-                if at + size == len(data) and tag >> 3 == number:
+                length, at = read_varint(data, at)
+                if at + length == size and tag >> 3 == number:
                     return begin, at
-                at += size
+                at += length
             else:
                 return None  # none of our messages has another one before its bytes
     except IndexError:

@@ -17,18 +17,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from vfl_node.errors import PeerLost, ProtocolError, VflError
 from vfl_node.transport import bounds
-from vfl_node.transport.frames import Frame, LongFrame, parsed
+from vfl_node.transport.frames import PIECE_BYTES, Frame, LongFrame, parsed, pieces_of
 from vfl_node.transport.generated.vfl.v1 import session_pb2
-
-PIECE_BYTES = 1 << 20
-"""Largest number of bytes given to the transport at once: 512 KiB to 1 MiB was fastest over loopback with mTLS."""
 
 QUEUE_BYTES = 16 << 20
 """Bytes that may wait in each direction of a conversation."""
@@ -54,13 +51,13 @@ class Stream(Generic[M]):
     Args:
         peer: name of the other party, for errors.
         message: type of the messages, both ways.
-        parse: gives one from its bytes, or raises DecodeError.
+        parse: gives one from its pieces, or raises DecodeError.
         limit_bytes: largest number of bytes that wait in each direction; a larger message is sent alone.
         close_s: how long :meth:`close` waits until the last messages are sent, in seconds.
     """
 
     def __init__(
-        self, peer: str, message: type[Message], parse: Callable[[bytes], M], *, limit_bytes: int, close_s: float
+        self, peer: str, message: type[Message], parse: Callable[[Sequence[bytes]], M], *, limit_bytes: int, close_s: float
     ) -> None:
         self.peer = peer
         self.pieces = 0  # that have arrived or left
@@ -107,20 +104,20 @@ class Stream(Generic[M]):
         hang_up()
 
     def _put(self, message: M, timeout_s: float | None = None, *, last: bool = False) -> None:
-        data = message.SerializeToString()
+        pieces = pieces_of(message)
         with self._changed:
             if self._cancelled and not last:  # after one that was dropped it would come out of order
                 raise self._cancelled
             self._accepted = True
             self._changed.notify_all()
-            if not self._outgoing.has_room(data):
-                if not self._changed.wait_for(lambda: self._outgoing.has_room(data) or self._over, timeout_s):
+            if not self._outgoing.has_room(pieces):
+                if not self._changed.wait_for(lambda: self._outgoing.has_room(pieces) or self._over, timeout_s):
                     self.end(self._lost("it does not read what it is sent"))
                 if self._cancelled:
                     raise self._cancelled
             if self._end or self._finished or self._closing:
                 raise self._end or self._lost("the connection ended")
-            self._outgoing.append(data)
+            self._outgoing.append(pieces)
 
     def _get(self, timeout_s: float | None = None) -> M | None:
         """The next message; None after ``timeout_s`` without one."""
@@ -135,7 +132,7 @@ class Stream(Generic[M]):
                 missing -= len(pieces[-1])
                 if missing < 0 or not pieces[-1]:
                     raise ProtocolError("the pieces of a message do not fit together")
-            return self._parse(b"".join(pieces) if len(pieces) > 1 else first)
+            return self._parse(pieces)
         except ProtocolError as error:
             raise ProtocolError(f"{self.peer} sent what cannot be taken: {error.message}", code=error.code) from None
         except DecodeError:
@@ -153,7 +150,7 @@ class Stream(Generic[M]):
                 if self._end or self._closing:
                     raise self._end or self._lost("this node closed the conversation")
                 return None
-            data = self._inbox.popleft()
+            (data,) = self._inbox.popleft()
             self._changed.notify_all()
             return data
 
@@ -182,11 +179,10 @@ class Stream(Generic[M]):
                 self._changed.wait_for(lambda: self._outgoing or self._closing or self._end or self._finished)
                 if self._end or self._finished or not self._outgoing:
                     return
-                data = self._outgoing.popleft()
+                pieces = self._outgoing.popleft()
                 self._changed.notify_all()
-            self.pieces += 1 + len(data) // PIECE_BYTES
-            for start in range(0, max(1, len(data)), PIECE_BYTES):
-                yield data[start : start + PIECE_BYTES]
+            self.pieces += len(pieces)
+            yield from pieces
 
     def arrive(self, incoming: Iterable[bytes]) -> None:
         """Receive messages, or pieces of them, until ``incoming`` ends; waits while the inbox is full.
@@ -201,10 +197,10 @@ class Stream(Generic[M]):
                     f"{self.peer} sent {len(data)} bytes at once, at most {self.most_bytes} are allowed", code="E_SIZE"
                 )
             with self._changed:
-                while not (self._inbox.has_room(data) or self._closing or self._cancelled):
+                while not (self._inbox.has_room((data,)) or self._closing or self._cancelled):
                     self._changed.wait()
                 if not (self._closing or self._cancelled):  # otherwise read and drop, so that the peer is not blocked
-                    self._inbox.append(data)
+                    self._inbox.append((data,))
                     self._changed.notify_all()
 
     def end(self, error: VflError) -> None:
@@ -301,7 +297,7 @@ class LinkStream(Stream[session_pb2.Notice]):
     """The standing link between two nodes."""
 
     def __init__(self, peer: str) -> None:
-        super().__init__(peer, session_pb2.Notice, session_pb2.Notice.FromString, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
+        super().__init__(peer, session_pb2.Notice, _notice, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
 
     def send(self, notice: session_pb2.Notice) -> None:
         """Queue one notice. Raises PeerLost when the link has ended; a link ends if its queue stays full for LINK_SEND_S."""
@@ -317,30 +313,34 @@ class LinkStream(Stream[session_pb2.Notice]):
         return self._get(timeout_s)
 
 
-class _Queue(deque[bytes]):
-    """A queue of messages with a bound in bytes; guarded by the stream's lock."""
+def _notice(pieces: Sequence[bytes]) -> session_pb2.Notice:
+    return session_pb2.Notice.FromString(b"".join(pieces))
+
+
+class _Queue(deque[tuple[bytes, ...]]):
+    """A queue of messages, each in pieces, with a bound in bytes; guarded by the stream's lock."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__()
         self._limit_bytes = limit_bytes
         self._size_bytes = 0
 
-    def has_room(self, data: bytes) -> bool:
-        return not self or self._size_bytes + _cost(data) <= self._limit_bytes
+    def has_room(self, pieces: tuple[bytes, ...]) -> bool:
+        return not self or self._size_bytes + _cost(pieces) <= self._limit_bytes
 
-    def append(self, data: bytes) -> None:
-        super().append(data)
-        self._size_bytes += _cost(data)
+    def append(self, pieces: tuple[bytes, ...]) -> None:
+        super().append(pieces)
+        self._size_bytes += _cost(pieces)
 
-    def popleft(self) -> bytes:
-        data = super().popleft()
-        self._size_bytes -= _cost(data)
-        return data
+    def popleft(self) -> tuple[bytes, ...]:
+        pieces = super().popleft()
+        self._size_bytes -= _cost(pieces)
+        return pieces
 
     def clear(self) -> None:
         super().clear()
         self._size_bytes = 0
 
 
-def _cost(data: bytes) -> int:
-    return len(data) + 64  # each is a Python object: a flood of empty messages must count, too
+def _cost(pieces: tuple[bytes, ...]) -> int:
+    return sum(map(len, pieces)) + 64  # each is a Python object: a flood of empty messages must count, too
