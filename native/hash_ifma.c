@@ -1,13 +1,12 @@
 /* Identifiers to u-coordinates: curve25519_XMD:SHA-512_ELL2_NU_ of RFC 9380 without clear_cofactor, of eight identifiers at a time. */
 #if defined(__x86_64__)
-#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512ifma")
+#include "with_ifma.h"
 
 #include "field8.h"
 
 #include "curve.h"
 #include "kernels.h"
 #include "sha512x8.h"
-#include <stdlib.h>
 
 #define SIZE 48     /* bytes a field element is made of (L) */
 #define MOST_TAG 256 /* DST and its length */
@@ -120,4 +119,5 @@ int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t
     return 0;
 }
 
+#include "end_with.h"
 #endif

@@ -6,11 +6,10 @@
  * Nothing here depends on values but which rows ``at_a``, ``at_b`` and ``at`` name: they are the caller's to keep, or not.
  */
 #if defined(__x86_64__)
-#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512ifma")
+#include "with_ifma.h"
 
 #include "kernels.h"
 #include "montgomery8.h"
-#include <stdlib.h>
 #include <string.h>
 
 #define WINDOW 5 /* bits of a long exponent that are applied at a time */
@@ -178,4 +177,5 @@ int vfl_powers_ifma(uint64_t *vector, size_t count, const uint8_t *exponents, si
     return 0;
 }
 
+#include "end_with.h"
 #endif

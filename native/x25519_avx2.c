@@ -1,7 +1,6 @@
 /* X25519 and checks of four points at a time. */
 #if defined(__x86_64__)
-#pragma GCC target("avx2")
-#pragma GCC optimize("live-range-shrinkage") /* gcc 12 spills loaded operands without it, and takes a quarter more time */
+#include "with_avx2.h"
 
 #include "field4.h"
 
@@ -14,4 +13,5 @@ void vfl_x25519_avx2(uint8_t *out, const uint8_t *scalar, const uint8_t *points,
 
 int vfl_check_avx2(const uint8_t *points, size_t count) { return check(points, count); }
 
+#include "end_with.h"
 #endif

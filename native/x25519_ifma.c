@@ -1,6 +1,6 @@
 /* X25519 and checks of eight points at a time. */
 #if defined(__x86_64__)
-#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512ifma")
+#include "with_ifma.h"
 
 #include "field8.h"
 
@@ -13,4 +13,5 @@ void vfl_x25519_ifma(uint8_t *out, const uint8_t *scalar, const uint8_t *points,
 
 int vfl_check_ifma(const uint8_t *points, size_t count) { return check(points, count); }
 
+#include "end_with.h"
 #endif

@@ -106,6 +106,7 @@ def align(tmp_path: Path) -> Callable[..., tuple[str, dict[str, Any]]]:
     return run
 
 
+@pytest.mark.slow
 def test_align_in_memory(align: Callable[..., tuple[str, dict[str, Any]]]) -> None:
     kernels = list(dict.fromkeys((names()[0], names()[-1])))
     text, made = align(*TINY, "--kernels", *kernels)
@@ -158,6 +159,7 @@ def test_align_in_stages(align: Callable[..., tuple[str, dict[str, Any]]]) -> No
     assert "peak of all stages, 500 ids, GiB" in text
 
 
+@pytest.mark.slow
 def test_audit(tmp_path: Path) -> None:
     out = tmp_path / "audit.json"
     text = ran("-m", "benchmarks.audit", "--rows", "1000", "--steps", "6", "--rounds", "1", "--out", out)
@@ -289,6 +291,7 @@ def test_embeddings_compares_the_same_case_dense_and_sparse(tmp_path: Path) -> N
     assert f"{sparse['step_ms']:.1f} ms" in line
 
 
+@pytest.mark.slow
 def test_rows_outside_take_about_what_the_estimate_says(tmp_path: Path) -> None:
     out = tmp_path / "estimate.json"
     methods = ("heuristic", "fedcvt", "mpd", "fedhssl")

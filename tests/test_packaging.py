@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from importlib.metadata import entry_points, requires, version
 from pathlib import Path
 
@@ -41,51 +42,46 @@ def test_console_script_resolves() -> None:
     assert script.load() is main
 
 
-def test_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+def built(folder: Path, **environment: str) -> tuple[set[str], set[str]]:
+    """Files of the package, and of a wheel made of it."""
+    source = folder / "source"
     shutil.copytree(PACKAGE, source / "vfl_node", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     shutil.copytree(ROOT / "native", source / "native")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, source],
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder, source]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, env={**os.environ, **environment})
+    (wheel,) = folder.glob("*.whl")
     assert wheel.name.startswith(f"vfl_node-{vfl_node.__version__}-")
     with zipfile.ZipFile(wheel) as archive:
         shipped = set(archive.namelist())
-    ours = {path.relative_to(source).as_posix() for path in (source / "vfl_node").rglob("*") if path.is_file()}
+    return {path.relative_to(source).as_posix() for path in (source / "vfl_node").rglob("*") if path.is_file()}, shipped
+
+
+def test_wheel_holds_every_file_of_the_package_and_is_made_without_a_compiler_too(tmp_path: Path) -> None:
+    ours, shipped = built(tmp_path, CC="/bin/false")
     assert ours - shipped == set()
     assert {name.partition("/")[0] for name in shipped} == {"vfl_node", f"vfl_node-{vfl_node.__version__}.dist-info"}
     assert any(name.endswith("/licenses/LICENSE") for name in shipped)
-    compiled = [name for name in shipped if name.endswith(".so")]
-    compiles = shutil.which("cc") is not None and platform.machine() in ("x86_64", "AMD64")
-    assert len(compiled) == compiles, compiled
+    assert not [name for name in shipped if name.endswith(".so")]
 
 
-def test_a_package_without_a_compiler_installs_without_kernels(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    (source / "vfl_node").mkdir(parents=True)
-    (source / "vfl_node" / "__init__.py").write_text('__version__ = "0"\n')
-    shutil.copytree(ROOT / "native", source / "native")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path, source],
-        check=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "CC": "/bin/false"},
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        assert not [name for name in archive.namelist() if name.endswith(".so")]
+COMPILES = shutil.which("cc") is not None and platform.machine() in ("x86_64", "AMD64")
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_nothing_runs_what_it_reads(path: Path) -> None:
-    assert dangerous(path.read_text(encoding="utf-8")) == []
+def test_what_runs_here_was_compiled_if_there_is_a_compiler() -> None:
+    assert len(list((PACKAGE / "crypto" / "kernels").glob("_native*.so"))) == COMPILES
+
+
+@pytest.mark.slow  # it compiles for half a minute, as the installation of what runs here did
+def test_wheel_holds_kernels(tmp_path: Path) -> None:
+    ours, shipped = built(tmp_path)
+    assert ours - shipped == set()
+    assert len([name for name in shipped if name.endswith(".so")]) == COMPILES
+
+
+def test_nothing_runs_what_it_reads() -> None:
+    assert seen_by(dangerous) == {}
 
 
 @pytest.mark.parametrize(
@@ -112,6 +108,13 @@ def test_the_ban_sees(code: str) -> None:
 
 def test_the_ban_lets_pass() -> None:
     assert dangerous("import re, torch\nmodel.eval()\nre.compile('x')\nnp.load(path, allow_pickle=False)") == []
+
+
+def seen_by(rule: Callable[[str], list[str]]) -> dict[str, list[str]]:
+    """What a rule says of each of the package's files about which it says anything."""
+    said = {path.relative_to(ROOT).as_posix(): rule(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+    assert len(said) > 500
+    return {name: lines for name, lines in said.items() if lines}
 
 
 def dangerous(source: str) -> list[str]:
@@ -146,10 +149,9 @@ LIBRARY_DROPOUT = re.compile(r"\w*dropout\w*_?", re.IGNORECASE)
 """Likewise, where torch is named beside them: a job's key has the same name."""
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_draw_comes_from_our_stream(path: Path) -> None:
+def test_every_draw_comes_from_our_stream() -> None:
     """torch's CPU generator keeps 32 bits of its seed, and a process has one global generator for all parties in it."""
-    assert library_draws(path.read_text(encoding="utf-8")) == []
+    assert seen_by(library_draws) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 /* What the code for AVX-512 IFMA uses of <immintrin.h>, lane by lane, for processors and tools that lack it. Include it first. */
+#define EMULATED
 #define _IMMINTRIN_H_INCLUDED /* gcc */
 #define __IMMINTRIN_H         /* clang */
 
@@ -84,4 +85,64 @@ static inline __m512i _mm512_i64gather_epi64(__m512i at, const void *base, int s
 
 static inline void _mm512_i64scatter_epi64(void *base, __m512i at, __m512i a, int scale) {
     for (int i = 0; i < 8; i++) memcpy((char *)base + at.of[i] * (uint64_t)scale, &a.of[i], 8);
+}
+
+static inline __m512i _mm512_mask_i64gather_epi64(__m512i other, __mmask8 set, __m512i at, const void *base, int scale) {
+    for (int i = 0; i < 8; i++)
+        if (set >> i & 1) memcpy(&other.of[i], (const char *)base + at.of[i] * (uint64_t)scale, 8);
+    return other;
+}
+
+/* What hashing uses besides. */
+typedef struct {
+    uint8_t of[16];
+} __m128i;
+
+BINARY(_mm512_mullo_epi64, a.of[i] * b.of[i])
+SHIFT(_mm512_ror_epi64, a.of[i] >> n | a.of[i] << (64 - n))
+
+static inline __m512i _mm512_setzero_si512(void) { return _mm512_set1_epi64(0); }
+
+static inline __m512i _mm512_mask_add_epi64(__m512i other, __mmask8 set, __m512i a, __m512i b) {
+    EACH(set >> i & 1 ? a.of[i] + b.of[i] : other.of[i])
+}
+
+static inline __m512i _mm512_ternarylogic_epi64(__m512i a, __m512i b, __m512i c, int table) {
+    uint64_t x, y, z;
+    __m512i out;
+    for (int i = 0; i < 8; i++) {
+        out.of[i] = 0;
+        for (int row = 0; row < 8; row++) {
+            if (!(table >> row & 1)) continue;
+            x = row & 4 ? a.of[i] : ~a.of[i];
+            y = row & 2 ? b.of[i] : ~b.of[i];
+            z = row & 1 ? c.of[i] : ~c.of[i];
+            out.of[i] |= x & y & z;
+        }
+    }
+    return out;
+}
+
+static inline __m128i _mm_setr_epi8(char a, char b, char c, char d, char e, char f, char g, char h, char i, char j, char k, char l,
+                                    char m, char n, char o, char p) {
+    const char all[16] = {a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p};
+    __m128i out;
+    memcpy(&out, all, sizeof out);
+    return out;
+}
+
+static inline __m512i _mm512_broadcast_i32x4(__m128i a) {
+    __m512i out;
+    for (int i = 0; i < 4; i++) memcpy(out.of + 2 * i, &a, sizeof a);
+    return out;
+}
+
+static inline __m512i _mm512_shuffle_epi8(__m512i a, __m512i places) { /* places are public, below 16 */
+    uint8_t from[64], at[64], to[64];
+    __m512i out;
+    memcpy(from, &a, sizeof from);
+    memcpy(at, &places, sizeof at);
+    for (int i = 0; i < 64; i++) to[i] = from[i / 16 * 16 + at[i]];
+    memcpy(&out, to, sizeof out);
+    return out;
 }

@@ -1,8 +1,9 @@
-"""The compiled kernels under the compiler's sanitizers, and whether their time depends on secrets."""
+"""The compiled kernels under the compiler's sanitizers, by a fuzzer, and on many random points."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vfl_node.crypto.kernels import named
+from vfl_node.crypto.kernels import named, names
 from vfl_node.crypto.kernels.choice import _available
 
-ROOT = Path(__file__).parents[2]
+HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 NATIVE = [of for of in _available() if of.name != "libsodium"]
 
 TESTS = ("tests/crypto/test_kernels.py", "tests/crypto/test_residues.py")
@@ -44,6 +45,20 @@ def test_no_sanitizer_complains(tmp_path: Path) -> None:
     command += ["--collect-only"]
     collected = subprocess.run(command, cwd=tmp_path, env=running, capture_output=True, text=True).stdout
     assert all(f"{kernel.name}]" in collected or f"[{kernel.name}" in collected for kernel in NATIVE), collected[-3000:]
+
+
+@pytest.mark.skipif("ifma" not in names(), reason="the fuzzer's target compares AVX-512 IFMA with AVX2")
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang, whose libFuzzer drives the target")
+def test_a_fuzzer_finds_no_difference(tmp_path: Path) -> None:
+    """A minute of inputs that follow the code's branches, under both sanitizers (``fuzz.c``)."""
+    flags = ["-O2", "-g", "-std=gnu11", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
+    sources = [str(HERE / "fuzz.c"), *map(str, (ROOT / "native").glob("*.c"))]
+    subprocess.run(["clang", *flags, "-I", str(ROOT / "native"), *sources, "-o", "fuzz"], cwd=tmp_path, check=True)
+    command = ["./fuzz", "-max_total_time=60", "-max_len=4096", "-print_final_stats=1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (inputs,) = re.findall(r"stat::number_of_executed_units: (\d+)", done.stderr)
+    assert int(inputs) > 1000
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -146,6 +146,7 @@ def digits(folder: Path, rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     return table(images[:, :, 14:], "right").assign(label=labels), table(images[:, :, :14], "left")
 
 
+@pytest.mark.slow
 def test_convolutions_read_digits_better_than_dense_layers(shared_data: Path) -> None:
     """Halves of MNIST, 28 × 14 each: of 6,000 digits and 10 epochs .955 against .928 (3 seeds); here a small form."""
     right, left = digits(shared_data / "mnist", 1_500)

@@ -149,6 +149,7 @@ def test_curves_of_all_sizes_coincide(finished: tuple[Path, str]) -> None:
     assert (out / "curves.svg").read_text(encoding="utf-8").count("<polyline") == 3 * (2 + 1)  # two panels and the key
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_curves_of_mnist_coincide(shared_data: Path, tmp_path: Path) -> None:
     if not (shared_data / "mnist").is_dir():

@@ -66,6 +66,7 @@ def test_one_person_in_ten_is_a_customer(credit: Path) -> None:
     assert set(next(iter(people["lender"].values()))) & set(people["bureau"]["0"]) == {"id"}
 
 
+@pytest.mark.slow
 def test_credit_scoring_equals_plaintext_and_hides_the_customers(credit: Path, tmp_path: Path) -> None:
     said = ran(
         "-m", "experiments.credit_scoring.run", "--data", credit, "--out", tmp_path, "--iterations", "2", "--threads", "1"

@@ -36,6 +36,7 @@ def test_rows_held_out_are_the_same_and_smaller_shares_are_parts_of_larger_ones(
     assert np.array_equal(np.flatnonzero(order), tested)
 
 
+@pytest.mark.slow
 def test_the_label_party_alone_has_the_aligned_rows_beside_none_and_its_whole_pool_beside_others() -> None:
     """Local-aligned and local-all of each table. What methods gain: tests/training/unaligned/test_outside.py."""
     plain, filled, oracle = (

@@ -70,6 +70,7 @@ def test_constant_labels_are_told_apart_better_than_predicted_ones() -> None:
     assert away["majority"] > away["random-pred"] + 0.02
 
 
+@pytest.mark.slow
 def test_majority_labels_spoil_calibration_and_either_shift_repairs_it() -> None:
     """Figure 2 d: ACE rises to about β·π, .15 here."""
     missing = {"beta": 0.75, "seeds": 2}

@@ -35,6 +35,7 @@ def small() -> dict[str, Any]:
     return hidden(NOWHERE, data="made_up", seed=0, ratio=0.5)
 
 
+@pytest.mark.slow
 def test_the_model_is_that_of_the_intersection() -> None:
     found = small()
     auc = found["auc"]

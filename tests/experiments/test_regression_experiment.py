@@ -54,6 +54,7 @@ def test_real_tables_have_their_shape(shared_data: Path, name: str, rows: int, o
     assert (columns.std(axis=1) > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_a_motors_speed_needs_both_parties(shared_data: Path) -> None:
     problem = load("motor", shared_data)

@@ -249,7 +249,7 @@ def test_what_they_leave_of_a_column_of_numbers() -> None:
 def test_a_decay_of_weights_does_not_wear_off_what_they_began_with() -> None:
     """It pulls them back to that. A pull to 0 would leave what records move alone: as with weights that begin there."""
     how: dict[str, Any] = {"twins": True, "epochs": 30, "decay": 0.05, "columns": 64}
-    of = Rare(30, **how | {"columns": 12})
+    of = Rare(30, **how | {"columns": 12, "epochs": 10})
     assert of.judged(of.in_shares(0.0)).membership_by_label == 1.0
     np.testing.assert_allclose(of.in_shares(START), of.plain(START), atol=2e-4)
     found = measured(START, 6, 30, **how)

@@ -194,7 +194,7 @@ def test_what_is_about_two_classes_is_refused_for_other_labels(run: Any, train: 
 
 def test_embeddings_tell_labels_after_training_whatever_hides_the_gradients(run: Any) -> None:
     """With the control that labels which nothing explains do not get into embeddings."""
-    train = SMALL.model_copy(update={"epochs": 24})
+    train = SMALL.model_copy(update={"epochs": 12})
     protections = defended({"name": "marvell", "power": 16})
     real, shuffled = (synthetic(2000, (1.0, 1.0), positives=0.4, active_features=False) for _ in range(2))
     np.random.default_rng(0).shuffle(shuffled.clinic.labels)

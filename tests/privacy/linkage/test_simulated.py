@@ -45,6 +45,7 @@ def test_made_up_points(linkage: Linkage) -> None:
     check_passive(linkage, 50.0)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_flats_and_schools(schools: Linkage) -> None:
     check_active(schools)

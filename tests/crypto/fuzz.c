@@ -1,0 +1,184 @@
+/* A target for libFuzzer: compiled kernels on hostile and odd inputs, against each other and against slow arithmetic. The first byte
+ * chooses what is called; a difference aborts, and sanitizers watch the rest. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#define LIMBS 12 /* at most; a multiple of 4 */
+#define WORDS 16
+#define BYTES (52 * LIMBS / 8)
+#define MOST 20 /* numbers or points */
+
+static void same(const void *a, const void *b, size_t size) {
+    if (memcmp(a, b, size) != 0) abort();
+}
+
+/* A scalar and points: both ladders and both checks agree. */
+static void points(const uint8_t *data, size_t size) {
+    if (size < 32) return;
+    size_t count = (size - 32) / 32;
+    if (count > 5 * MOST) count = 5 * MOST;
+    uint8_t *a = malloc(32 * count + 1), *b = malloc(32 * count + 1);
+    vfl_x25519_ifma(a, data, data + 32, count);
+    vfl_x25519_avx2(b, data, data + 32, count);
+    same(a, b, 32 * count);
+    if (vfl_check_ifma(data + 32, count) != vfl_check_avx2(data + 32, count)) abort();
+    if (count && vfl_check_ifma(data + 32, count) == 0) { /* a point of the curve stays on it, unless its order is small */
+        for (size_t i = 0; i < count; i++) {
+            uint8_t any = 0;
+            for (size_t k = 0; k < 32; k++) any |= a[32 * i + k];
+            if (any && vfl_check_avx2(a + 32 * i, 1)) abort();
+        }
+    }
+    free(a);
+    free(b);
+}
+
+/* A domain and identifiers, a byte with the length before each: together they hash to the same points as each alone. */
+static void identifiers(const uint8_t *data, size_t size) {
+    uint8_t ids[256 * MOST], together[32 * MOST], alone[32];
+    uint64_t ends[MOST], end = 0;
+    size_t count = 0;
+    if (size < 2 || data[0] == 0 || size < 1 + (size_t)data[0]) return;
+    const uint8_t *domain = data + 1, *at = domain + data[0], *stop = data + size;
+    while (count < MOST && at < stop && (size_t)(stop - at) > *at) {
+        memcpy(ids + end, at + 1, *at);
+        end += *at;
+        at += 1 + *at;
+        ends[count++] = end;
+    }
+    if (vfl_hash_ifma(together, ids, ends, count, domain, data[0])) abort();
+    if (count && vfl_check_ifma(together, count)) abort();
+    for (size_t i = 0; i < count; i++) {
+        uint64_t begin = i ? ends[i - 1] : 0, length = ends[i] - begin;
+        if (vfl_hash_ifma(alone, ids + begin, &length, 1, domain, data[0])) abort();
+        same(alone, together + 32 * i, 32);
+    }
+}
+
+/* Numbers of LIMBS limbs of 52 bits, for slow arithmetic modulo an N of less than 52 LIMBS - 2 bits. */
+typedef struct {
+    uint64_t of[LIMBS];
+} number;
+
+static number limbs(const uint8_t *bytes, size_t size) {
+    number x = {{0}};
+    for (size_t bit = 0; bit < 8 * size; bit++) x.of[bit / 52] |= (uint64_t)(bytes[bit / 8] >> (bit % 8) & 1) << (bit % 52);
+    return x;
+}
+
+static int below(const number *a, const number *b) {
+    for (size_t i = LIMBS; i-- > 0;)
+        if (a->of[i] != b->of[i]) return a->of[i] < b->of[i];
+    return 0;
+}
+
+/* a + b mod N, both below N. */
+static number plus(const number *a, const number *b, const number *n) {
+    number sum;
+    uint64_t carry = 0;
+    for (size_t i = 0; i < LIMBS; i++) {
+        carry += a->of[i] + b->of[i];
+        sum.of[i] = carry & ((1ULL << 52) - 1);
+        carry >>= 52;
+    }
+    if (below(&sum, n)) return sum;
+    for (size_t i = 0; i < LIMBS; i++) {
+        uint64_t less = sum.of[i] - n->of[i] - carry;
+        carry = less >> 63;
+        sum.of[i] = less & ((1ULL << 52) - 1);
+    }
+    return sum;
+}
+
+/* a b mod N, for b below N and any a. */
+static number times(const number *a, const number *b, const number *n) {
+    number sum = {{0}};
+    for (size_t bit = 52 * LIMBS; bit-- > 0;) {
+        sum = plus(&sum, &sum, n);
+        if (a->of[bit / 52] >> (bit % 52) & 1) sum = plus(&sum, b, n);
+    }
+    return sum;
+}
+
+static void expect(const uint64_t *vector, size_t row, const number *x, const uint64_t *modulus, size_t n) {
+    uint8_t out[BYTES];
+    vfl_store_ifma(out, BYTES, vector + WORDS * row, 1, modulus, n);
+    number found = limbs(out, BYTES);
+    same(&found, x, sizeof found);
+}
+
+/* A modulus, numbers and an exponent: products, squares and powers are as slow arithmetic has them. */
+static void residues(const uint8_t *data, size_t size) {
+    if (size < 4) return;
+    size_t bytes = 1 + data[0] % (BYTES - 1), apart = data[1] & 1, own = 1 + data[1] / 2 % 3;
+    size_t n = ((8 * bytes + 2 + 51) / 52 + 3) / 4 * 4, words = (n + 7) / 8 * 8;
+    data += 2, size -= 2;
+    if (size < bytes + own || words > WORDS || n > LIMBS) return;
+    uint8_t raw[BYTES * MOST] = {0}, exponents[3 * MOST];
+    memcpy(raw, data, bytes);
+    raw[0] |= 1;
+    number modulo = limbs(raw, bytes), one = {{1}}, radix = one, square, x[MOST];
+    if (!below(&one, &modulo)) return;
+    for (size_t bit = 0; bit < 52 * n; bit++) radix = plus(&radix, &radix, &modulo);
+    square = times(&radix, &radix, &modulo);
+    uint64_t modulus[LIMBS + 1], inverse = 1, vector[WORDS * MOST], other[WORDS * MOST];
+    memcpy(modulus, modulo.of, 8 * n);
+    for (int i = 0; i < 6; i++) inverse *= 2 - modulo.of[0] * inverse;
+    modulus[n] = (0 - inverse) & ((1ULL << 52) - 1);
+    data += bytes, size -= bytes;
+    size_t count = 0;
+    for (; count < MOST && size >= bytes + own; count++, data += bytes + own, size -= bytes + own) {
+        number any = limbs(data, bytes);
+        x[count] = times(&any, &one, &modulo);
+        memset(raw + bytes * count, 0, bytes);
+        for (size_t bit = 0; bit < 8 * bytes; bit++)
+            raw[bytes * count + bit / 8] |= (uint8_t)((x[count].of[bit / 52] >> (bit % 52) & 1) << (bit % 8));
+        memcpy(exponents + own * count, data + bytes, own);
+    }
+    if (count == 0) return;
+    /* Rows have ``words`` words; the vectors here leave room for the largest. */
+    uint64_t *rows = malloc(8 * words * count), *results = malloc(8 * words * count);
+    int64_t turned[MOST];
+    vfl_load_ifma(rows, raw, bytes, count, modulus, square.of, n);
+    for (size_t i = 0; i < count; i++) turned[i] = (int64_t)(count - 1 - i);
+    vfl_products_ifma(results, NULL, rows, NULL, rows, turned, count, modulus, n);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(other, results + words * i, 8 * words);
+        number product = times(&x[i], &x[count - 1 - i], &modulo);
+        expect(other, 0, &product, modulus, n);
+    }
+    memcpy(results, rows, 8 * words * count);
+    vfl_squares_ifma(results, turned, count, own, modulus, n);
+    for (size_t i = 0; i < count; i++) {
+        number power = x[i];
+        for (size_t k = 0; k < own; k++) power = times(&power, &power, &modulo);
+        memcpy(other, results + words * i, 8 * words);
+        expect(other, 0, &power, modulus, n);
+    }
+    memcpy(results, rows, 8 * words * count);
+    if (vfl_powers_ifma(results, count, exponents, own, apart ? own : 0, modulus, radix.of, n)) abort();
+    for (size_t i = 0; i < count && i < 3; i++) {
+        const uint8_t *exponent = exponents + (apart ? own * i : 0);
+        number power = times(&one, &one, &modulo);
+        for (size_t bit = 8 * own; bit-- > 0;) {
+            power = times(&power, &power, &modulo);
+            if (exponent[bit / 8] >> (bit % 8) & 1) power = times(&power, &x[i], &modulo);
+        }
+        memcpy(vector, results + words * i, 8 * words);
+        expect(vector, 0, &power, modulus, n);
+    }
+    free(rows);
+    free(results);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size == 0) return 0;
+    if (data[0] % 3 == 0) points(data + 1, size - 1);
+    if (data[0] % 3 == 1) identifiers(data + 1, size - 1);
+    if (data[0] % 3 == 2) residues(data + 1, size - 1);
+    return 0;
+}
