@@ -45,6 +45,7 @@ def every_attack(**changes: Any) -> dict[str, float]:
     return {name: values[0] for name, values in found.items()}
 
 
+@pytest.mark.slow
 def test_drawn_embeddings_are_told_apart_and_copied_rows_are_not() -> None:
     """Tables 2 and 7. Of equal groups this attack does not see that their means differ: Gaussian rows are a quarter."""
     assert spectral(alpha=0.5, features="random") < 0.2

@@ -46,6 +46,7 @@ def test_the_model_is_that_of_the_intersection() -> None:
     assert found["beyond"] == 0
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_florist() -> None:
     trial = Trial("made_up", 0, alpha=0.5, beta=0.5)
     outcome = florist(trial, NOWHERE)

@@ -20,7 +20,7 @@ from vfl_node.training.split.missing.section import Missing
     ("owned", "active_features"),
     [
         ((0.5, 1.0), False),
-        ((0.5, 0.7), True),
+        pytest.param((0.5, 0.7), True, marks=pytest.mark.slow),
         pytest.param((0.5, 1.0), True, marks=pytest.mark.slow),
         pytest.param((0.5, 0.7), False, marks=pytest.mark.slow),
     ],
