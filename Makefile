@@ -76,7 +76,7 @@ docs: $(VENV)/dev.stamp ## write the tables of messages and combinations and the
 	$(BIN)/python -m vfl_node.report.envelope > docs/report.schema.json
 	$(BIN)/python -m benchmarks.combinations
 
-bench-align: $(VENV)/bench.stamp ## measure the alignment protocols with every kernel beside other libraries', 100,000 ids, about 10 minutes
+bench-align: $(VENV)/bench.stamp ## measure the alignment protocols with every kernel beside other libraries', 100,000 ids, 10 to 15 minutes
 	$(BIN)/python -m benchmarks.align
 
 bench-paillier: $(VENV)/bench-paillier.stamp ## measure Paillier beside phe, one core and two, about 5 minutes

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from vfl_node.errors import ProtocolError
@@ -16,7 +19,7 @@ from vfl_node.training.messages import receive_tensor, received, send_tensor
 from vfl_node.transport import codec, frames
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.fields import before, last_field
-from vfl_node.transport.frames import LONG_BYTES, LongFrame, cut, framed, parsed, pieces_of
+from vfl_node.transport.frames import LONG_BYTES, LongFrame, body_pieces, cut, framed, parsed, pieces_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
 from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Gradient
 from vfl_node.transport.memory import memory_channels, run_together
@@ -173,3 +176,33 @@ def test_a_recorder_may_change_a_long_message() -> None:
     (message,) = recorder.messages(Embedding)
     assert message.step == 2
     assert recorder.entries[0].message == message
+
+
+FIELDS = st.one_of(
+    st.builds(lambda body: Frame(body=body).SerializeToString(), st.binary(max_size=80)),
+    st.builds(lambda job_id: Frame(job_id=job_id).SerializeToString(), st.text(max_size=20)),
+    st.builds(lambda number: Frame(sequence=number).SerializeToString(), st.integers(0, 1 << 40)),
+    st.binary(min_size=1, max_size=60).map(lambda unknown: b"\x7a" + bytes([len(unknown)]) + unknown),  # of a later version
+    st.sampled_from([b"\x7d\1\2\3\4", b"\x79" + bytes(8), b"\x78\x85\x02"]),
+)
+
+
+@given(fields=st.lists(FIELDS, max_size=6), lost=st.integers(0, 3))
+def test_a_frame_in_pieces_is_read_as_protobuf_reads_it(fields: list[bytes], lost: int) -> None:
+    """Fields in any order and more than once, some of a later version, with the end or without; pieces of 16 bytes."""
+    data = b"".join(fields)
+    data = data[: len(data) - lost]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "LONG_BYTES", 24)
+        patch.setattr(frames, "PIECE_BYTES", 16)
+        pieces = cut(data)
+        try:
+            expected = Frame.FromString(data)
+        except DecodeError:
+            with pytest.raises(DecodeError):
+                parsed(pieces)
+            return
+        frame = parsed(pieces)
+        assert bytes(frame.body) == b"".join(body_pieces(frame)) == expected.body
+        assert {name: getattr(frame, name) for name in HEAD} == {name: getattr(expected, name) for name in HEAD}
+        assert b"".join(pieces_of(frame)) == data or not isinstance(frame, LongFrame)
