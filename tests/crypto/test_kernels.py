@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import compress, pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from vfl_node.crypto.kernels import Kernel, named
 from vfl_node.crypto.kernels.choice import _available
 from vfl_node.errors import UsageError
 
+HERE = Path(__file__).parent
 P = 2**255 - 19
 KERNELS = _available()
 LIBRARIES = named("libsodium")
@@ -126,6 +128,17 @@ def test_ladders_of_special_points_and_scalars_are_those_of_two_libraries(kernel
                 else:
                     with pytest.raises(ValueError, match="shared key"):  # small order
                         private.exchange(public)
+
+
+@kernels
+def test_special_ladders_of_wycheproof(kernel: Kernel) -> None:
+    """Each in every lane, beside the points of other vectors."""
+    vectors = [line.split() for line in (HERE / "wycheproof_x25519.txt").read_text().splitlines() if not line.startswith("#")]
+    points = np.array([list(bytes.fromhex(public)) for _, public, _, _ in vectors], np.uint8)
+    for at, (number, _, private, shared) in enumerate(vectors):
+        for first in range(8):
+            found = kernel.ladders(np.roll(points, first, axis=0), bytes.fromhex(private))
+            assert found[(at + first) % len(points)].tobytes().hex() == shared, number
 
 
 @kernels
