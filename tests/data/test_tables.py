@@ -515,3 +515,17 @@ def test_a_real_table(file: Path, shared_data: Path) -> None:
     assert isinstance(occupation, CategoricalColumn)
     assert len(occupation.levels) == 14
     assert int((occupation.codes < 0).sum()) == 1843
+
+
+def test_without_features_identifiers_and_labels_alone_are_read(file: Path) -> None:
+    """As for a job that only aligns: what a column has, or is said to have, does not matter."""
+    file.write_text("id,x,when,label\nb,1,2024-01-02,1\na,no number,never,0\nc,3,2024-01-04,1\n")
+    data = Data(path=file, columns={"x": "numeric", "when": "date"})
+    given: dict[str, Any] = {"id_form": "text", "needs_label": True, "party": "lab"}
+    with pytest.raises(DataError):
+        read_table(data, **given)
+    table = read_table(data, **given, features=False)
+    whole = read_table(Data(path=file, columns={"x": "ignore", "when": "ignore"}), **given)
+    assert table.columns == {}
+    assert list(table.ids) == list(whole.ids)
+    assert table.labels.tolist() == whole.labels.tolist()
