@@ -239,6 +239,15 @@ def test_a_failing_run_names_the_party_and_leaves_no_process(
     assert not list(tmp_path.glob("vfl-federation-*"))  # keys and seeds
 
 
+def test_a_run_whose_nodes_do_not_start_says_why(
+    job: Path, trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VFL_KERNEL", "abacus")
+    data = ["--data", f"active={trial.clinic}", "--data", f"passive={trial.lab}"]
+    result = command("run", job, *data, "--out", tmp_path / "out", real_nodes=True)
+    refused(result, 2, "did not start: VFL_KERNEL is 'abacus'", "E_CONFIG", "hint: unset VFL_KERNEL")
+
+
 THREE = """\
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -195,7 +196,7 @@ class LocalFederation:
         while not path.exists():
             status = self._processes[name].poll()
             if status is not None or time.monotonic() > limit:
-                raise UsageError(self._last_error(name) or f"{name} did not start", code="E_START")
+                raise self._not_started(name)
             time.sleep(0.05)
         running: dict[str, Any] = json.loads(path.read_text())
         token = self._folder / name / "state" / "token"
@@ -238,9 +239,17 @@ class LocalFederation:
                     message += f"\n  hint: {error['hint']}"
         return message
 
-    def _last_error(self, name: str) -> str:
-        lines = (self._logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1][:500] if lines else ""
+    def _not_started(self, name: str) -> UsageError:
+        """The error that a node's command printed before it ended; else the last line of its log."""
+        log = (self._logs / f"{name}.log").read_text(errors="replace").strip()
+        if said := _PRINTED.search(log):
+            message, code, hint = said.groups(default="")
+            return UsageError(f"{name} did not start: {message}", code=code, hint=hint)
+        return UsageError(log.rpartition("\n")[2][:500] or f"{name} did not start", code="E_START")
+
+
+_PRINTED = re.compile(r"^error: (.+) \[(E_\w+)\](?:\n {2}hint: (.+))?\Z", re.MULTILINE)
+"""An error as a command prints it: message, code and hint."""
 
 
 def _end_with_parent() -> None:
