@@ -61,7 +61,7 @@ def test_a_branch_on_a_secret_is_seen(tmp_path: Path) -> None:
 
 
 def test_hashes_do_not_depend_on_identifiers(tmp_path: Path) -> None:
-    """More identifiers than one inversion is shared by, of all lengths from none to more than one block."""
+    """More identifiers than one inversion is shared by, of 0 to 248 bytes, which end in each of three blocks."""
     ids = [bytes((number * at + 5 * at + number) % 256 for at in range(4 * number % 251)) for number in range(70)]
     given = b"".join(bytes([len(id)]) + id for id in ids)
     done = watched(program(tmp_path, "hash_ifma.c", "secret_identifiers.c"), "domain", given=given)

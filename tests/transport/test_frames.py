@@ -19,7 +19,7 @@ from vfl_node.training.messages import receive_tensor, received, send_tensor
 from vfl_node.transport import codec, frames
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.fields import before, last_field
-from vfl_node.transport.frames import LONG_BYTES, LongFrame, body_pieces, cut, framed, parsed, pieces_of
+from vfl_node.transport.frames import LONG_BYTES, PIECE_BYTES, LongFrame, body_pieces, cut, framed, parsed, pieces_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
 from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Gradient
 from vfl_node.transport.memory import memory_channels, run_together
@@ -43,6 +43,7 @@ def test_a_frame_in_parts_is_the_same_frame(size: int) -> None:
     assert pieces_of(made) == pieces_of(whole)
     again = parsed(pieces_of(whole))
     assert isinstance(made, LongFrame) == (size >= LONG_BYTES)
+    assert isinstance(again, LongFrame) == (len(whole.SerializeToString()) >= LONG_BYTES)
     for frame in (made, again, copy(made), deepcopy(again)):
         assert bytes(frame.body) == body
         assert {name: getattr(frame, name) for name in HEAD} == HEAD
@@ -124,6 +125,29 @@ def test_what_its_reader_makes_of_a_tensor_changes_no_digest() -> None:
     assert torch.equal(arrived, values(OF_PIECES) + 1)
 
 
+@pytest.mark.parametrize("size", range(PIECE_BYTES - 3, PIECE_BYTES + 200, 29))
+def test_numbers_at_the_end_of_a_body_of_pieces_are_aligned(size: int) -> None:
+    frame = framed(Frame(job_id="j" * (size % 7)), bytes(size))
+    body = np.frombuffer(frame.body, np.uint8)
+    assert len(frame.pieces) == 2
+    assert (body.ctypes.data + size) % 64 == 0
+    assert body.flags.writeable
+
+
+def test_numbers_that_are_not_aligned_or_not_writable_are_copied() -> None:
+    tensor = values(SHORT)
+    data = bytearray(tensor.numpy().tobytes() + bytes(8))
+    for begin in range(8):
+        data[begin : begin + tensor.nbytes] = tensor.numpy().tobytes()
+        part = memoryview(data)[begin : begin + tensor.nbytes]
+        for view in (part, part.toreadonly()):
+            found = codec.decode(codec.Described("float32", SHORT, view), dtype=torch.float32, shape=SHORT)
+            assert torch.equal(found, tensor)
+            assert found.data_ptr() % 4 == 0
+            shared = np.shares_memory(found.numpy(), np.frombuffer(data, np.uint8))
+            assert shared == (not view.readonly and np.frombuffer(part, np.float32).flags.aligned)
+
+
 @pytest.mark.parametrize("shape", [LONG, OF_PIECES])
 def test_fields_may_come_in_another_order(shape: tuple[int, ...]) -> None:
     tensor = codec.encode(values(shape))
@@ -178,12 +202,21 @@ def test_a_recorder_may_change_a_long_message() -> None:
     assert recorder.entries[0].message == message
 
 
+def overlong(more: int) -> bytes:
+    """The tag of a frame's body, in some bytes more than it needs."""
+    (tag,) = Frame(body=b"x").SerializeToString()[:1]
+    return bytes([tag | 0x80, *[0x80] * (more - 1), 0])
+
+
 FIELDS = st.one_of(
     st.builds(lambda body: Frame(body=body).SerializeToString(), st.binary(max_size=80)),
     st.builds(lambda job_id: Frame(job_id=job_id).SerializeToString(), st.text(max_size=20)),
     st.builds(lambda number: Frame(sequence=number).SerializeToString(), st.integers(0, 1 << 40)),
     st.binary(min_size=1, max_size=60).map(lambda unknown: b"\x7a" + bytes([len(unknown)]) + unknown),  # of a later version
     st.sampled_from([b"\x7d\1\2\3\4", b"\x79" + bytes(8), b"\x78\x85\x02"]),
+    st.builds(
+        lambda more, body: overlong(more) + Frame(body=body).SerializeToString()[1:], st.integers(1, 9), st.binary(min_size=20)
+    ),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from vfl_node.errors import Cancelled, PeerLost, ProtocolError
 from vfl_node.transport.channel import run
-from vfl_node.transport.frames import PIECE_BYTES
+from vfl_node.transport.frames import PIECE_BYTES, framed, pieces_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Abort, Beat, Chunk, Frame, Notice
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
@@ -47,7 +47,7 @@ def fill(stream: Stream[Chunk]) -> int:
 
 def test_put_waits_while_the_queue_is_full_and_goes_on_when_it_drains() -> None:
     stream = small()
-    assert fill(stream) == 6  # (102 + 64) bytes each
+    assert fill(stream) == 4  # (102 + 128) bytes each
     thread, errors = blocked(lambda: stream._put(Chunk(rows=bytes(100))))
     leaving = stream.outgoing()
     next(leaving)
@@ -62,10 +62,18 @@ def test_a_message_above_the_limit_passes_alone() -> None:
     blocked(lambda: stream._put(Chunk()))
 
 
+def test_all_pieces_of_a_message_count() -> None:
+    pipe, frame, count = StreamPipe("lab"), framed(Frame(), bytes(3 << 20)), 0
+    while pipe._outgoing.has_room(pieces_of(frame)):
+        run(pipe.put(frame))
+        count += 1
+    assert count == 5  # of 3 MiB and some bytes in 16 MiB
+
+
 def test_a_flood_of_empty_messages_is_bounded_too() -> None:
     stream = small(1000)
     thread, _ = blocked(lambda: stream.arrive(b"" for _ in range(10**6)))
-    assert len(stream._inbox) == 1000 // 64
+    assert len(stream._inbox) == 1000 // 128
     stream.cancel(Cancelled("enough"))
     thread.join(240)
     assert not thread.is_alive()

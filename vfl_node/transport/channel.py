@@ -90,7 +90,8 @@ class Channel:
             PeerError: the peer stopped the job.
             PeerLost: the conversation broke off.
         """
-        body = await self._body(expected)
+        await self._frame(expected)
+        body = b"".join(self._unhashed)
         self._check_bounds(expected, body)
         return self._parse(expected, body)
 
@@ -107,7 +108,7 @@ class Channel:
         Raises:
             VflError: as :meth:`receive`.
         """
-        body = await self._body(expected)
+        body: Buffer = (await self._frame(expected)).body  # once: each access may be a copy
         self._check_bounds(expected, body)  # so there are few fields
         place = last_field(body, number) if len(body) >= LONG_BYTES else None
         if place is None:
@@ -115,14 +116,13 @@ class Channel:
         end, start = place
         return self._parse(expected, body[:end]), body[start:]
 
-    async def _body(self, expected: type[Message]) -> Buffer:
+    async def _frame(self, expected: type[Message]) -> Frame:
         failpoints.reach("receive")
         self._hash_received()
         frame = await self._pipe.get()
-        body: Buffer = frame.body  # once: each access may be a copy
         self._check(frame, expected.DESCRIPTOR.full_name)
         self._unhashed = body_pieces(frame)  # what arrived, as its reader may change ``body``
-        return body
+        return frame
 
     def _hash_received(self) -> None:
         """Add the newest message that arrived to the digest; late, as the peer may wait for what this party makes of it."""
@@ -311,8 +311,9 @@ class Channel:
         traffic.bytes_received += frame.ByteSize()
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
-            self._check_bounds(session_pb2.Abort, frame.body)
-            notice = self._parse(session_pb2.Abort, frame.body)
+            body: Buffer = frame.body
+            self._check_bounds(session_pb2.Abort, body)
+            notice = self._parse(session_pb2.Abort, body)
             kind = PeerLost if notice.resumable else PeerError
             reason = f"{peer_text(notice.reason)} ({peer_text(notice.code, 40)})"
             cancelled = notice.code == Cancelled.default_code and not notice.resumable

@@ -9,6 +9,9 @@ Buffer = bytes | memoryview
 _LENGTH_DELIMITED = 2
 """Wire type of a field of bytes, a string or a submessage."""
 
+_TAG_BYTES = 5
+"""Most bytes of a field's number and wire type."""
+
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
     """The number at ``at``, and where it ends. Raises IndexError if it does not end."""
@@ -45,6 +48,8 @@ def last_field(data: Buffer, number: int, size: int | None = None) -> tuple[int,
             begin = at
             tag, at = read_varint(data, at)
             wire = tag & 7
+            if at - begin > _TAG_BYTES:
+                return None  # protobuf refuses it
             if wire == 0:
                 _, at = read_varint(data, at)
             elif wire == _LENGTH_DELIMITED:

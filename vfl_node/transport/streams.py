@@ -343,4 +343,4 @@ class _Queue(deque[tuple[bytes, ...]]):
 
 
 def _cost(pieces: tuple[bytes, ...]) -> int:
-    return sum(map(len, pieces)) + 64  # each is a Python object: a flood of empty messages must count, too
+    return sum(map(len, pieces)) + 64 * (len(pieces) + 1)  # Python objects: a flood of empty messages must count, too

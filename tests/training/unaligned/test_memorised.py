@@ -33,7 +33,6 @@ def test_without_a_distance_between_real_rows_there_is_none() -> None:
     assert nearest_real(normal(5, 2, 0), torch.ones(50, 2)) is None
 
 
-@pytest.mark.slow
 def test_the_generator_draws_and_learns_only_few_rows_by_heart() -> None:
     """The control: of eight rows and their own conditions it makes copies."""
 
