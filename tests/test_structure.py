@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,18 @@ MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob(
 MOST_LINES = 350
 
 
+@cache
+def nodes(source: str) -> list[ast.AST]:
+    """Of a module; many tests look at all."""
+    return list(ast.walk(ast.parse(source)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    nodes.cache_clear()  # half a million objects
+
+
 def test_modules_are_short() -> None:
     long = [name for name, path in MODULES.items() if len(path.read_text().splitlines()) > MOST_LINES]
     assert long == [], f"split these modules: they have more than {MOST_LINES} lines"
@@ -30,7 +43,7 @@ def test_modules_are_short() -> None:
 def test_a_class_name_stands_in_one_module_only() -> None:
     modules: dict[str, set[str]] = {}
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path.read_text()):
             if isinstance(node, ast.ClassDef):
                 modules.setdefault(node.name, set()).add(module)
     shared = {name: sorted(where) for name, where in modules.items() if len(where) > 1}
@@ -42,7 +55,7 @@ def test_a_class_name_stands_in_one_module_only() -> None:
 
 def compared_names(source: str, names: set[str]) -> list[int]:
     """Lines of ``source`` that decide by one of ``names``: comparisons, matches, tables and ``Literal`` types."""
-    return sorted(line for node in ast.walk(ast.parse(source)) for line in _decides_by(node, names))
+    return sorted(line for node in nodes(source) for line in _decides_by(node, names))
 
 
 def _decides_by(node: ast.AST, names: set[str]) -> Iterator[int]:
@@ -171,7 +184,7 @@ CONFIGS = {TRAINERS[name].__name__: name for name in TRAINERS}
 
 def sections_told_apart(source: str) -> set[str]:
     """Trainers whose section ``source`` recognises by its class."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes(source) if isinstance(node, ast.Call)]
     asked = [call.args[1] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "isinstance"]
     within = {node for kinds in asked for node in ast.walk(kinds)}
     named = {node.id for node in within if isinstance(node, ast.Name)}
@@ -198,7 +211,7 @@ TRAINERS_IMPORTED = re.compile(rf"vfl_node\.training\.({'|'.join(TRAINERS)})\b")
 def trainers_imported(source: str) -> set[str]:
     """Trainers from whose packages ``source`` imports something, for types alone too."""
     modules = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -56,6 +56,7 @@ def test_the_notebook_is_stored_with_what_it_gives(stored: Any) -> None:
     assert not re.search(r"/(tmp|home|root|work)/", NOTEBOOK.read_text())
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))

@@ -173,6 +173,7 @@ def test_sales_and_schools_have_places_and_no_identifier_in_common(linkage: Path
         assert (again / f"{name}.csv").read_bytes() == (linkage / f"{name}.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_sales_gain_from_schools_near_them(linkage: Path, tmp_path: Path) -> None:
     agency, schools, coordinator = linked(linkage, tmp_path).values()
     assert agency["metrics"]["r2"] > agency["local_metrics"]["r2"] + 0.2

@@ -141,6 +141,7 @@ def test_more_rows_than_images(synthetic: Path, tmp_path: Path) -> None:
     assert f"{2 * STRONG} images" in done.stderr
 
 
+@pytest.mark.slow
 def test_curves_of_all_sizes_coincide(finished: tuple[Path, str]) -> None:
     out, said = finished
     check_curves(out)
@@ -172,6 +173,7 @@ def test_what_is_finished_is_kept(tables: Path, finished: tuple[Path, str], tmp_
     assert experiment(tables, out, *TINY, "--learning-rate", "0.2").stderr.endswith("choose another --out\n")
 
 
+@pytest.mark.slow
 def test_one_changed_label_shows(tables: Path, finished: tuple[Path, str], tmp_path: Path) -> None:
     """The control: what a single record does to weights and losses is far above the tolerance that the others keep."""
     head, first, *rest = (tables / "weak.csv").read_text().splitlines()
@@ -186,6 +188,7 @@ def test_one_changed_label_shows(tables: Path, finished: tuple[Path, str], tmp_p
     assert np.abs(np.subtract(*losses)).min() > 1e-4
 
 
+@pytest.mark.slow
 def test_a_run_on_other_records_is_not_taken_for_equal(
     tables: Path, finished: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
