@@ -75,8 +75,10 @@ POINTS: Mapping[str, str] = {
     # The end.
     "keep": "model and report are to be written",
     "kept": "both are written",
-    "finish": "the last words are to be exchanged",
-    "finished": "all have had their last word, and the job's end is to be stored",
+    "store": "the others are to be told that both are written",
+    "confirm": "all are known to have written theirs, and this is to be noted",
+    "confirmed": "it is noted, and not passed on yet by the active party",
+    "finished": "the job's end is to be stored in the index",
     "forget": "secrets are to be destroyed",
     # Anything.
     "send": "a message of a conversation is to be sent",

@@ -24,6 +24,7 @@ from typing import Any
 from vfl_node.cli import main
 from vfl_node.errors import DataError
 from vfl_node.execution import folder as job_folder
+from vfl_node.execution.finish import have_stored, hear_confirmed
 from vfl_node.node import meeting, service, store, work  # noqa: F401 - what a node imports once it runs
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session import preflight
@@ -36,6 +37,7 @@ PLACES = (
     "in a round",
     "before its report",
     "with its report",
+    "when all have stored theirs",
     "when one has finished with it",
     "when all have finished with it",
     "before its secrets are destroyed",
@@ -61,7 +63,7 @@ class Act:
 
     def conversations(self, run: Any) -> list[Coroutine[Any, Any, None]]:
         part, channels = run.session, run.session.peers
-        self.own, self.inputs = run.folder, run.inputs
+        self.run, self.own, self.inputs = run, run.folder, run.inputs
         with (self.folder / f"{self.name}-drawn").open("a") as drawn:
             drawn.write(f"{part.job_id} {self.drawn(part)}\n")
         self.may_die("when all are met")
@@ -104,8 +106,12 @@ class Act:
                 self.keep(part)
                 break
         for channel in channels.values():
-            async with channel.phase("finish"):
-                pass
+            await have_stored(channel)
+        self.may_die("when all have stored theirs")
+        if active:
+            self.own.confirm()
+        for channel in channels.values():
+            await hear_confirmed(self.run, channel)
             self.may_die("when one has finished with it")
         self.may_die("when all have finished with it")
 
@@ -119,8 +125,11 @@ class Act:
             part.progress.emit(Advanced(1))
             self.may_die("in a round")
         self.keep(part)
-        async with channel.phase("finish"):
-            pass
+        await have_stored(channel)
+        self.may_die("when all have stored theirs")
+        while channel.peer != part.job.parties.active and not self.own.confirmed:
+            await channel.pause()
+        await hear_confirmed(self.run, channel)
         self.may_die("when one has finished with it")
 
     def drawn(self, part: Any) -> str:

@@ -124,7 +124,7 @@ def test_the_active_party_passes_a_cancellation_on(tmp_path: Path, monkeypatch: 
     canceller, other = others
     offers.hear(canceller, Notice(cancel=Cancel(job_id=record.id)))
     assert store.get(record.id).state == "cancelled"
-    offers.tell_cancelled(other)
+    offers.link_up(other)
     passed_on = [(other, Cancel(job_id=record.id, reason=f"{canceller}'s owner cancelled the job"))]
     assert told == (2 * passed_on if role == "active" else [])
     if role == "active":  # what the other one makes of it
@@ -146,7 +146,7 @@ def test_a_peer_that_comes_back_is_told_what_this_owner_cancelled_and_nothing_el
     lab.store.update(theirs, state="cancelled", code="E_CANCELLED", message="clinic's owner cancelled the job")
     lab.store.update(third, state="failed", code="E_DATA", message="no")
     for peer in ("clinic", "bank"):
-        lab.offers.tell_cancelled(peer)
+        lab.offers.link_up(peer)
     assert told == [("clinic", ours.id)]  # the bank has no part in it
 
 

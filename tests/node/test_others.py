@@ -49,7 +49,7 @@ def waiting(tmp_path: Path, peers: Peers, monkeypatch: pytest.MonkeyPatch) -> It
     """Waits as the clinic; what happens in each look is given."""
     store = Store(tmp_path / "state")
     record = store.add(JOB, submitter="clinic")
-    others = Others("clinic", record, peers, store.job_folder(record), lambda: True)  # type: ignore[arg-type]
+    others = Others("clinic", record, peers, lambda: True)  # type: ignore[arg-type]
     monkeypatch.setattr(module, "ASK_AGAIN_S", 60)
 
     def wait(*events: Any, most_s: float = 60) -> float:

@@ -16,7 +16,8 @@ import torch
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration import parse
 from vfl_node.errors import StateError, UsageError, VflError
-from vfl_node.execution.folder import SUMS, JobFolder
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.outcome import SUMS
 from vfl_node.execution.serving import FileTally
 from vfl_node.execution.stored_serving import Serving
 from vfl_node.files import write_whole

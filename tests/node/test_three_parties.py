@@ -37,6 +37,7 @@ PLACES = (
     "in a round",
     "before its report",
     "with its report",
+    "when all have stored theirs",
     "when one has finished with it",
     "when all have finished with it",
     "before its secrets are destroyed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vfl_node.execution.folder import ARTEFACTS
+from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.files import private_folder, write_whole
 
 

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from vfl_node import failpoints
+from vfl_node.execution.finish import have_stored, hear_confirmed
 from vfl_node.execution.keep import keep
 from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.machine import now
@@ -60,9 +61,11 @@ class CoordinatorRun:
         if self._training and point != KEPT:
             await self._training.serve(channel)
         await self._keep(channel)
-        failpoints.reach("finish")
-        async with channel.phase("finish"):
-            pass
+        failpoints.reach("store")
+        await have_stored(channel)
+        while channel.peer != self._run.session.job.parties.active and not self._run.folder.confirmed:
+            await channel.pause()
+        await hear_confirmed(self._run, channel)
 
     async def _keep(self, channel: Channel) -> None:
         """Write the report once no data party needs the coordinator any more.

@@ -23,38 +23,28 @@ from vfl_node import failpoints
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError
+from vfl_node.execution.outcome import Outcome
 from vfl_node.execution.stored_serving import Serving
 from vfl_node.execution.trial import Trial
 from vfl_node.files import read_checked, remove, write_checked, write_whole
 from vfl_node.models import storage
 from vfl_node.transport.pipe import Traffic
 
-ARTEFACTS = ("model.safetensors", "report.html", "report.json")
-"""What a job leaves for its owner; the report is written last, when everything else is there."""
-
-SUMS = "SHA256SUMS"
-"""The file beside a job's artefacts with their checksums."""
-
 _ANEW = "submit the job again as a new one"
-_DAMAGED = "what it stored is damaged"
 
 _EARLIER_SERVING = "serving.json"
 """Where an earlier version stored what predictions need; it remains for that version to read."""
 
 
-class JobFolder:
+class JobFolder(Outcome):
     """Everything that one job stores on this node's disk (0700). Several conversations of the job may use it at once."""
 
     def __init__(self, path: Path, trial: Trial | None = None) -> None:
         """The folder at ``path``, whose name is the job's id; ``trial``: the one that the job is run in, if any."""
-        self.path, self.trial = path, trial or Trial()
+        super().__init__(path)
+        self.trial = trial or Trial()
         self._pinning = threading.Lock()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    @property
-    def artefacts(self) -> Path:
-        """Report and models; what is left when the job has ended."""
-        return self.path / "artefacts"
 
     @property
     def lists(self) -> Path:
@@ -71,45 +61,6 @@ class JobFolder:
         """How much of the job is stored: bytes of lists, whether it is aligned, and the name of its newest checkpoint."""
         lists = sum(path.stat().st_size for path in self.lists.rglob("*") if path.is_file())
         return lists, self._alignment.exists(), max((path.name for path in self.checkpoints.glob("*.checkpoint")), default="")
-
-    @property
-    def sealed(self) -> bool:
-        """Whether this party's report and model are written (their checksums come last)."""
-        return (self.artefacts / SUMS).exists()  # as :meth:`Store.has_report`
-
-    def seal(self) -> None:
-        """Write the checksums of all artefacts, as ``sha256sum`` does; from now on they are :attr:`sealed`."""
-        files = sorted(path for path in self.artefacts.iterdir() if path.name != SUMS)
-        lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
-        write_whole(self.artefacts / SUMS, "".join(lines).encode())
-
-    def artefact(self, name: str) -> Path:
-        """An artefact that is as it was written.
-
-        Raises:
-            StateError: it is not (``E_STATE_CORRUPT``), or it is gone (``E_STATE_LOST``).
-        """
-        path, hint = self.artefacts / name, "restore it from a backup, or train again"
-        try:
-            line = f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}".encode()
-            if line in (self.artefacts / SUMS).read_bytes().splitlines():
-                return path
-        except FileNotFoundError as error:
-            raise StateError(f"{error.filename} is gone", code="E_STATE_LOST", hint=hint, for_peer=_DAMAGED) from None
-        raise StateError(f"{path} is not what {SUMS} says", code="E_STATE_CORRUPT", hint=hint, for_peer=_DAMAGED)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all artefacts are :attr:`sealed` and as they were written."""
-        if not self.sealed:
-            return False
-        try:
-            for path in self.artefacts.iterdir():
-                if path.name != SUMS:
-                    self.artefact(path.name)
-        except StateError:
-            return False
-        return True
 
     @property
     def request(self) -> bytes | None:
@@ -170,11 +121,11 @@ class JobFolder:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the owner has cancelled the job, which has not ended yet."""
+        """Whether the owner wants the end of the job, which has not ended yet."""
         return self._cancelled.exists()
 
     def cancel(self) -> None:
-        """Store that the owner has cancelled the job."""
+        """Store that the owner wants the end of the job."""
         write_whole(self._cancelled, b"")
 
     def seed(self, *, first: bool = True) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vfl_node import failpoints
 from vfl_node.execution.align import aligned
+from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.execution.serving import PREDICTIONS, FileTally, Predicting, reported
@@ -51,6 +51,4 @@ async def play(run: Run, predicting: Predicting) -> None:
             exchanged = own or Predicted(nothing, nothing.astype(np.float64), shared=len(result.alignment))
         predictions = reported(predictor, session.job, session.name, exchanged, session.protection)
         keep(run, started, traffic_of(session, result), aligned=result, predictions=predictions)
-    failpoints.reach("finish")
-    async with session.phase("finish"):
-        pass
+    await finish(run)

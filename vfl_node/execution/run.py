@@ -8,7 +8,7 @@
     train       my part of the model, and how good the whole is                                    (train.py)
     or predict  by a model that an earlier job trained                                             (predict.py)
     keep        model and report on this party's disk                                              (keep.py)
-    finish      all know that all have stored theirs; only now may any forget its secrets
+    finish      all know that all have stored theirs; only now is any done, and forgets its secrets    (finish.py)
 
 A coordinator has a conversation of its own with each data party, and in it only: preflight, what alignment and training ask of
 it, keep, finish (coordinator.py).

@@ -7,13 +7,13 @@ import json
 
 import numpy as np
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import after_alignment
 from vfl_node.execution import cautions
 from vfl_node.execution.align import Aligned, aligned
+from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.run import ALIGNED, KEPT, Run
@@ -55,10 +55,7 @@ async def play(run: Run) -> None:
         if trainer:
             trained = await _trained(run, trainer, result, checkpoints, None if point == ALIGNED else point)
         keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
-    failpoints.reach("finish")
-    for channel in session.peers.values():
-        async with channel.phase("finish"):
-            pass
+    await finish(run)
 
 
 def _prepared(run: Run) -> Trainer | None:

@@ -24,6 +24,7 @@ RESUMABLE = frozenset(
         "E_FILES",
         "E_STATE",
         "E_STATE_LOCKED",
+        "E_STATE_LOST",
         "E_THREAD",
         "E_MEMORY",
         "E_GPU_MEMORY",
@@ -33,6 +34,9 @@ RESUMABLE = frozenset(
     }
 )
 """Codes of errors after which a job may go on: everything it needs stays stored."""
+
+JOB_DONE = "E_JOB_DONE"
+"""Code with which a peer says that the job is done there, so that all parties are known to have stored their parts."""
 
 NOT_NOW = RESUMABLE | {Paused.default_code, GaveWay.default_code}
 """Codes with which a peer says that it takes part in a job, but cannot at the moment."""

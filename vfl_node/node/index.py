@@ -41,6 +41,7 @@ MIGRATIONS = (
         "deaths)",
     ),
     ("CREATE TABLE pruned (id TEXT PRIMARY KEY)",),
+    ("ALTER TABLE pruned ADD COLUMN state TEXT NOT NULL DEFAULT 'done'",),
 )
 """Statements number k turn a table of version k into one of version k + 1; an empty file has version 0."""
 
@@ -105,14 +106,15 @@ class Index:
         sql = f"INSERT INTO jobs ({', '.join(names)}) VALUES ({marks}){again}"  # noqa: S608 - our own words
         self._db.execute(sql, [*values, _digest(values)])
 
-    def prune(self, job_id: str) -> None:
-        """Remove a row; its id stays known."""
-        self._db.execute("INSERT OR IGNORE INTO pruned VALUES (?)", [job_id])
+    def prune(self, job_id: str, state: str) -> None:
+        """Remove a row; its id stays known, and how the job ended."""
+        self._db.execute("INSERT OR IGNORE INTO pruned VALUES (?, ?)", [job_id, state])
         self._db.execute("DELETE FROM jobs WHERE id = ?", [job_id])
 
-    def pruned(self, job_id: str) -> bool:
-        """Whether a row of this id was removed."""
-        return self._db.execute("SELECT 1 FROM pruned WHERE id = ?", [job_id]).fetchone() is not None
+    def pruned(self, job_id: str) -> str | None:
+        """The state of the row of this id that was removed; None if none was."""
+        row = self._db.execute("SELECT state FROM pruned WHERE id = ?", [job_id]).fetchone()
+        return row[0].decode() if row else None
 
     def count(self, submitter: str) -> int:
         """How many rows there are of jobs that ``submitter`` submitted."""

@@ -88,21 +88,23 @@ class Jobs:
         return self.submit(job, request=request)
 
     def cancel(self, job_id: str) -> Record:
-        """End a job here and at its peers.
+        """End a job here and at its peers; once this party has stored its part, ask the active party to do so.
 
         Raises:
             UsageError: no such job, or it has ended.
         """
         record = self._store.record(job_id)
-        work = self._works.get(job_id)
+        work, tell = self._works.get(job_id), record.others(self._settings.name) if not record.damaged else []
+        if work is None and record.resumable and record.active != self._settings.name and self._store.has_report(record):
+            self._works.resume(job_id)  # the active party may know by now that all have stored theirs
+            work = self._works.get(job_id)
         if work is not None:
-            if not work.cancel():
-                return record
+            tell = work.cancel()
         elif record.resumable:
             record = self._works.forget(record, OWN_WISH)
         else:
             raise UsageError(f"job {job_id} has already ended ({record.state})", code="E_JOB_ENDED")
-        for peer in record.others(self._settings.name):
+        for peer in tell:
             self._works.tell(peer, Notice(cancel=Cancel(job_id=job_id)))
         return record
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import Cancelled, PeerError, PeerLost, PolicyError, StateError, VflError
+from vfl_node.execution.finish import CONFIRM
 from vfl_node.execution.live import Stop
-from vfl_node.node.faults import explain, returns
+from vfl_node.node.faults import JOB_DONE, explain, returns
 from vfl_node.node.peers import Peers
 from vfl_node.node.pulse import threads_cpu_s
 from vfl_node.progress import PeersAwaited, Progress
@@ -27,9 +28,6 @@ from vfl_node.transport.streams import StreamPipe
 
 NOTICE_S = 0.2
 """How often it is checked whether a party has left to which nobody listens at the moment."""
-
-LAST_PHASE = "finish"
-"""A party that leaves in this phase has had all it needs."""
 
 
 class Meeting:
@@ -205,7 +203,7 @@ class Meeting:
             self._stop.check()
         except VflError as wish:
             return wish
-        going = (pipe for peer, pipe in self._pipes.items() if self.channels[peer].phase_name != LAST_PHASE)
+        going = (pipe for peer, pipe in self._pipes.items() if self.channels[peer].phase_name != CONFIRM)
         return next((pipe.broken for pipe in going if pipe.broken), None) or self._stalled()
 
     def _stalled(self) -> PeerLost | None:
@@ -236,7 +234,7 @@ class Meeting:
 
     def _tell(self, error: VflError) -> None:
         """Tell the other parties why this one leaves, and whether it comes back."""
-        comes_back = returns(error) or error.code == "E_JOB_ENDED"
+        comes_back = returns(error) or error.code in ("E_JOB_ENDED", JOB_DONE)
         if isinstance(error, PeerLost):
             lost = listed(self._lost or self._left() or self._missing() or ["another party"])
             error = PeerLost(error.message, code=error.code, for_peer=f"it lost {lost}")

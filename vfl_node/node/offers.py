@@ -15,6 +15,7 @@ from vfl_node.job import parse_job
 from vfl_node.logs import Seldom
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
+from vfl_node.node.faults import JOB_DONE
 from vfl_node.node.record import Record
 from vfl_node.node.states import State
 from vfl_node.node.store import Store
@@ -66,20 +67,25 @@ class Offers:
             reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)
         return Notice(offer_reply=reply)
 
-    def tell_cancelled(self, peer: str) -> None:
-        """Tell a peer whose link is up again what was cancelled meanwhile; it ignores what it has heard before.
+    def link_up(self, peer: str) -> None:
+        """Tell a peer whose link is up again what was cancelled meanwhile, and ask it how jobs ended that it decides.
 
-        That is what this owner cancelled; at an active party what any owner did, since passive ones do not tell each other.
+        It ignores what it has heard before. It is told what this owner cancelled; by an active party what any owner did, since
+        passive ones do not tell each other.
         """
         relays = self._settings.role == "active"
-        cancelled = (
-            record
-            for record in self._store.all()
-            if record.state == "cancelled" and (relays or record.message == OWN_WISH) and peer in record.parties
-        )
+        records = [record for record in self._store.all() if not record.damaged and peer in record.parties]
+        cancelled = (record for record in records if record.state == "cancelled" and (relays or record.message == OWN_WISH))
         for record in islice(cancelled, MOST_CANCELLED):
             reason = "" if record.message == OWN_WISH else record.message
             self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id, reason=reason)))
+        for record in records:
+            if record.active == peer and not record.over and self._store.has_report(record):
+                if self._store.job_folder(record).cancelled:
+                    self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id)))
+                if record.state == "unconfirmed":
+                    with suppress(VflError):  # there is no room at the moment: the next time
+                        self._works.resume(record.id, by_owner=False)
 
     def _hear_cancel(self, peer: str, cancel: Cancel) -> None:
         """A peer says that a job has ended, because its owner or that of another party cancelled it or because it failed."""
@@ -93,8 +99,9 @@ class Offers:
         if record is None or peer not in record.parties or not (work or record.resumable):
             return
         if work is not None:
-            work.stop.ask(PeerError(message, code=code, for_peer=message))
-        else:
+            if not work.verdict.hear(peer, PeerError(message, code=code, for_peer=message)):
+                return
+        elif peer == record.active or self._settings.name == record.active or not self._store.has_report(record):
             self._works.forget(record, message, state=state, code=code)
         self._pass_on(record, peer, Cancel(job_id=record.id, failed=cancel.failed, reason=message))
 
@@ -112,9 +119,9 @@ class Offers:
         if record is not None:
             self._go_on(peer, offer, record)
             return
-        if self._store.pruned(offer.job_id):
-            for_peer = "the job has already ended there"
-            raise PeerError(f"job {offer.job_id} has ended here, and was pruned", code="E_JOB_ENDED", for_peer=for_peer)
+        if state := self._store.pruned(offer.job_id):
+            text, code = f"job {offer.job_id} has ended here ({state}), and was pruned", _code_of(state)
+            raise PeerError(text, code=code, for_peer=f"the job has already ended there ({state})")
         if peer not in self._settings.accept_jobs_from:
             raise PolicyError(
                 f"{peer} is not in accept_jobs_from",
@@ -144,7 +151,7 @@ class Offers:
         if record.spec != offer.job_json or peer not in record.parties:
             raise PolicyError(f"{peer} offers another job under a known id", for_peer="this id belongs to another job")
         if record.over:
-            for_peer, code = f"the job has already ended there ({record.state})", "E_JOB_ENDED"
+            for_peer, code = f"the job has already ended there ({record.state})", _code_of(record.state)
             if record.state == "failed" and (work := self._works.latest(record.id)):
                 for_peer = work.for_peer or for_peer
             if record.state == "cancelled":
@@ -155,3 +162,8 @@ class Offers:
             self._works.resume(record.id, by_owner=False)
         except PolicyError as busy:
             raise GaveWay(busy.message, for_peer=busy.for_peer) from None
+
+
+def _code_of(state: State) -> str:
+    """What a peer is told of a job that has ended in this state."""
+    return JOB_DONE if state == "done" else "E_JOB_ENDED"

@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from vfl_node import failpoints
 from vfl_node.errors import Cancelled, PeerError, PeerLost, peer_text
-from vfl_node.execution.folder import JobFolder
-from vfl_node.node.faults import NOT_NOW
+from vfl_node.node.faults import JOB_DONE, NOT_NOW
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
@@ -35,7 +34,6 @@ class Others:
         own: this party's name.
         record: the job.
         peers: the peers of this node.
-        folder: of the job.
         ready: says whether this node has a place for the job.
 
     Attributes:
@@ -44,11 +42,11 @@ class Others:
         begun: whether the job has had an attempt, so that all of them know of it.
     """
 
-    def __init__(self, own: str, record: Record, peers: Peers, folder: JobFolder, ready: Callable[[], bool]) -> None:
+    def __init__(self, own: str, record: Record, peers: Peers, ready: Callable[[], bool]) -> None:
         self.names = record.others(own)
         self.queueing: set[str] = set()
         self.begun = bool(record.attempt)
-        self._own, self._record, self._peers, self._folder, self._ready = own, record, peers, folder, ready
+        self._own, self._record, self._peers, self._ready = own, record, peers, ready
         self._parties = record.job.parties
         self._before = record.parties[: record.parties.index(own)]
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
@@ -83,6 +81,29 @@ class Others:
         for name in filter(self._peers.online, self.names):
             with suppress(PeerLost):
                 self._ask(name, meeting, time.monotonic() + ANNOUNCE_S)
+
+    def await_word(self, meet: Callable[[], Meeting], deadline: float) -> None:
+        """Wait until the active party says that a job goes on of which this party has stored its part.
+
+        This party may have its table no more, which it does not need if the job is done.
+
+        Args:
+            meet: makes a meeting.
+            deadline: until when, monotonic seconds.
+
+        Raises:
+            PeerLost: there was no such word (``E_PEER_ABSENT``).
+            PeerError: the job has ended.
+        """
+        while True:
+            with meet() as meeting:
+                try:
+                    self._ask(self._parties.active, meeting, deadline)
+                    return
+                except PeerLost:  # it may also be there, and not able to go on now
+                    if time.monotonic() > deadline:
+                        raise
+                meeting.wait(ASK_AGAIN_S)
 
     def await_links(self, meeting: Meeting, deadline: float) -> float:
         """At the active party of several, wait until all are connected, before it begins any conversation.
@@ -152,7 +173,8 @@ class Others:
 
         Raises:
             PeerLost: no reply until ``deadline`` (``E_PEER_ABSENT``), or it cannot take part now.
-            PeerError: it refused the job (``E_REFUSED``), or the job has ended there (``E_JOB_ENDED``, ``E_CANCELLED``).
+            PeerError: it refused the job (``E_REFUSED``), or the job has ended there (``E_JOB_DONE``, ``E_JOB_ENDED``,
+                ``E_CANCELLED``).
         """
         if not self._may_know(name):
             return
@@ -166,13 +188,20 @@ class Others:
 
     def _refused(self, name: str, reply: OfferReply) -> None:
         """Raise what it means for the job that ``name`` does not take part; nothing if its submitter hears it anyway."""
-        cancelled, reason = reply.code == Cancelled.default_code, peer_text(reply.reason)
-        if cancelled and not self._folder.sealed:
+        reason = peer_text(reply.reason)
+        if reply.code == JOB_DONE:
+            raise PeerError(
+                f"the job is done at {name}, and this party has lost what it had stored of it",
+                code=JOB_DONE,
+                hint="put the state folder back from a backup, or submit a new job",
+                for_peer="what it had stored is damaged",
+            )
+        if reply.code == Cancelled.default_code:
             text = f"{reason} ({name} says)"
             raise PeerError(text, code=Cancelled.default_code, for_peer=text)
         if reply.code in NOT_NOW:  # such as a full disk: it may be able to, later
             raise PeerLost(f"{name} cannot take part now: {reason} ({reply.code})")
-        if cancelled or reply.code == "E_JOB_ENDED":
+        if reply.code == "E_JOB_ENDED":
             text = f"{name} stopped: {reason}"
             raise PeerError(text, code="E_JOB_ENDED", hint=f"ask the owner of {name}", for_peer=text)
         if self._own == self._record.submitter or self._relays_to(name):

@@ -48,8 +48,8 @@ class Record:
 
     @property
     def resumable(self) -> bool:
-        """Whether it ended only because a peer was lost or a machine refused, so that it can go on from what is stored."""
-        return self.state == "failed" and self.code in RESUMABLE
+        """Whether it stands still only because a peer was lost or a machine refused, and can go on from what is stored."""
+        return self.state == "unconfirmed" or (self.state == "failed" and self.code in RESUMABLE)
 
     @property
     def over(self) -> bool:
@@ -73,6 +73,11 @@ class Record:
         parties = json.loads(self.spec).get("parties", {})
         coordinator = parties.get("coordinator")
         return [*filter(None, [parties.get("active")]), *parties.get("passive", []), *([coordinator] if coordinator else [])]
+
+    @property
+    def active(self) -> str:
+        """The party that decides how the job ends."""
+        return self.parties[0]
 
     def others(self, own: str) -> list[str]:
         """The parties with which ``own`` has a conversation, in the order of the job: active, passive, coordinator."""

@@ -18,7 +18,7 @@ from vfl_node import failpoints
 from vfl_node.configuration import parse
 from vfl_node.crypto.kernels import kernel
 from vfl_node.execution.device import choose_device
-from vfl_node.execution.folder import ARTEFACTS
+from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.requests import PredictionRequest
 from vfl_node.execution.serving import PREDICTIONS
 from vfl_node.execution.trial import read_trial
@@ -93,7 +93,7 @@ class Node:
         """
         kernel()
         self._works.attach(self.peers)
-        self.peers.on_up = self._offers.tell_cancelled
+        self.peers.on_up = self._offers.link_up
         bound = self.peers.start()
         self._works.start()
         self._data.start()

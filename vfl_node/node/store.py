@@ -23,7 +23,8 @@ import structlog
 
 from vfl_node import failpoints
 from vfl_node.errors import StateError, UsageError
-from vfl_node.execution.folder import SUMS, JobFolder
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.outcome import SUMS
 from vfl_node.execution.trial import Trial
 from vfl_node.files import fault, private_file
 from vfl_node.job import Job
@@ -32,7 +33,7 @@ from vfl_node.node.faults import explain
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.partners import Partner
 from vfl_node.node.record import Record, damaged_record
-from vfl_node.node.states import UNFINISHED
+from vfl_node.node.states import UNFINISHED, State
 
 log = structlog.get_logger()
 
@@ -215,7 +216,7 @@ class Store:
         A pruned job's id stays known, so that no peer can have the job begun anew.
 
         Args:
-            days: remove those that ended longer ago; None: none for their age.
+            days: remove those that ended longer ago, unconfirmed ones among them; None: none for their age.
             keep: remove all but so many, the newest; None: none for their number.
             models: whether also those whose model is kept for predictions.
             dry: only tell which.
@@ -228,24 +229,25 @@ class Store:
         """
         records = self.all()
         needed = {record.predict["model"] for record in records if record.predict and not record.over}
-        over = [record for record in records if record.over and record.id not in needed]
+        waiting = "unconfirmed" if days is not None else ""  # such a job may wait for a party that is gone for good
+        over = [record for record in records if (record.over or record.state == waiting) and record.id not in needed]
         over = [record for record in over if models or not JobFolder.serves(self.folder / "jobs" / record.id)]
         removed = []
         for place, record in enumerate(over):
-            if (keep is not None and place >= keep) or (days is not None and _age_days(record) > days):
+            if (keep is not None and place >= keep and record.over) or (days is not None and _age_days(record) > days):
                 removed.append(record.id)
                 if not dry:
                     with self._lock, self._explained():
                         self.check_there()
-                        self._index.prune(record.id)
+                        self._index.prune(record.id, record.state)
                         self._unwritten.pop(record.id, None)
                     shutil.rmtree(self.folder / "jobs" / record.id, ignore_errors=True)
         return removed
 
-    def pruned(self, job_id: str) -> bool:
-        """Whether a job of this id was here and has been pruned."""
+    def pruned(self, job_id: str) -> State | None:
+        """In which state a job of this id was pruned; None if none was."""
         with self._lock, self._explained():
-            return self._index.pruned(job_id)
+            return cast(State | None, self._index.pruned(job_id))
 
     def job_folder(self, record: Record) -> JobFolder:
         """The private folder of a job."""

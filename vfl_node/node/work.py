@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ import structlog
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
-from vfl_node.errors import Cancelled, GaveWay, Paused, PeerError, PeerLost, StateError, UsageError, VflError
+from vfl_node.errors import GaveWay, PeerError, PeerLost, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import frame_bytes
 from vfl_node.execution.conversations import conversations
@@ -40,6 +39,7 @@ from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn, Turns
+from vfl_node.node.verdict import Verdict
 from vfl_node.progress import InputRefused, PeersAwaited, Queued
 from vfl_node.settings import Settings
 from vfl_node.transport.frames import PIECE_BYTES
@@ -66,6 +66,7 @@ class Work:
         record: the job as it was stored last.
         others: its other parties.
         stop: ends it when its owner or a peer asks for that.
+        verdict: how it ends here.
         progress: how far it is.
         requests: of this node's owner for predictions; None if the job takes none.
         ended: whether the job has ended; that is stored, or about to be.
@@ -84,14 +85,15 @@ class Work:
         self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
         self._job = record.job
         self._folder = store.job_folder(record)
-        self.others = Others(settings.name, record, peers, self._folder, self._is_ready)
+        self.verdict = Verdict(record.active, settings.name, self._folder, self.stop)
+        self.others = Others(settings.name, record, peers, self._is_ready)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
         self.for_peer = ""
         self._interruption, self._deadline, self._since = "", 0.0, 0.0
         if self._folder.cancelled:  # before this node was last killed
-            self.requests.close() if self.requests else self.stop.ask(cancelled_by_owner())
+            self.requests.close() if self.requests else self.verdict.end_with(cancelled_by_owner())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
         # Last: were anything after this to fail, nobody would leave the turn.
         self.turn = None if self._job.is_service else turns.enter(lambda: self.others.able)
@@ -124,51 +126,48 @@ class Work:
         """Its place in the queue; 0 if it does not wait for its turn."""
         return self.turn.place if self.turn else 0
 
-    def cancel(self) -> bool:
+    def cancel(self) -> list[str]:
         """End the job, also after a restart. A service that answers requests ends once all are answered, any other job at once.
 
+        Once this party has stored its part, the active party decides whether it is too late.
+
         Returns:
-            Whether it ends at once; then the peers should be told.
+            The peers that should be told.
+
+        Raises:
+            UsageError: it is too late: all have stored theirs (``E_JOB_ENDED``).
         """
         with suppress(OSError):  # a job can be cancelled even if the disk is full
             self._folder.cancel()
         if self.requests and self._conversing and not self.requests.closed:
             self.requests.close()
-            return False
-        self.stop.ask(cancelled_by_owner())
-        return True
+            return []
+        if self.verdict.end_with(cancelled_by_owner()):
+            return self.others.names
+        if self.verdict.decides:
+            raise UsageError(f"job {self.record.id} is done: all parties have stored their parts", code="E_JOB_ENDED")
+        return [self.record.active]
 
     def _live(self) -> None:
         """Run the job and store how it ended. What a job needs to be resumed stays; if it is over, that is destroyed."""
         try:
-            with self._unless_reported():
-                self._run()
+            self._run()
             self._end("done")
-        except Paused as error:
-            self._end("paused", error if error.code != Paused.default_code else None)
         except Exception as error:
             failure = explain(error)
             if failure.code == VflError.default_code:
                 log.exception("internal error", job=self.record.id)  # a defect of ours: say so, keep the node alive
-            self._end("cancelled" if failure.code == Cancelled.default_code else "failed", failure)
-
-    @contextmanager
-    def _unless_reported(self) -> Iterator[None]:
-        """Ignore that the job has ended at a peer if this party already has its report.
-
-        A peer is done only after everyone told it that their reports are stored, so there is nobody left to wait for.
-        """
-        try:
-            yield
-        except PeerError as error:
-            if error.code != "E_JOB_ENDED" or not self._folder.whole:
-                raise
+            self._end(*self.verdict.on(failure))
 
     def _run(self) -> None:
         """Run the job from the queue to its report, in as many turns as it takes."""
+        if self._folder.confirmed:  # before this node was last killed
+            return
         if self._job.align.group == "modp2048":
             log.warning("modp2048 is below today's recommended strength; prefer curve25519 or modp3072", job=self.record.id)
         self._renew_deadline()
+        if self._folder.whole and not self.verdict.decides:
+            self.others.await_word(self._meeting, self._deadline)
         if self.turn is None:
             self._go_on()
             return
@@ -232,13 +231,9 @@ class Work:
             except PeerLost as error:
                 self._since = time.monotonic()
                 if self.requests and self.requests.closed:
-                    self.stop.ask(cancelled_by_owner())
+                    self.verdict.end_with(cancelled_by_owner())
                 self.stop.check()
                 if error.code == "E_PEER_ABSENT":
-                    if self._folder.whole and self._settings.role != "coordinator":  # whose key the others may still need
-                        text = "not every party has confirmed that it kept its half"
-                        log.warning(text, job=self.record.id, reason=error.message)
-                        return
                     if not self._interruption:
                         raise
                     raise PeerLost(f"{self._interruption}; {error.message}", hint=error.hint) from None

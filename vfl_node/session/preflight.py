@@ -14,7 +14,7 @@ from vfl_node.job import Job, differing_fields
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 """Raised whenever two releases can no longer talk to each other."""
 
 

@@ -1,0 +1,60 @@
+"""How a job ends at one node: who decides that, and in which state a failure leaves it.
+
+Until this party's part is stored any party can end the job. Afterwards the active one decides alone, until all are known to
+have stored theirs (:mod:`vfl_node.execution.finish`): so either all parties end with their reports, or none does.
+"""
+
+from __future__ import annotations
+
+from vfl_node.errors import Cancelled, Paused, PeerLost, VflError
+from vfl_node.execution.live import Stop
+from vfl_node.execution.outcome import Outcome
+from vfl_node.node.faults import JOB_DONE
+from vfl_node.node.states import State
+
+
+class Verdict:
+    """The end of one job.
+
+    Args:
+        active: the job's active party.
+        own: this party.
+        outcome: what the job has left here so far.
+        stop: ends the work on the job.
+
+    Attributes:
+        decides: whether this is the active party.
+    """
+
+    def __init__(self, active: str, own: str, outcome: Outcome, stop: Stop) -> None:
+        self.decides = own == active
+        self._active, self._outcome, self._stop = active, outcome, stop
+
+    def end_with(self, error: VflError) -> bool:
+        """End the job with ``error``, if this party may still decide that; returns whether it may."""
+        in_time = self._outcome.end_with(error, decides=self.decides)
+        if in_time:
+            self._stop.ask(error)
+        return in_time
+
+    def hear(self, peer: str, error: VflError) -> bool:
+        """``peer`` says that the job has ended with ``error``; returns whether it ends here."""
+        if peer == self._active:
+            self._stop.ask(error)
+            return True
+        return self.end_with(error)
+
+    def on(self, failure: VflError) -> tuple[State, VflError | None]:
+        """The state of a job whose run broke off with ``failure``, and the error to show."""
+        outcome = self._outcome
+        if outcome.confirmed or (failure.code == JOB_DONE and outcome.whole):
+            return "done", None
+        if isinstance(failure, Paused):
+            return "paused", failure if failure.code != Paused.default_code else None
+        if failure.code == Cancelled.default_code:
+            return "cancelled", failure
+        if isinstance(failure, PeerLost) and outcome.whole:
+            text = f"this party's part is stored, and it is not known whether all others have stored theirs: {failure.message}"
+            hint = "it goes on when the others are back, or by vfl-node resume JOB"
+            return "unconfirmed", PeerLost(text, code="E_UNCONFIRMED", hint=hint)
+        return "failed", failure
