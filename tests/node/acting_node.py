@@ -4,6 +4,7 @@
 
 - ``enough``, once the rounds are to end;
 - ``NAME-death``, until ``NAME`` dies in the place it names;
+- ``NAME-full``: in the place that it names the disk of ``NAME`` is full;
 - ``NAME-other-version``, while ``NAME`` speaks another version of the protocol in its conversations;
 - ``NAME-fails``, while its part fails;
 - ``NAME-drawn``, written here: what each attempt draws from the secrets of the job, which stands in the report too.
@@ -11,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -21,10 +23,10 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from vfl_node import failpoints
 from vfl_node.cli import main
 from vfl_node.errors import DataError
-from vfl_node.execution import folder as job_folder
-from vfl_node.execution.finish import have_stored, hear_confirmed
+from vfl_node.execution.finish import finish, have_stored, hear_confirmed
 from vfl_node.node import meeting, service, store, work  # noqa: F401 - what a node imports once it runs
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session import preflight
@@ -32,15 +34,15 @@ from vfl_node.session.agree import agree
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
 
+ENDS = ("store", "confirm", "confirmed", "finished", "forget")
+"""Failpoints at the end of a job, in their order."""
+
 PLACES = (
     "when all are met",
     "in a round",
     "before its report",
     "with its report",
-    "when all have stored theirs",
-    "when one has finished with it",
-    "when all have finished with it",
-    "before its secrets are destroyed",
+    *ENDS,
 )
 
 
@@ -60,6 +62,9 @@ class Act:
         if death.exists() and death.read_text() == place:
             death.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
+        full = self.folder / f"{self.name}-full"
+        if full.exists() and full.read_text() == place:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def conversations(self, run: Any) -> list[Coroutine[Any, Any, None]]:
         part, channels = run.session, run.session.peers
@@ -105,15 +110,7 @@ class Act:
             if not more:
                 self.keep(part)
                 break
-        for channel in channels.values():
-            await have_stored(channel)
-        self.may_die("when all have stored theirs")
-        if active:
-            self.own.confirm()
-        for channel in channels.values():
-            await hear_confirmed(self.run, channel)
-            self.may_die("when one has finished with it")
-        self.may_die("when all have finished with it")
+        await finish(self.run)
 
     async def attend(self, part: Any, peer: str, channel: Channel) -> None:
         """The coordinator with one data party."""
@@ -125,12 +122,11 @@ class Act:
             part.progress.emit(Advanced(1))
             self.may_die("in a round")
         self.keep(part)
+        self.may_die("store")
         await have_stored(channel)
-        self.may_die("when all have stored theirs")
         while channel.peer != part.job.parties.active and not self.own.confirmed:
             await channel.pause()
         await hear_confirmed(self.run, channel)
-        self.may_die("when one has finished with it")
 
     def drawn(self, part: Any) -> str:
         return part.randomness.derive("draw").bytes(8).hex()
@@ -154,18 +150,7 @@ def run(folder: Path, name: str, arguments: list[str], log: Path) -> None:
     act = Act(folder, name)
     if act.told("other-version"):
         preflight.PROTOCOL_VERSION += 1
-    end, destroy = work.Work._end, job_folder.JobFolder.destroy_secrets
-
-    def ends(of: Any, state: Any, *error: Any) -> None:
-        if state == "done":
-            act.may_die("when all have finished with it")
-        end(of, state, *error)
-
-    def destroys(of: Any) -> None:
-        act.may_die("before its secrets are destroyed")
-        destroy(of)
-
     work.conversations = act.conversations  # type: ignore[attr-defined]
-    work.Work._end, job_folder.JobFolder.destroy_secrets = ends, destroys  # type: ignore[method-assign]
+    failpoints.reach = act.may_die
     sys.argv = ["vfl-node", *arguments]
     main()

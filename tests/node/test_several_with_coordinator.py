@@ -17,7 +17,7 @@ parties: {active: clinic, passive: [lab, insurer], coordinator: notary}
 align: {protocol: psi}
 train: {algorithm: logistic, flow: coordinator-clear}
 """
-PLACES = ("in a round", "with its report", "when one has finished with it")
+PLACES = ("in a round", "with its report")
 SOME = [("insurer", "in a round"), ("notary", "with its report")]
 
 

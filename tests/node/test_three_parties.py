@@ -37,19 +37,20 @@ PLACES = (
     "in a round",
     "before its report",
     "with its report",
-    "when all have stored theirs",
-    "when one has finished with it",
-    "when all have finished with it",
-    "before its secrets are destroyed",
+    "store",
+    "confirm",
+    "confirmed",
+    "finished",
+    "forget",
 )
 
 
 SOME = [
-    ("clinic", "when one has finished with it"),
+    ("clinic", "confirmed"),
     ("lab", "when all are met"),
     ("lab", "before its report"),
     ("notary", "in a round"),
-    ("notary", "when all have finished with it"),
+    ("notary", "finished"),
 ]
 
 

@@ -149,10 +149,17 @@ def test_lost_state_is_said_and_not_silently_begun_anew(federation: Any) -> None
     federation.start_both()
     job_id = federation.submit("train: {bottom: [8], epochs: 10, batch_size: 32}")
     assert federation.processes["lab"].wait(240) == -signal.SIGKILL
-    (federation.job_folder("lab", job_id) / "seed").unlink()
+    seed = federation.job_folder("lab", job_id) / "seed"
+    seed.rename(federation.folder / "seed")
     federation.start("lab")
-    assert federation.end("lab", job_id)["error"]["code"] == "E_STATE_LOST"
-    assert federation.end("clinic", job_id)["state"] == "failed"
+    view = federation.end("lab", job_id)
+    assert (view["error"]["code"], view["resumable"]) == ("E_STATE_LOST", True)
+    federation.wait_until(lambda: "it has lost what it stored" in federation.view("clinic", job_id)["note"])
+    federation.kill("lab", signal.SIGTERM)
+    (federation.folder / "seed").rename(seed)  # the owner puts it back
+    federation.start("lab")
+    assert federation.end("clinic", job_id)["state"] == "done"
+    assert federation.end("lab", job_id)["state"] == "done"
 
 
 @pytest.mark.slow

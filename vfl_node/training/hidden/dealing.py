@@ -7,11 +7,15 @@ batched. From these and from seeds of its own the coordinator computes, by the v
 
 from __future__ import annotations
 
+import json
 import threading
+from contextlib import suppress
+from typing import Any
 
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Dealer
+from vfl_node.files import read_checked, write_checked
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import terms
@@ -35,7 +39,7 @@ class Dealing:
     def __init__(self, session: Session) -> None:
         self._session, self._train = session, Hidden.of(session.job)
         self._said: dict[str, DealingTerms] = {}
-        self._sent: dict[str, int] = {}
+        self._log = session.folder / "dealt"
         self._one = threading.Lock()
         session.progress.emit(PhaseBegan("deal", self._train.epochs * len(session.job.parties.data), "epochs"))
 
@@ -57,6 +61,7 @@ class Dealing:
             seeds = [seed_of(session.randomness, name) for name in parties.data]
             place = parties.data.index(channel.peer)
             await channel.send(DealerSeed(seed=seeds[place]))
+            self._note(rows=said.rows, widths=list(said.widths))
             sink = DealingSink(channel)
             plan = terms.plan_of(said, session.job)
 
@@ -66,23 +71,35 @@ class Dealing:
 
             session.progress.emit(Advanced(said.epoch))
             dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, said.context.hex())
-            await compute(dealer, plan, None, None, said.epoch, after)
-            await sink.finish()
-            self._sent[channel.peer] = sink.sent
+            try:
+                await compute(dealer, plan, None, None, said.epoch, after)
+                await sink.finish()
+            finally:
+                self._note(sent=sink.sent)
 
     def result(self) -> Trained:
         """As :meth:`vfl_node.training.trainer.Coordination.result`."""
-        session = self._session
-        said = next(iter(self._said.values()), None)
-        rows, widths = (said.rows, tuple(said.widths)) if said else (None, ())
+        session, known = self._session, self._noted()
         return Trained(
             epochs=(),
             steps=self._train.epochs,
             rows=(0, 0),
             device="cpu",
-            disclosures=learns(session.job, HiddenNumbers(rows, widths, None)),
-            section=HiddenSection(dealer_bytes=sum(self._sent.values())),
+            disclosures=learns(session.job, HiddenNumbers(known["rows"], tuple(known["widths"]), None)),
+            section=HiddenSection(dealer_bytes=known["sent"]),
         )
+
+    def _noted(self) -> dict[str, Any]:
+        """What this party was told and has dealt in all attempts. Raises StateError if the file is damaged."""
+        with suppress(FileNotFoundError):
+            return dict(json.loads(read_checked(self._log, hint="submit the job again as a new one")))
+        return {"rows": None, "widths": [], "sent": 0}
+
+    def _note(self, *, sent: int = 0, **told: Any) -> None:
+        """Store what this party was told, and so many more bytes that it has dealt."""
+        with self._one:
+            noted = self._noted() | told
+            write_checked(self._log, json.dumps(noted | {"sent": noted["sent"] + sent}).encode())
 
 
 def seed_of(randomness: Randomness, name: str) -> bytes:

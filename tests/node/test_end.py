@@ -1,0 +1,140 @@
+"""The end of a job: nobody is done, and nobody forgets anything, before all parties are known to have stored their parts.
+
+Each party dies, or has a full disk, at each point of the end; it is back at once, or later than the others wait for it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.node.several import SeveralTrial
+from tests.node.stage import Stage
+
+ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "notary": "coordinator"}
+JOB = """\
+name: trial
+parties: {active: clinic, passive: [lab, insurer], coordinator: notary}
+align: {protocol: psi}
+train: {algorithm: logistic, flow: coordinator-clear}
+"""
+POINTS = ("before its report", "store", "confirm", "confirmed", "finished", "forget")
+WAIT_S = 2.0
+AT_REST = ("unconfirmed", "failed", "done", "cancelled")
+
+QUICK = [
+    ("late", "insurer", "before its report"),
+    ("late", "clinic", "confirmed"),
+    ("late", "notary", "confirm"),
+    ("at once", "lab", "confirm"),
+    ("full", "insurer", "before its report"),
+]
+ALL = [(how, victim, point) for how in ("at once", "late", "full") for victim in ROLES for point in POINTS]
+
+
+@pytest.fixture(scope="module")
+def theatre(federations: Any, forked: Any, several: SeveralTrial, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    stage = Stage(federations(tmp_path_factory.mktemp("end"), ROLES, several), forked, JOB)
+    stage.federation.start_several(peer_wait_s=WAIT_S)
+    return stage
+
+
+@pytest.fixture
+def stage(theatre: Stage) -> Iterator[Stage]:
+    theatre.ready()
+    yield theatre
+    theatre.cancel_all()
+
+
+def state(stage: Stage, name: str, job_id: str) -> str:
+    return str(stage.federation.view(name, job_id).get("state"))
+
+
+def sealed(stage: Stage, name: str, job_id: str) -> bool:
+    return bool((stage.federation.job_folder(name, job_id) / "artefacts" / "SHA256SUMS").exists())
+
+
+def all_end_well(stage: Stage, job_id: str) -> None:
+    """Perhaps after some were unconfirmed, and without a word of their owners."""
+    for name in ROLES:
+        stage.federation.wait_until(lambda name=name: state(stage, name, job_id) == "done", 120)
+    stage.all_done(job_id)
+
+
+def others_wait(stage: Stage, victim: str, job_id: str) -> None:
+    """Until they have waited too long: nobody is done unless all have stored theirs, and who is not done has its secrets."""
+    for name in ROLES.keys() - {victim}:
+        stage.federation.wait_until(lambda name=name: state(stage, name, job_id) in AT_REST, 60)
+        view = stage.federation.view(name, job_id)
+        if view["state"] == "done":
+            assert all(sealed(stage, other, job_id) for other in ROLES)
+            continue
+        code = view["error"]["code"]
+        assert code == "E_UNCONFIRMED" if sealed(stage, name, job_id) else code in ("E_PEER_LOST", "E_PEER_ABSENT"), view
+        assert (view["state"] == "unconfirmed") == (code == "E_UNCONFIRMED")
+        assert view["resumable"]
+        assert (stage.federation.job_folder(name, job_id) / "seed").exists()
+
+
+@pytest.mark.parametrize(("how", "victim", "point"), QUICK)
+def test_the_end(stage: Stage, how: str, victim: str, point: str) -> None:
+    federation, job_id = stage.federation, stage.submit()
+    stage.in_a_round(job_id)
+    stage.tell(f"{victim}-{'full' if how == 'full' else 'death'}", point)
+    stage.let_it_end()
+    if how == "full":
+        federation.wait_until(lambda: state(stage, victim, job_id) in AT_REST, 60)
+        view = federation.view(victim, job_id)
+        assert view["state"] == "done" if point in ("finished", "forget") else view["error"]["code"] == "E_DISK_FULL", view
+        others_wait(stage, victim, job_id)
+        (stage.shared / f"{victim}-full").unlink()
+        if view["state"] == "done":
+            federation.kill(victim, signal.SIGTERM)  # what could not be removed is removed when the node starts
+            federation.start(victim)
+        else:
+            federation.client(victim).resume(job_id)
+    else:
+        federation.dies_in(victim, job_id)
+        if how == "late":
+            others_wait(stage, victim, job_id)
+        federation.start(victim)
+    all_end_well(stage, job_id)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "victim", "point"), [case for case in ALL if case not in QUICK])
+def test_the_end_anywhere(stage: Stage, how: str, victim: str, point: str) -> None:
+    test_the_end(stage, how, victim, point)
+
+
+@pytest.mark.parametrize("owner", ["lab", pytest.param("notary", marks=pytest.mark.slow)])
+def test_who_has_stored_its_part_asks_the_active_party_to_cancel(stage: Stage, owner: str) -> None:
+    """It may be too late: all have stored theirs, and the active party has noted that and died before it said so."""
+    federation, job_id = stage.federation, stage.submit()
+    stage.in_a_round(job_id)
+    stage.tell("clinic-death", "confirmed")
+    stage.let_it_end()
+    federation.dies_in("clinic", job_id)
+    federation.client(owner).cancel(job_id)
+    federation.start("clinic")
+    all_end_well(stage, job_id)
+
+
+@pytest.mark.parametrize("owner", ["insurer", pytest.param("clinic", marks=pytest.mark.slow)])
+def test_cancelled_before_all_have_stored_it_is_cancelled_everywhere(stage: Stage, owner: str) -> None:
+    """Those who had stored theirs leave no model either."""
+    federation, job_id = stage.federation, stage.submit()
+    stage.in_a_round(job_id)
+    stage.tell("lab-death", "before its report")
+    stage.let_it_end()
+    federation.dies_in("lab", job_id)
+    federation.wait_until(lambda: all(sealed(stage, name, job_id) for name in ("clinic", "insurer")), 60)
+    federation.client(owner).cancel(job_id)
+    federation.start("lab")
+    for name in ROLES:
+        federation.wait_until(lambda name=name: state(stage, name, job_id) == "cancelled", 60)
+        folder = federation.job_folder(name, job_id)
+        federation.wait_until(lambda folder=folder: not list(folder.iterdir()))
