@@ -150,13 +150,15 @@ class Federation:
             self.configure(name, listen=None, **({"data": {"path": str(trial.files[name])}} if name in trial.files else {}))
         certify([folder / name for name in roles], folder / "authority")
 
+    peer_wait_s = GENEROUS_S
+
     def configure(self, name: str, **settings: Any) -> Path:
         path = self.folder / name / "node.yaml"
         if self.roles.get(name) == "active":
             settings = {"compare": {"boosted_tree": False}} | settings  # scikit-learn takes a second to load in every process
         config = (
             yaml.safe_load(path.read_text())
-            | {"http": "127.0.0.1:0", "peer_wait_s": GENEROUS_S, "quarantine_after": 99}
+            | {"http": "127.0.0.1:0", "peer_wait_s": self.peer_wait_s, "quarantine_after": 99}
             | settings
         )
         path.write_text(yaml.safe_dump(config))

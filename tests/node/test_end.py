@@ -38,7 +38,8 @@ ALL = [(how, victim, point) for how in ("at once", "late", "full") for victim in
 @pytest.fixture(scope="module")
 def theatre(federations: Any, forked: Any, several: SeveralTrial, tmp_path_factory: pytest.TempPathFactory) -> Stage:
     stage = Stage(federations(tmp_path_factory.mktemp("end"), ROLES, several), forked, JOB)
-    stage.federation.start_several(peer_wait_s=WAIT_S)
+    stage.federation.peer_wait_s = WAIT_S
+    stage.federation.start_several()
     return stage
 
 
@@ -51,6 +52,18 @@ def stage(theatre: Stage) -> Iterator[Stage]:
 
 def state(stage: Stage, name: str, job_id: str) -> str:
     return str(stage.federation.view(name, job_id).get("state"))
+
+
+def at_rest(stage: Stage, name: str, job_id: str) -> dict[str, Any]:
+    """The job once it stands still, though a peer may have it go on again a moment later."""
+    views: list[dict[str, Any]] = []
+
+    def looked() -> bool:
+        views.append(stage.federation.view(name, job_id))
+        return views[-1].get("state") in AT_REST
+
+    stage.federation.wait_until(looked, 60)
+    return views[-1]
 
 
 def sealed(stage: Stage, name: str, job_id: str) -> bool:
@@ -67,8 +80,7 @@ def all_end_well(stage: Stage, job_id: str) -> None:
 def others_wait(stage: Stage, victim: str, job_id: str) -> None:
     """Until they have waited too long: nobody is done unless all have stored theirs, and who is not done has its secrets."""
     for name in ROLES.keys() - {victim}:
-        stage.federation.wait_until(lambda name=name: state(stage, name, job_id) in AT_REST, 60)
-        view = stage.federation.view(name, job_id)
+        view = at_rest(stage, name, job_id)
         if view["state"] == "done":
             assert all(sealed(stage, other, job_id) for other in ROLES)
             continue
@@ -86,8 +98,7 @@ def test_the_end(stage: Stage, how: str, victim: str, point: str) -> None:
     stage.tell(f"{victim}-{'full' if how == 'full' else 'death'}", point)
     stage.let_it_end()
     if how == "full":
-        federation.wait_until(lambda: state(stage, victim, job_id) in AT_REST, 60)
-        view = federation.view(victim, job_id)
+        view = at_rest(stage, victim, job_id)
         assert view["state"] == "done" if point in ("finished", "forget") else view["error"]["code"] == "E_DISK_FULL", view
         others_wait(stage, victim, job_id)
         (stage.shared / f"{victim}-full").unlink()
