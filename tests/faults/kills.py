@@ -247,8 +247,8 @@ def changed_table(world: World) -> tuple[str, int]:
 @row(
     "15",
     "the job's state is lost between two runs of the node",
-    must="E_STATE_LOST, no silent rerun",
-    how="its seed is removed",
+    must="E_STATE_LOST, no silent rerun; R when it is put back",
+    how="its seed is moved away, and back between two further runs",
     bounded=True,
 )
 def lost_state(world: World) -> tuple[str, int]:
@@ -256,9 +256,15 @@ def lost_state(world: World) -> tuple[str, int]:
     world.again("lab", f"updated=kill@{world.passings('split')['lab']['updated'][1]}")
     job_id = world.submit("split")
     world.wait_dead("lab")
-    (world.federation.job_folder("lab", job_id) / "seed").unlink()
+    seed, away = world.federation.job_folder("lab", job_id) / "seed", world.federation.folder / "seed"
+    seed.rename(away)
     world.federation.start("lab")
-    return _expected(world.ends("split", job_id)["lab"]["error"]["code"], "E_STATE_LOST"), 1
+    code = _expected(world.federation.end("lab", job_id)["error"]["code"], "E_STATE_LOST")
+    world.federation.kill("lab", signal.SIGTERM)
+    away.rename(seed)
+    world.federation.start("lab")
+    world.same("split", job_id)
+    return f"{code}, R", 1
 
 
 def _expected(code: str, wanted: str) -> str:

@@ -156,7 +156,8 @@ class World:
                 raise VflError(f"{name}: {error['message']}", code=error["code"])
             report = self.federation.report(name, job_id)
             losses = [(epoch["loss"], epoch["auc"]) for epoch in report["training"]["epochs"]]
-            found[name] = [report["metrics"], losses, report["alignment"] and report["alignment"]["intersection"]]
+            learnt = {party: [(of["what"], of["count"]) for of in entries] for party, entries in report["learnt"].items()}
+            found[name] = [report["metrics"], losses, report["alignment"] and report["alignment"]["intersection"], learnt]
             model = self.federation.job_folder(name, job_id) / "artefacts" / "model.safetensors"
             if model.exists():
                 weights, _ = storage.load(model)

@@ -55,7 +55,7 @@ MATRIX = [
         (flow, name, f"PhaseEnd {phase}")
         for flow in ("coordinator-clear", "coordinator")
         for name in NAMES
-        for phase in ("decrypt", "finish")
+        for phase in ("decrypt", "stored", "confirm")
     ),
 ]
 SOME = [
