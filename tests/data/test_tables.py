@@ -478,7 +478,7 @@ def test_the_digest_tells_kinds_and_labels_apart(file: Path) -> None:
     content = "id,x,label\na,1,0\nb,2,1\n"
     digests = {
         read(file, content).digest(),
-        read(file, content, label="label").digest(),
+        read(file, content, columns={"label": "numeric"}).digest(),
         read(file, content, needs_label=True).digest(),
         read(file, content, columns={"x": "categorical"}).digest(),
     }

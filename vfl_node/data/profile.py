@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data.cells import MISSING, numbers_of
-from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of
+from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, left_out
 from vfl_node.data.declared import kind_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.images import Image
@@ -39,7 +39,7 @@ from vfl_node.trainers import Task
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
-Use = Literal["id", "label", "order", "group", "key", "numeric", "categorical", "date", "list", "ignored"]
+Use = Literal["id", "label", "order", "group", "key", "row number", "numeric", "categorical", "date", "list", "ignored"]
 
 _LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
 _SPACE = re.compile(r"\s")
@@ -226,7 +226,7 @@ def profile(
     for name in text.names:
         kind = data.columns.get(name)
         if name in set_apart:
-            read_here = name not in unread or (needs_order and name == data.order)
+            read_here = set_apart[name] != "row number" and (name not in unread or (needs_order and name == data.order))
             columns.append(_set_apart(text, name, set_apart[name], read=read_here))
         elif kind == "ignore":
             columns.append(ColumnProfile(name, "ignored", declared=True))
@@ -239,7 +239,8 @@ def profile(
                 columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
                 columns.append(_feature(name, features[name], text.decimal, declared=kind is not None))
-    table = None if errors else replace(table_with(labels, ids, features, image=image), keys=read)
+    apart = left_out(set_apart, needs_label=needs_label)
+    table = None if errors else replace(table_with(labels, ids, features, image=image), keys=read, left_out=apart)
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
 
 
@@ -331,8 +332,7 @@ def _ids(text: TextColumns, names: tuple[str, ...]) -> IdProfile:
         leading_zeros += any(map(_LEADING_ZEROS.match, cells))
         inner_space += any(map(_SPACE.search, cells))
         invisible += any(not cell.isascii() and _ZERO_WIDTH.search(cell) for cell in cells)
-    numbers = len(text) - forms["integer"].unusable
-    return IdProfile(names, forms, numbers, capitals, leading_zeros, inner_space, invisible)
+    return IdProfile(names, forms, len(text) - forms["integer"].unusable, capitals, leading_zeros, inner_space, invisible)
 
 
 def _form(text: TextColumns, names: tuple[str, ...], form: IdForm) -> FormProfile:

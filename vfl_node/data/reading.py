@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data import dates
-from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of
+from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of, left_out
 from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, list_of, scaling_of
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers
@@ -59,7 +59,7 @@ def read_table(
         id_form: how the job compares identifiers; several forms, one for each column of
             ``data.id``, make composite ones.
         needs_label: whether labels are read, from ``data.label`` or else ``label``. If they
-            are not, a column named by ``data.label`` is left out; it is not a feature either.
+            are not, this column is left out, if the table has it; it is not a feature either.
         party: this party's name, for errors.
         task: what labels are.
         classes: of a classification: labels are 0 to ``classes`` − 1; at least two of them must occur.
@@ -153,6 +153,8 @@ def columns_for(
     used = [name for name in reader.names if name in as_text or name not in unused]
     beginning = Beginning(reader, used)
     set_apart = columns_set_apart(beginning, data, id_columns, needs_label=needs_label, keys=keys)
+    apart = left_out(set_apart, needs_label=needs_label)
+    used = [name for name in used if name in as_text or name not in apart]
     image = image_in(beginning, data, set_apart) if features else None
     declared |= dict.fromkeys(image.columns if image else (), "numeric")
     as_text |= {name for name, kind in declared.items() if kind == "list" and name in reader.names}
@@ -193,7 +195,8 @@ def table_of(
     order = read_order(text, data.order, kind_of(data.columns.get(data.order))) if needs_order and data.order else None
     groups = read_groups(text, data.group) if data.group and features else None
     read = read_keys(text, data, keys, party)
-    return replace(table_with(labels, ids, columns, plain, image), order=order, groups=groups, keys=read)
+    apart = left_out(set_apart, needs_label=needs_label) if features else {}
+    return replace(table_with(labels, ids, columns, plain, image), order=order, groups=groups, keys=read, left_out=apart)
 
 
 def table_with(
