@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from vfl_node.data.cells import MISSING, numbers_of
+from vfl_node.data.cells import numbers_of
 from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, left_out
 from vfl_node.data.declared import kind_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
@@ -25,6 +25,7 @@ from vfl_node.data.images import Image
 from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
 from vfl_node.data.levels import near_unique
+from vfl_node.data.missing_words import missing_among
 from vfl_node.data.reading import column_of, ids_of, image_in, table_with
 from vfl_node.data.row_columns import read_groups, read_order
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, KeyColumn, ListColumn, Table, check_enough, values_of
@@ -261,7 +262,7 @@ def _set_apart(text: TextColumns, name: str, use: Apart, *, read: bool) -> Colum
         codes = read_groups(text, name)
         return ColumnProfile(name, use, declared=True, missing=int(np.count_nonzero(codes < 0)), distinct=int(codes.max()) + 1)
     cells = Counter(text.cells(name))
-    missing = sum(cells.pop(cell, 0) for cell in (("",) if use == "id" else MISSING))
+    missing = sum(cells.pop(cell, 0) for cell in (("",) if use == "id" else missing_among(cells)))
     return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
 
 
@@ -290,13 +291,9 @@ def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int 
     if task == "regression":
         return TargetProfile.of(text, of.column)
     cells = Counter(chain.from_iterable(label_cells(text, of.column)))
-    present = cells.keys() - MISSING
-    if (
-        task is None
-        and classes is None
-        and of.positive is None
-        and any(code_of(cell, MOST_CLASSES) is None for cell in present)
-    ):
+    present = cells.keys() - missing_among(cells)
+    anything = task is None and classes is None and of.positive is None
+    if anything and any(code_of(cell, MOST_CLASSES) is None for cell in present):
         target = TargetProfile.of(text, of.column)
         if target.other == 0:
             return target
