@@ -17,7 +17,7 @@ from vfl_node.data import dates
 from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of, left_out
 from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, list_of, scaling_of
 from vfl_node.data.id_columns import UnusableId, identifiers_of
-from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.identifiers import Identifiers, parts
 from vfl_node.data.images import CORRECT_PIXEL, Image, image_of, missing_pixel
 from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import ReadLabels, read_labels
@@ -26,6 +26,7 @@ from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.row_columns import read_groups, read_order
 from vfl_node.data.scaling import Scaling
+from vfl_node.data.spelling import is_rounded
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table, check_enough
 from vfl_node.data.targets import read_targets
 from vfl_node.data.text_columns import Beginning, FeatureKind, TextColumns
@@ -36,6 +37,12 @@ from vfl_node.settings import Data
 from vfl_node.trainers import Task
 
 _PAIRS_SHOWN = 3
+
+_ONE_ROW = "keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled"
+_LOST_DIGITS = (
+    "{:,} of them have an exponent, as in 1.2E+17, or zeros after 15 digits: a spreadsheet or a program has rounded long "
+    "numbers, and different ids became equal. Remove no rows: export the ids again as text (in pandas dtype=str)"
+)
 
 
 def read_table(
@@ -228,10 +235,11 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
         first = [next(row for row, id_ in enumerate(ids) if id_ == repeated) for repeated in ids.take(shown)]
         pairs = [f"{text.line(one)} and {text.line(other)}" for one, other in zip(first, shown.tolist(), strict=True)]
         listed = ", ".join([*pairs, "…"] if len(repeats) > _PAIRS_SHOWN else pairs)
+        rounded = sum(any(map(is_rounded, parts(id_))) for id_ in map(ids.__getitem__, repeats.tolist()))
         raise DataError(
             f"{text.where('+'.join(names), int(repeats[0]))}: {len(repeats)} duplicate ids ({text.unit}s {listed})",
             code="E_DUP_IDS",
-            hint="keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled",
+            hint=_LOST_DIGITS.format(rounded) if rounded else _ONE_ROW,
         )
     return ids
 
