@@ -392,7 +392,7 @@ def test_a_fault_is_named_with_its_place_and_shows_no_cell(file: Path, fault: st
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    for path, reason in ((tmp_path / "absent.csv", "No such file"), (tmp_path, "directory")):
+    for path, reason in ((tmp_path / "absent.csv", "No such file"), (tmp_path, "is a folder without part files")):
         with pytest.raises(DataError, match=reason) as caught:
             read(path)
         assert caught.value.code == "E_FILE"

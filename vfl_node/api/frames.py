@@ -53,7 +53,7 @@ def tables_of(
     for party, table in given.items():
         if isinstance(table, str | os.PathLike):
             files[party] = Path(table)
-            if not files[party].is_file():
+            if not files[party].exists():
                 raise UsageError(f"no file {table} (the table of {party})", code="E_FILE")
         elif isinstance(table, Frame):
             frames[party] = table
