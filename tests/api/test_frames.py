@@ -22,6 +22,18 @@ def read(frame: Any) -> Table:
     return read_table(Data(path="memory"), id_form="text", needs_label=False, party="lab", reader=reader)
 
 
+def test_texts_without_a_name_may_be_the_ids_and_are_no_feature() -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0]}, index=["a", "b"])
+    with pytest.raises(DataError, match="there is no column 'id'") as caught:
+        read(frame)
+    assert "__index_level_0__" in caught.value.hint
+    reader = ArrowReader(frame, source="lab: the table in memory")
+    data = Data(path="memory", id="__index_level_0__")
+    assert len(read_table(data, id_form="text", needs_label=False, party="lab", reader=reader)) == 2
+    table = read(frame.assign(id=["c", "d"]))
+    assert (list(table.columns), table.left_out) == (["x"], {"__index_level_0__": "row number"})
+
+
 def ids(frame: Any) -> list[str]:
     return [id_.decode().removeprefix("text:") for id_ in read(frame).ids]
 

@@ -26,7 +26,7 @@ FEW_POSITIVES = 30
 
 _LEFT_OUT = {
     "label": "it is called as the labels are, and a copy of them would give away what is to be predicted",
-    "row number": "it numbers the rows, as pandas does, and says nothing of a record",
+    "row number": "it numbers the rows or has the row labels of pandas, and says nothing of a record",
 }
 """What a column was taken for → why it is left out."""
 

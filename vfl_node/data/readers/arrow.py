@@ -21,8 +21,8 @@ class ArrowReader(Reader):
 
     Args:
         table: a table of Arrow, or of a library that has the Arrow interface (``__arrow_c_stream__``), which can be
-            read again; or a ``pyarrow.RecordBatchReader``, which cannot. Row labels of pandas are columns if they have a name
-            that no column has.
+            read again; or a ``pyarrow.RecordBatchReader``, which cannot. Row labels of pandas are columns if they are texts or
+            have a name, and no column is called so.
         source: party and table, for errors.
 
     Raises:
@@ -52,11 +52,19 @@ class ArrowReader(Reader):
 
 
 def _with_row_labels(table: Any) -> Any:
-    """A frame of pandas with its named row labels as columns, and without others, such as the numbers left of a selection."""
-    names = getattr(getattr(table, "index", None), "names", None)
-    if names is None:
+    """A frame of pandas with its row labels as columns; without numbers that have no name, such as those left of a selection.
+
+    Texts without a name are called as in Parquet: they may be the ids, and are never features by themselves.
+    """
+    index: Any = getattr(table, "index", None)
+    if not hasattr(index, "set_names"):
         return table
+    names = [
+        f"__index_level_{level}__" if name is None and index.get_level_values(level).inferred_type == "string" else name
+        for level, name in enumerate(index.names)
+    ]
     kept = [level for level, name in enumerate(names) if name is not None and name not in table.columns]
+    table = table.set_axis(index.set_names(names), axis=0)
     return (table.reset_index(level=kept) if kept else table).reset_index(drop=True)
 
 
