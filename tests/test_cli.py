@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,23 @@ def test_bad_tables(job: Path, trial: Any, tmp_path: Path, text: str, said: list
     words = ["run", job, "--data", f"active={bad}", "--data", f"passive={trial.lab}", "--out", out, "--in-process"]
     refused(command(*words), 1, *said)
     assert not list(out.glob("**/report.json"))
+
+
+def test_a_terminal_that_lacks_letters_gets_escapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text("id,Größe 年龄\n" + "".join(f"A{row},{row}\n" for row in range(60)))
+    shown = {name: io.TextIOWrapper(io.BytesIO(), encoding="latin-1") for name in ("stdout", "stderr")}
+    monkeypatch.setattr(cli, "configure_logs", lambda: None)
+    for name, stream in shown.items():
+        monkeypatch.setattr(sys, name, stream)
+    for words, status in ((["check", str(path)], 0), (["check", str(path), "--label-column", "疾病"], 1)):
+        monkeypatch.setattr(sys, "argv", ["vfl-node", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == status
+    said = {name: stream.buffer.getvalue() for name, stream in shown.items() if stream.flush() is None}
+    assert b"Gr\xf6\xdfe \\u5e74\\u9f84" in said["stdout"]
+    assert b"there is no column '\\u75be\\u75c5'" in said["stderr"]
 
 
 def test_run_with_an_own_network(job: Path, trial: Any, tmp_path: Path) -> None:
@@ -379,7 +398,7 @@ def test_check_for_a_job(table: Path, job: Path, tmp_path: Path) -> None:
     passive = command("check", table, "--job", job, "--party", "lab")
     refused(passive, 1, "lab: ", "[E_ID]")
     assert "here the passive party" in passive.stdout
-    assert "trains on 3 columns: age, ward, label" in passive.stdout
+    assert "trains on 2 columns: age, ward\n" in passive.stdout
     refused(command("check", table, "--job", job, "--party", "nobody"), 2, "not one party with data", "clinic or lab")
     unlabelled = table.with_name("lab.csv")
     unlabelled.write_text(TABLE.replace("label", "x"))

@@ -841,7 +841,9 @@ def test_page_says_that_the_two_models_were_measured_on_different_rows() -> None
     owned = {"population": "owned", "rows": 103, "real_share": None}
     seen = text(page(build(training=replace(RESULT, population=common, local_population=owned))))
     assert "Measured on 90 held-out rows that all parties have; clinic alone on 103 that it owns" in seen
-    assert "compares two sets of rows" not in text(page(build(training=RESULT)))
+    assert "these are other rows, so no difference is shown" in seen
+    assert "difference" in text(page(build(training=RESULT)))
+    assert "+0." not in seen
 
 
 def test_page_says_when_the_difference_is_not_established() -> None:

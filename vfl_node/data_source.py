@@ -49,7 +49,9 @@ class DataSource(Frozen):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     path: Path | None = Field(
-        default=None, description="the table: a file of CSV, Parquet or Arrow; CSV may be compressed by gzip or zstd"
+        default=None,
+        description="the table: a file of CSV, Parquet or Arrow, or a folder of such parts; CSV may be compressed by gzip "
+        "or zstd",
     )
     query: str | None = Field(default=None, min_length=1, description="instead of path: a SELECT whose rows are the table")
     database: str = Field(

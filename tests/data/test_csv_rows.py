@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from vfl_node.data.accumulators import ParsedNumbers
 from vfl_node.data.cells import MISSING
+from vfl_node.data.readers import READERS, csv_blocks
 from vfl_node.data.readers import csv as csv_reader
-from vfl_node.data.readers import csv_blocks
 from vfl_node.data.readers.opening import open_csv
 from vfl_node.data.reading import column_of
 from vfl_node.data.tables import CategoricalColumn, NumericColumn
@@ -199,3 +199,35 @@ def test_a_file_that_changes_between_its_readings(tmp_path: Path, monkeypatch: p
         reader.batches = changed  # type: ignore[method-assign]
         with pytest.raises(DataError, match="changed while it was read"):
             TextColumns(reader, {"x": None})
+
+
+@pytest.mark.parametrize("first", ["sep=;", "SEP=;", '"sep=;"', "sep=;;;", "sep=|", "sep=\t"])
+def test_a_first_line_may_tell_the_delimiter(tmp_path: Path, first: str) -> None:
+    between = first.strip('"')[4]
+    path = tmp_path / "table.csv"
+    rows = "".join(f"{one}{between}{other}\r\n" for one, other in (("id", "x"), ("a", "1"), ("a", "2")))
+    path.write_text(f"\ufeff{first}\r\n{rows}")
+    with closing(READERS["csv"](path, party="lab")) as reader:
+        assert reader.names == ("id", "x")
+        for _ in range(2):  # which reads the file again
+            (batch,) = reader.batches()
+            assert (batch.columns.to_pydict(), list(batch.lines or ())) == ({"id": ["a", "a"], "x": ["1", "2"]}, [3, 4])
+
+
+def test_a_column_may_be_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("sep=,id\n1,a\n")
+    with closing(READERS["csv"](path, party="lab")) as reader:
+        assert reader.names == ("sep=", "id")
+
+
+@pytest.mark.parametrize("content", ['"id,x"\n"a,1"\n', '"id;""name"";x"\r\n"a;""canary"";1"\r\n'])
+def test_lines_that_are_quoted_as_a_whole_are_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match="every line is one quoted cell") as caught:
+        READERS["csv"](path, party="lab")
+    assert (caught.value.code, "quotes around whole lines" in caught.value.hint) == ("E_CSV", True)
+    path.write_text('"id"\n"a,1"\n')
+    with closing(READERS["csv"](path, party="lab")) as reader:
+        assert reader.names == ("id",)

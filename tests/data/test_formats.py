@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -298,7 +299,9 @@ def test_a_cut_file_is_said_to_be_cut(tmp_path: Path) -> None:
     ("column", "message", "code"),
     [
         (pa.array([[1], [2]]), ": column 'x' is of the type list<", "E_COLUMN"),
-        (pa.array([b"canary", b"\xff"]), ": column 'x' is of the type binary", "E_COLUMN"),
+        (pa.array([b"canary", b"\xff"]), ": column 'x' is of the type binary, which is not UTF-8 text", "E_COLUMN"),
+        (pa.array([b"\xff" * 16, None], pa.binary(16)), ": column 'x' is of the type fixed_size_binary[16]", "E_COLUMN"),
+        (pa.array([b"fine", b"can\0ary"]), ":row 2:x: holds NUL characters", "E_CSV"),
         (pa.array([{"canary": 1}, None]), ": column 'x' is of the type struct<", "E_COLUMN"),
         (pa.array(["fine", "can\0ary"]), ":row 2:x: holds NUL characters", "E_CSV"),
         (pa.array([1.0, float("-inf")]), ":row 2:x: an infinite number in numeric column 'x' (1 such cell of 2)", "E_NUMERIC"),
@@ -312,6 +315,37 @@ def test_a_typed_column_that_cannot_be_used(column: pa.Array, message: str, code
     assert caught.value.code == code
     assert code == "E_COLUMN" or "canary" not in str(caught.value)
     assert list(read(path, needs_label=False, columns={"x": "ignore"}).columns) == []
+
+
+def test_ids_as_bytes_and_as_uuids_are_text(tmp_path: Path) -> None:
+    marked = pa.array(["A1", "Ö2"])
+    for bytes_ in (pa.binary(), pa.large_binary()):
+        unmarked = write(pa.table({"id": marked.cast(bytes_), "x": [1.0, 2.0]}), tmp_path / "table.parquet")
+        assert list(read(unmarked, needs_label=False).ids) == [b"text:A1", "text:Ö2".encode()]
+    known = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
+    uuids = write(pa.table({"id": pa.array([known.bytes], pa.uuid())}), tmp_path / "uuids.parquet")
+    assert list(read(uuids, needs_label=False).ids) == [f"text:{known}".encode()]
+    raw = write(pa.table({"id": pa.array([known.bytes], pa.binary(16))}), tmp_path / "raw.parquet")
+    with pytest.raises(DataError, match=r"column 'id' is of the type fixed_size_binary\[16\]") as caught:
+        read(raw, needs_label=False)
+    assert caught.value.hint.startswith("make it text, such as the hexadecimal digits of an id, alike at all parties")
+
+
+@pytest.mark.parametrize(
+    "ids", [["9.007E+17"] * 3, ["900719925474099000"] * 2, ["9,007e17", "9,007e17"], pa.array([9007199254740993.0] * 2)]
+)
+def test_ids_that_a_spreadsheet_rounded_are_no_records_to_remove(tmp_path: Path, ids: Any) -> None:
+    with pytest.raises(DataError, match=f"{len(ids) - 1} duplicate ids") as caught:
+        read(write(pa.table({"id": ids}), tmp_path / "table.parquet"), needs_label=False)
+    assert caught.value.hint.startswith(f"{len(ids) - 1} of them have an exponent, as in 1.2E+17, or zeros after 15 digits")
+    assert "Remove no rows" in caught.value.hint
+
+
+@pytest.mark.parametrize("id_", ["A1", "712", "100000000000000", "1234567890123456"])
+def test_other_ids_that_occur_twice_are_to_be_removed(tmp_path: Path, id_: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(write(pa.table({"id": [id_, id_]}), tmp_path / "table.parquet"), needs_label=False)
+    assert caught.value.hint.startswith("keep one row a record")
 
 
 def test_text_that_is_not_utf8_in_a_typed_file(tmp_path: Path) -> None:

@@ -36,6 +36,15 @@ def read(tmp_path: Path) -> Read:
     return table
 
 
+def seen_in(data: Data) -> LabelProfile:
+    """What a check says of the labels."""
+    with closing(open_input(data, party="clinic")) as reader:
+        text = columns_for(reader, data, id_form="text", needs_label=True, party="clinic")
+    label = profile(text, data, id_form="text", needs_label=True, party="clinic").label
+    assert isinstance(label, LabelProfile)
+    return label
+
+
 @pytest.mark.parametrize(
     ("labels", "classes", "expected", "names", "assumed"),
     [
@@ -141,7 +150,7 @@ ERRORS: dict[str, tuple[list[str], dict[str, Any], str, str, str]] = {
         {},
         "E_LABEL",
         ":3:diagnosis: the label is missing (2 such cells of 4)",
-        "leave out rows without a label",
+        "leave out rows without a label; NULL, N/A, None and the like are none: give a class another name",
     ),
     "one class": (
         ["canary", "canary"],
@@ -172,6 +181,24 @@ ERRORS: dict[str, tuple[list[str], dict[str, Any], str, str, str]] = {
         "leave positive out, or train with classes: 2",
     ),
 }
+
+
+@pytest.mark.parametrize("word", ["NULL", "Null", "\\N", "#N/A", "n/a", "<NA>", "NaN", "NONE", "none", "NaT", "."])
+@pytest.mark.parametrize("other", ["1", "ill"])
+def test_a_word_for_a_missing_value_is_no_class(read: Read, word: str, other: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        read(other, word, other)
+    assert (caught.value.code, ":3:diagnosis: the label is missing (1 such cell of 3)" in str(caught.value)) == (
+        "E_LABEL",
+        True,
+    )
+    label = seen_in(Data.model_validate({"path": tmp_path / "table.csv", "label": "diagnosis"}))
+    assert (label.other, sum(label.counts.values()), word in label.classes) == (1, 2, False)
+
+
+@pytest.mark.parametrize("label", ["-", "+", "missing", "unknown", "negative"])
+def test_a_word_that_may_be_a_finding_is_a_class(read: Read, label: str) -> None:
+    assert read(label, "other", "other").classes in ((label, "other"), ("other", label))
 
 
 @pytest.mark.parametrize("fault", ERRORS)
@@ -253,8 +280,5 @@ def test_numbers_of_a_table_with_a_decimal_comma(
     table = read_table(data, id_form="text", needs_label=True, party="clinic")
     assert table.labels is not None
     assert (table.labels.tolist(), table.classes) == (expected, names)
-    with closing(open_input(data, party="clinic")) as reader:
-        text = columns_for(reader, data, id_form="text", needs_label=True, party="clinic")
-    seen = profile(text, data, id_form="text", needs_label=True, party="clinic")
-    assert isinstance(seen.label, LabelProfile)
-    assert (seen.label.counts, seen.label.classes) == ({0: expected.count(0), 1: expected.count(1)}, names)
+    label = seen_in(data)
+    assert (label.counts, label.classes) == ({0: expected.count(0), 1: expected.count(1)}, names)

@@ -64,12 +64,14 @@ def test_the_table_is_the_one_that_a_job_reads(file: Path) -> None:
     assert seen.table.digest() == read.digest()
 
 
-def test_a_column_of_labels_that_is_not_needed_is_a_feature_unless_it_is_named(file: Path) -> None:
-    assert {column.name: column.use for column in look(file, needs_label=False).columns}["label"] == "numeric"
-    named = look(file, needs_label=False, label="label")
-    assert {column.name: column.use for column in named.columns}["label"] == "label"
-    assert named.table is not None
-    assert named.table.labels is None
+def test_a_column_of_labels_that_is_not_needed_is_no_feature_unless_it_is_declared(file: Path) -> None:
+    for settings in ({}, {"label": "label"}):
+        seen = look(file, needs_label=False, **settings)
+        assert {column.name: column.use for column in seen.columns}["label"] == "label"
+        assert seen.table is not None
+        assert (seen.table.labels, seen.table.left_out) == (None, {"label": "label"})
+    declared = look(file, needs_label=False, columns={"label": "numeric"})
+    assert {column.name: column.use for column in declared.columns}["label"] == "numeric"
 
 
 def test_ids_in_every_form(file: Path) -> None:

@@ -392,7 +392,7 @@ def test_a_fault_is_named_with_its_place_and_shows_no_cell(file: Path, fault: st
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    for path, reason in ((tmp_path / "absent.csv", "No such file"), (tmp_path, "directory")):
+    for path, reason in ((tmp_path / "absent.csv", "No such file"), (tmp_path, "is a folder without part files")):
         with pytest.raises(DataError, match=reason) as caught:
             read(path)
         assert caught.value.code == "E_FILE"
@@ -478,7 +478,7 @@ def test_the_digest_tells_kinds_and_labels_apart(file: Path) -> None:
     content = "id,x,label\na,1,0\nb,2,1\n"
     digests = {
         read(file, content).digest(),
-        read(file, content, label="label").digest(),
+        read(file, content, columns={"label": "numeric"}).digest(),
         read(file, content, needs_label=True).digest(),
         read(file, content, columns={"x": "categorical"}).digest(),
     }

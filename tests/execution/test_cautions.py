@@ -16,6 +16,10 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.execution import cautions
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate
+from vfl_node.training.evaluation import Rival
+from vfl_node.training.intervals import ConfidenceInterval
+from vfl_node.training.section import TrainerSection
+from vfl_node.training.trainer import Trained
 
 EVALUATE = Evaluate(test_fraction=0.2)
 
@@ -107,16 +111,60 @@ def test_an_accuracy_is_judged_over_all_repeats() -> None:
     assert accuracy.startswith("Accuracy 0.400 is no better than always predicting the commonest class (0.500)")
 
 
+def interval(mean: float, half: float) -> ConfidenceInterval:
+    return {"mean": mean, "sd": half / 2, "low": mean - half, "high": mean + half, "method": "delong"}
+
+
+def trained(**results: Any) -> Trained:
+    return Trained(epochs=(), steps=0, rows=(70, 30), device="cpu", disclosures={}, section=TrainerSection(), **results)
+
+
+def test_nothing_is_said_of_a_model_that_is_as_good_as_it_should_be() -> None:
+    gains = {"auc": interval(-0.01, 0.02), "nll": interval(0.01, 0.02), "ace": interval(-0.1, 0.02)}
+    good = trained(metrics={"auc": 0.99}, local_metrics={"auc": 0.8}, gains=gains, intervals={"auc": interval(0.48, 0.03)})
+    assert cautions.of_models(good, held_out=True) == ()
+    assert cautions.of_models(trained(), held_out=True) == ()
+
+
+@pytest.mark.parametrize(("alone", "said"), [({"auc": 0.62}, "this party alone reaches 0.620"), (None, "tell little")])
+def test_a_result_too_good_to_be_true_is_questioned(alone: Any, said: str) -> None:
+    perfect = trained(metrics={"auc": 0.9991}, local_metrics=alone)
+    (text,) = cautions.of_models(perfect, held_out=True)
+    assert text.startswith("AUC 0.9991 on held-out rows is nearly perfect")
+    assert said in text
+    assert "Ask the other party whether one of its columns is a consequence of the outcome" in text
+    assert cautions.of_models(perfect, held_out=False) == ()
+    assert cautions.of_models(replace(perfect, local_metrics={"auc": 0.97}), held_out=True) == ()
+
+
+def test_a_metric_that_is_worse_than_alone_is_named() -> None:
+    gains = {"auc": interval(-0.1, 0.05), "nll": interval(0.2, 0.1), "accuracy": interval(-0.1, 0.2)}
+    (text,) = cautions.of_models(trained(gains=gains), held_out=True)
+    assert text.startswith("The federated model is significantly worse than this party alone in auc (by 0.1), nll (by 0.2).")
+    tree = Rival(kind="", trained_rows=9, metrics={}, repeats={}, intervals={}, gains=gains, curve=[], confusion=None)
+    (text,) = cautions.of_models(trained(rival=tree), held_out=True)
+    assert "worse than a boosted tree of this party alone in auc" in text
+
+
+@pytest.mark.parametrize(("name", "mean"), [("auc", 0.4), ("lift", 0.5), ("r2", -0.3)])
+def test_a_metric_below_chance_is_named(name: str, mean: float) -> None:
+    (text,) = cautions.of_models(trained(intervals={name: interval(mean, 0.09)}), held_out=True)
+    assert text.startswith(f"The federated model is worse than chance in {name}: {mean:.3f}, with an interval from")
+
+
 @pytest.fixture(scope="module")
 def named(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The clinic's table with class names, and one column that gives them away."""
+    """The clinic's table with class names, and one column that gives them away; the lab's with a copy of the names."""
     folder = tmp_path_factory.mktemp("named")
     head, *rows = (line.split(",") for line in trial.clinic.read_text().splitlines())
     names = {"0": "benign-canary", "1": "malign-canary"}
     lines = [[*head[:-1], "outcome", "diagnosis"], *([*row[:-1], row[-1], names[row[-1]]] for row in rows)]
     path = folder / "clinic.csv"
     path.write_text("".join(",".join(line) + "\n" for line in lines))
-    return replace(trial, clinic=path)
+    lab = folder / "lab.csv"
+    head, *rows = trial.lab.read_text().splitlines()
+    lab.write_text("\n".join([f"{head},diagnosis,Unnamed: 0", *(f"{row},benign-canary,{n}" for n, row in enumerate(rows))]))
+    return replace(trial, clinic=path, lab=lab)
 
 
 @pytest.mark.parametrize("positive", [None, "benign-canary"])
@@ -138,7 +186,10 @@ def test_the_owner_of_the_labels_has_names_and_warnings_and_nobody_else(named: A
     assert "48 labelled rows are held out" in said
     logged = "\n".join(str(line) for line in lines)
     assert all(warning in logged for warning in clinic["warnings"] if "Column" in warning or "rows" in warning)
-    assert (lab["classes"], lab["warnings"]) == (None, [])
+    assert lab["classes"] is None
+    assert [text[: text.index(":")] for text in lab["warnings"]] == ["Column 'diagnosis' is left out", "Column 'Unnamed"]
+    assert all(warning in logged for warning in lab["warnings"])
+    assert {"diagnosis", "Unnamed: 0"}.isdisjoint(column["name"] for column in lab["columns"])
     page = (folders["clinic"] / "report.html").read_text()
     assert f"The positive class is {clinic['classes'][1]}. In brackets" in page
     assert "as benign-canary" in page

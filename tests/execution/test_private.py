@@ -56,11 +56,20 @@ def test_data_are_of_the_command_or_of_the_file_beside_which_they_lie(tmp_path: 
     assert both["clinic"].tables["default"].id == "number"
     assert both["clinic"].tables["default"].columns == {"ward": "ignore"}
     assert both["clinic"].tables["default"].labels.column == "ill"
-    assert both["lab"].tables["default"].label is None
+    assert both["lab"].tables["default"].labels.column == "ill"
     assert both["lab"].tables["default"].id == "record"
     files["clinic"] = tmp_path / "given.csv"
     replaced = trial_settings(spec, files, given={"clinic": own})["clinic"].tables["default"]
     assert (replaced.path, replaced.id) == (tmp_path / "given.csv", "number")
+
+
+@pytest.mark.parametrize("own", ["columns: {ill: numeric}", "id: ill", "keys: {day: ill}"])
+def test_a_column_that_a_passive_party_describes_itself_is_not_that_of_the_labels(tmp_path: Path, own: str) -> None:
+    private = given(tmp_path, f"data: {{path: own.csv, {own}}}\n")
+    label = {"column": "ill", "positive": "yes"}
+    settings = trial_settings(job(SPLIT), {"clinic": tmp_path / "a.csv"}, given={"lab": private}, columns={"label": label})
+    assert settings["lab"].tables["default"].label is None
+    assert settings["clinic"].tables["default"].labels.positive == "yes"
 
 
 def test_several_tables_by_name_of_which_the_command_gives_the_one_of_the_job(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_job_that_only_aligns_reads_no_column_and_a_passive_party_no_label(tmp
     assert (aligns.features, aligns.label, aligns.classes) == ((), None, None)
     passive = check_table(settings_of(tmp_path, rows(), "passive"), job=job(SPLIT)).job
     assert passive is not None
-    assert (passive.features, passive.label) == (("x", "kind", "label"), None)
+    assert (passive.features, passive.label) == (("x", "kind"), None)
 
 
 @pytest.mark.parametrize(

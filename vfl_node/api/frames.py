@@ -53,10 +53,10 @@ def tables_of(
     for party, table in given.items():
         if isinstance(table, str | os.PathLike):
             files[party] = Path(table)
-            if not files[party].is_file():
+            if not files[party].exists():
                 raise UsageError(f"no file {table} (the table of {party})", code="E_FILE")
         elif isinstance(table, Frame):
-            frames[party] = _without_positions(table)
+            frames[party] = table
         elif table is not None:
             raise UsageError(f"the table of {party} is of type {type(table).__name__}", hint=f"give {_KINDS}")
     return files, frames
@@ -79,10 +79,3 @@ def write(frame: Frame, folder: Path, party: str) -> Path:
         for batch in chain([first], batches):
             sink.write_batch(batch)
     return path
-
-
-def _without_positions(frame: Any) -> Frame:
-    """A frame of pandas without row labels that have no name, such as the numbers left after rows were selected."""
-    names: Any = getattr(getattr(frame, "index", None), "names", ())
-    selected: Frame = frame.reset_index(drop=True) if len(names) == 1 and names[0] is None else frame
-    return selected

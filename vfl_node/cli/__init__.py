@@ -7,6 +7,7 @@ Exit status: 0 success, 1 a job or node failed, 2 bad usage (command, job file, 
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import NoReturn
 
 import typer
@@ -23,6 +24,9 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     """Entry point: runs the command. A mistake of the user ends in one clear message, never in a traceback."""
+    for stream in (sys.stdout, sys.stderr):  # names of columns may have letters that a terminal's encoding lacks
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     configure_logs()
     try:
         status = app(standalone_mode=False)

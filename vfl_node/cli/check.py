@@ -164,6 +164,8 @@ def _note(column: ColumnProfile, rows: int) -> str:
         return f"cannot be read: {column.error.code}"
     if column.use == "ignored":
         return "data.columns says ignore"
+    if column.use == "row number":
+        return "not read: it numbers the rows"
     if column.use in ("id", "label", "order", "group", "key"):
         unread = "not read: no key of a job" if column.use == "key" else "not read: this job needs no order"
         return "" if column.missing is not None else unread

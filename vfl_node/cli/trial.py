@@ -229,7 +229,7 @@ def _files(job: Job, options: list[str], what: str) -> dict[str, Path]:
         if name in files:
             raise UsageError(f"{what} is given twice for {name}")
         files[name] = Path(path)
-        if not files[name].is_file():
+        if not files[name].exists() or (what != "--data" and files[name].is_dir()):  # a table may be a folder of part files
             raise UsageError(f"no file {path} ({what.removeprefix('--')} of {name})", code="E_FILE")
     return files
 

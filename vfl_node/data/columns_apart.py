@@ -1,11 +1,14 @@
-"""Which columns of a table are no features: identifiers, labels, the order of the records and their groups."""
+"""Which columns of a table are no features: identifiers, labels, the order of the records and their groups, row numbers."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Literal, TypeVar
+
+import numpy as np
 
 from vfl_node.data.cells import number
 from vfl_node.data.declared import kind_of, kinds_of
@@ -17,8 +20,14 @@ from vfl_node.settings import Data
 
 T = TypeVar("T")
 
-Apart = Literal["id", "label", "order", "group", "key"]
+Apart = Literal["id", "label", "order", "group", "key", "row number"]
 """What a column is that is no feature."""
+
+_ROW_LABELS = re.compile(r"Unnamed: 0(\.1)*|__index_level_[0-9]+__")
+"""How pandas and Parquet call row labels without a name of their own."""
+
+_PERHAPS_ROW_NUMBERS = ("index", "level_0")
+"""How pandas calls them once they are a column; other tables call a measurement so."""
 
 _NAMES_SHOWN = 20
 
@@ -68,7 +77,8 @@ def columns_set_apart(
 ) -> dict[str, Apart]:
     """The columns that are no features, and what they are instead. A column of order that is also declared is a feature.
 
-    Columns behind keys are none in any job: those of the settings, and those of this job's ``keys``.
+    Columns behind keys are none in any job: those of the settings, and those of this job's ``keys``. Unless ``data.columns``
+    declares them, row numbers are none, either, nor are labels where they are not needed.
 
     Raises:
         DataError: a column that the settings name does not exist, or is named for two purposes (``E_COLUMN``).
@@ -82,7 +92,7 @@ def columns_set_apart(
     set_apart: dict[str, Apart] = dict.fromkeys(id_columns, "id")
     if label in id_columns and needs_label:
         raise DataError(f"{text.source}: column {label!r} cannot be both id and label", code="E_COLUMN", hint="set data.label")
-    if needs_label or data.label:
+    if needs_label or (label in text.names and (data.label or label not in {*data.columns, *id_columns, *behind})):
         set_apart[label] = "label"
     if data.order and kind_of(data.columns.get(data.order)) in (None, "ignore"):
         set_apart[data.order] = "order"
@@ -118,7 +128,21 @@ def columns_set_apart(
                 code="E_COLUMN",
                 hint=f"remove {name!r} from data.columns",
             )
-    return set_apart
+    named = {*set_apart, *setting_of}
+    return set_apart | {name: "row number" for name in text.names if name not in named and _numbers_rows(text, name)}
+
+
+def left_out(set_apart: Mapping[str, Apart], *, needs_label: bool) -> dict[str, Apart]:
+    """Those of ``set_apart`` that an owner may have taken for features: labels that are not needed, and row numbers."""
+    return {name: use for name, use in set_apart.items() if use == "row number" or (use == "label" and not needs_label)}
+
+
+def _numbers_rows(text: TextColumns | Beginning, name: str) -> bool:
+    """Whether a column only numbers the rows: by its name, or by values 0 to n − 1 in any order, once all rows are read."""
+    if _ROW_LABELS.fullmatch(name):
+        return True
+    values = text.values(name) if name in _PERHAPS_ROW_NUMBERS and isinstance(text, TextColumns) else None
+    return values is not None and np.array_equal(np.sort(values), np.arange(len(values)))
 
 
 def _names_hint(text: TextColumns | Beginning, name: str, named: Mapping[str, str]) -> str:

@@ -18,7 +18,8 @@ from typing import overload
 
 import numpy as np
 
-from vfl_node.data.cells import MISSING, number
+from vfl_node.data.cells import number
+from vfl_node.data.missing_words import is_missing, missing_among
 from vfl_node.data.tables import LabelColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
@@ -84,12 +85,12 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
             hint="leave positive out, or train with classes: 2",
         )
     cells = distinct_cells(text, column)
-    if cells & MISSING:
-        absent = sum(cell in MISSING for cell in chain.from_iterable(label_cells(text, column)))
+    if missing := missing_among(cells):
+        absent = sum(map(is_missing, chain.from_iterable(label_cells(text, column))))
         raise DataError(
-            f"{_first(text, column, MISSING)}: the label is missing ({_such(absent, len(text))})",
+            f"{_first(text, column, missing)}: the label is missing ({_such(absent, len(text))})",
             code="E_LABEL",
-            hint="leave out rows without a label",
+            hint="leave out rows without a label; NULL, N/A, None and the like are none: give a class another name",
         )
     reading = reading_of(cells, classes, positive) if len(cells) <= MOST_VALUES else None
     if reading is None:
@@ -128,7 +129,7 @@ def distinct_cells(text: TextColumns, column: str) -> set[str]:
     cells: set[str] = set()
     for block in label_cells(text, column):
         cells.update(block)
-        if len(cells - MISSING) > MOST_VALUES:
+        if len(cells) > MOST_VALUES:
             break
     return cells
 

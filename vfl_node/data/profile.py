@@ -17,14 +17,15 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from vfl_node.data.cells import MISSING, numbers_of
-from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of
+from vfl_node.data.cells import numbers_of
+from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, left_out
 from vfl_node.data.declared import kind_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.images import Image
 from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
 from vfl_node.data.levels import near_unique
+from vfl_node.data.missing_words import missing_among
 from vfl_node.data.reading import column_of, ids_of, image_in, table_with
 from vfl_node.data.row_columns import read_groups, read_order
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, KeyColumn, ListColumn, Table, check_enough, values_of
@@ -39,7 +40,7 @@ from vfl_node.trainers import Task
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
-Use = Literal["id", "label", "order", "group", "key", "numeric", "categorical", "date", "list", "ignored"]
+Use = Literal["id", "label", "order", "group", "key", "row number", "numeric", "categorical", "date", "list", "ignored"]
 
 _LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
 _SPACE = re.compile(r"\s")
@@ -226,7 +227,7 @@ def profile(
     for name in text.names:
         kind = data.columns.get(name)
         if name in set_apart:
-            read_here = name not in unread or (needs_order and name == data.order)
+            read_here = set_apart[name] != "row number" and (name not in unread or (needs_order and name == data.order))
             columns.append(_set_apart(text, name, set_apart[name], read=read_here))
         elif kind == "ignore":
             columns.append(ColumnProfile(name, "ignored", declared=True))
@@ -239,7 +240,8 @@ def profile(
                 columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
                 columns.append(_feature(name, features[name], text.decimal, declared=kind is not None))
-    table = None if errors else replace(table_with(labels, ids, features, image=image), keys=read)
+    apart = left_out(set_apart, needs_label=needs_label)
+    table = None if errors else replace(table_with(labels, ids, features, image=image), keys=read, left_out=apart)
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
 
 
@@ -260,7 +262,7 @@ def _set_apart(text: TextColumns, name: str, use: Apart, *, read: bool) -> Colum
         codes = read_groups(text, name)
         return ColumnProfile(name, use, declared=True, missing=int(np.count_nonzero(codes < 0)), distinct=int(codes.max()) + 1)
     cells = Counter(text.cells(name))
-    missing = sum(cells.pop(cell, 0) for cell in (("",) if use == "id" else MISSING))
+    missing = sum(cells.pop(cell, 0) for cell in (("",) if use == "id" else missing_among(cells)))
     return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
 
 
@@ -289,13 +291,9 @@ def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int 
     if task == "regression":
         return TargetProfile.of(text, of.column)
     cells = Counter(chain.from_iterable(label_cells(text, of.column)))
-    present = cells.keys() - MISSING
-    if (
-        task is None
-        and classes is None
-        and of.positive is None
-        and any(code_of(cell, MOST_CLASSES) is None for cell in present)
-    ):
+    present = cells.keys() - missing_among(cells)
+    anything = task is None and classes is None and of.positive is None
+    if anything and any(code_of(cell, MOST_CLASSES) is None for cell in present):
         target = TargetProfile.of(text, of.column)
         if target.other == 0:
             return target
@@ -331,8 +329,7 @@ def _ids(text: TextColumns, names: tuple[str, ...]) -> IdProfile:
         leading_zeros += any(map(_LEADING_ZEROS.match, cells))
         inner_space += any(map(_SPACE.search, cells))
         invisible += any(not cell.isascii() and _ZERO_WIDTH.search(cell) for cell in cells)
-    numbers = len(text) - forms["integer"].unusable
-    return IdProfile(names, forms, numbers, capitals, leading_zeros, inner_space, invisible)
+    return IdProfile(names, forms, len(text) - forms["integer"].unusable, capitals, leading_zeros, inner_space, invisible)
 
 
 def _form(text: TextColumns, names: tuple[str, ...], form: IdForm) -> FormProfile:

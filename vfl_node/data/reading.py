@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data import dates
-from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of
+from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of, left_out
 from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, list_of, scaling_of
 from vfl_node.data.id_columns import UnusableId, identifiers_of
-from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.identifiers import Identifiers, parts
 from vfl_node.data.images import CORRECT_PIXEL, Image, image_of, missing_pixel
 from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import ReadLabels, read_labels
@@ -26,6 +26,7 @@ from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.row_columns import read_groups, read_order
 from vfl_node.data.scaling import Scaling
+from vfl_node.data.spelling import is_rounded
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table, check_enough
 from vfl_node.data.targets import read_targets
 from vfl_node.data.text_columns import Beginning, FeatureKind, TextColumns
@@ -36,6 +37,12 @@ from vfl_node.settings import Data
 from vfl_node.trainers import Task
 
 _PAIRS_SHOWN = 3
+
+_ONE_ROW = "keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled"
+_LOST_DIGITS = (
+    "{:,} of them have an exponent, as in 1.2E+17, or zeros after 15 digits: a spreadsheet or a program has rounded long "
+    "numbers, and different ids became equal. Remove no rows: export the ids again as text (in pandas dtype=str)"
+)
 
 
 def read_table(
@@ -59,7 +66,7 @@ def read_table(
         id_form: how the job compares identifiers; several forms, one for each column of
             ``data.id``, make composite ones.
         needs_label: whether labels are read, from ``data.label`` or else ``label``. If they
-            are not, a column named by ``data.label`` is left out; it is not a feature either.
+            are not, this column is left out, if the table has it; it is not a feature either.
         party: this party's name, for errors.
         task: what labels are.
         classes: of a classification: labels are 0 to ``classes`` − 1; at least two of them must occur.
@@ -153,6 +160,8 @@ def columns_for(
     used = [name for name in reader.names if name in as_text or name not in unused]
     beginning = Beginning(reader, used)
     set_apart = columns_set_apart(beginning, data, id_columns, needs_label=needs_label, keys=keys)
+    apart = left_out(set_apart, needs_label=needs_label)
+    used = [name for name in used if name in as_text or name not in apart]
     image = image_in(beginning, data, set_apart) if features else None
     declared |= dict.fromkeys(image.columns if image else (), "numeric")
     as_text |= {name for name, kind in declared.items() if kind == "list" and name in reader.names}
@@ -193,7 +202,8 @@ def table_of(
     order = read_order(text, data.order, kind_of(data.columns.get(data.order))) if needs_order and data.order else None
     groups = read_groups(text, data.group) if data.group and features else None
     read = read_keys(text, data, keys, party)
-    return replace(table_with(labels, ids, columns, plain, image), order=order, groups=groups, keys=read)
+    apart = left_out(set_apart, needs_label=needs_label) if features else {}
+    return replace(table_with(labels, ids, columns, plain, image), order=order, groups=groups, keys=read, left_out=apart)
 
 
 def table_with(
@@ -225,10 +235,11 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
         first = [next(row for row, id_ in enumerate(ids) if id_ == repeated) for repeated in ids.take(shown)]
         pairs = [f"{text.line(one)} and {text.line(other)}" for one, other in zip(first, shown.tolist(), strict=True)]
         listed = ", ".join([*pairs, "…"] if len(repeats) > _PAIRS_SHOWN else pairs)
+        rounded = sum(any(map(is_rounded, parts(id_))) for id_ in map(ids.__getitem__, repeats.tolist()))
         raise DataError(
             f"{text.where('+'.join(names), int(repeats[0]))}: {len(repeats)} duplicate ids ({text.unit}s {listed})",
             code="E_DUP_IDS",
-            hint="keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled",
+            hint=_LOST_DIGITS.format(rounded) if rounded else _ONE_ROW,
         )
     return ids
 

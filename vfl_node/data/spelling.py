@@ -17,6 +17,12 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 _BARE = re.compile(r"-?(0|[1-9][0-9]*)")
 _POINT = re.compile(r"([+-]?[0-9]+)\.0*")
 _EXPONENT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]+")
+_ROUNDED = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?[eE]\+?[0-9]+|[1-9][0-9]{14}0+)")
+
+
+def is_rounded(text: str) -> bool:
+    """Whether an id looks like a long number whose last digits a program has lost: an exponent, or zeros after 15 digits."""
+    return _ROUNDED.fullmatch(text) is not None
 
 
 @dataclass

@@ -155,6 +155,11 @@ class TextColumns:
         """The numbers in column ``name``, float64[n]; NaN: missing, infinity: not a finite number."""
         return np.concatenate([numbers_of(chunk, self.decimal) for chunk in self._kept[name]])
 
+    def values(self, name: str) -> NDArray[np.float64] | None:
+        """Column ``name`` as :meth:`numbers`, if only its values are kept and they are numbers; else None."""
+        column = self._values.get(name)
+        return column.values if isinstance(column, ParsedNumbers) else None
+
     def wrong_number(self, name: str, row: int) -> Wrong:
         """What a cell is that :meth:`numbers` says is infinite."""
         batch = bisect_right(self._starts, row) - 1

@@ -1,19 +1,22 @@
-"""Warnings where a result would mislead: too few rows, rare positives, a column that gives the label away.
+"""Warnings where a result would mislead: too few rows, rare positives, a column that gives the label away or is left out.
 
-All of them are for the party that has the labels, in its log and its report. They are whole sentences with what to do, without
-a label or any other cell. Nothing that is sent depends on them.
+They are whole sentences with what to do, without a label or any other cell, for a party's own log and report: of columns that
+are left out each party has them, all others are for the one with the labels. What is sent does not depend on them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vfl_node.data.label_like import label_like
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate
+from vfl_node.job.evaluate import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from vfl_node.training.evaluation import Confusion
+    from vfl_node.training.trainer import Trained
 
 FEW_ROWS = 50
 """With fewer rows the accuracy of a model that is right in four rows of five may be off by .11 (its 95 % interval)."""
@@ -21,8 +24,33 @@ FEW_ROWS = 50
 FEW_POSITIVES = 30
 """With fewer positives the standard error of an AUC of .8 exceeds .048 (Hanley and McNeil 1982)."""
 
+_LEFT_OUT = {
+    "label": "it is called as the labels are, and a copy of them would give away what is to be predicted",
+    "row number": "it numbers the rows or has the row labels of pandas, and says nothing of a record",
+}
+"""What a column was taken for → why it is left out."""
+
+NEARLY_PERFECT, FAR_FROM_IT = 0.995, 0.95
+"""AUCs: with the federated model above the one and this party alone below the other, a column may follow from the outcome."""
+
+CHANCE = {"auc": 0.5, "lift": 1.0, "r2": 0.0}
+"""Metric, of which more is better → what a model has that knows nothing."""
+
 MOST_NAMED = 5
 """Label-like columns that get a sentence each."""
+
+
+def of_columns(table: Table) -> tuple[str, ...]:
+    """Which columns were left out without a word of the settings.
+
+    Args:
+        table: this party's.
+    """
+    return tuple(
+        f"Column {name!r} is left out: {_LEFT_OUT[use]}. If it is a feature, declare its kind (data.columns); else remove it "
+        f"or say data.columns: {{{name}: ignore}}."
+        for name, use in table.left_out.items()
+    )
 
 
 def of_labels(table: Table, classes: int) -> tuple[str, ...]:
@@ -106,6 +134,58 @@ def of_results(confusion: Confusion | None, accuracy: float | None) -> tuple[str
     if rows and accuracy is not None:
         said += _of_accuracy(accuracy, max(frequency) / rows, len(confusion))
     return said
+
+
+def of_models(trained: Trained, *, held_out: bool) -> tuple[str, ...]:
+    """What the result gives rise to, beside that of this party alone and of chance.
+
+    Args:
+        trained: at the party with the labels.
+        held_out: whether the rows measured on are held out.
+    """
+    return (*_of_perfection(trained, held_out=held_out), *_of_rivals(trained), *_of_chance(trained))
+
+
+def _of_perfection(trained: Trained, *, held_out: bool) -> Iterator[str]:
+    joint, alone = ((of or {}).get("auc") for of in (trained.metrics, trained.local_metrics))
+    if held_out and joint is not None and joint > NEARLY_PERFECT and (alone is None or alone < FAR_FROM_IT):
+        beside = "this party's columns alone tell little" if alone is None else f"this party alone reaches {alone:.3f}"
+        yield (
+            f"AUC {joint:.4f} on held-out rows is nearly perfect, and {beside}. Ask the other party whether one of its columns "
+            "is a consequence of the outcome, such as a code or a payment that follows it: new records do not have it yet, and "
+            "the model is useless for them."
+        )
+
+
+def _of_rivals(trained: Trained) -> Iterator[str]:
+    """Metrics that are worse than those of another model on the same rows, by an interval of the difference without zero."""
+    rivals = {
+        "this party alone": trained.gains,
+        "this party alone by aligned rows": trained.aligned.gains if trained.aligned else {},
+        "a boosted tree of this party alone": trained.rival.gains if trained.rival else {},
+    }
+    for rival, gains in rivals.items():
+        worse = [
+            f"{name} (by {abs(of['mean']):.3g})"
+            for name, of in gains.items()
+            if (of["low"] > 0 if name in LOWER_IS_BETTER else of["high"] < 0)
+        ]
+        if worse:
+            yield (
+                f"The federated model is significantly worse than {rival} in {', '.join(worse)}. Train it longer or otherwise, "
+                "or do without the other party's columns."
+            )
+
+
+def _of_chance(trained: Trained) -> Iterator[str]:
+    for name, chance in CHANCE.items():
+        of = trained.intervals.get(name)
+        if of and of["high"] < chance:
+            yield (
+                f"The federated model is worse than chance in {name}: {of['mean']:.3f}, with an interval from {of['low']:.3f} "
+                f"to {of['high']:.3f} that lies below {chance:g}. It has learnt nothing that holds for other rows, or labels "
+                "mean something else there."
+            )
 
 
 def _of_accuracy(accuracy: float, commonest: float, classes: int) -> tuple[str, ...]:

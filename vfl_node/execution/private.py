@@ -151,18 +151,19 @@ def trial_settings(
         if role == "active":
             document["compare"] = _over(compare.model_dump(), own.document.get("compare"))
         if role != "coordinator":
-            wanted = {key: columns[key] for key in columns if key != "label" or role in (job.label_holder, "active")}
-            document["data"] = _data(job, name, own.document.get("data"), files.get(name), wanted)
+            needs_label = role in (job.label_holder, "active")
+            document["data"] = _data(job, name, own.document.get("data"), files.get(name), columns, needs_label=needs_label)
         settings[name] = settled(validate(document, Settings, source=own.source, text=own.text), own.base)
     return settings
 
 
-def _data(job: Job, party: str, data: Any, file: Path | None, columns: Mapping[str, Any]) -> Any:
+def _data(job: Job, party: str, data: Any, file: Path | None, columns: Mapping[str, Any], *, needs_label: bool) -> Any:
     """The ``data`` section of a party; whatever is wrong with what its owner wrote is left in it."""
     if data_form(data) == "by name":
         used = job.tables.get(party) or (next(iter(data)) if len(data) == 1 else DEFAULT_TABLE)
-        return {name: _table(table, file if name == used else None, columns) for name, table in data.items()}
-    table = _table(data, file, columns)
+        paths = {name: file if name == used else None for name in data}
+        return {name: _table(table, paths[name], columns, needs_label=needs_label) for name, table in data.items()}
+    table = _table(data, file, columns, needs_label=needs_label)
     if isinstance(table, Mapping) and table.keys().isdisjoint(("path", "query")):
         several = len(job.parties.passive) > 1 and party in job.parties.passive
         argument = f"passive={{{party!r}: …}}" if several else "the argument active or passive"
@@ -171,13 +172,30 @@ def _data(job: Job, party: str, data: Any, file: Path | None, columns: Mapping[s
     return table
 
 
-def _table(table: Any, file: Path | None, columns: Mapping[str, Any]) -> Any:
+def _table(table: Any, file: Path | None, columns: Mapping[str, Any], *, needs_label: bool) -> Any:
     if not isinstance(table, Mapping | None):
         return table
     own = dict(table or {})
+    if not needs_label:  # whose label column is left out, if the table has it and its owner does not say what else it is
+        columns = {key: of for key, of in columns.items() if key != "label" or not _uses(own, _column_of(of))}
     if file is not None:
         own = {key: value for key, value in own.items() if key not in OF_A_QUERY} | {"path": str(file.resolve())}
     return {**columns, "check": False, **own}
+
+
+def _column_of(label: Any) -> Any:
+    """The column of labels, alone or with the positive class."""
+    return label["column"] if isinstance(label, Mapping) else label
+
+
+def _uses(own: Mapping[str, Any], column: Any) -> bool:
+    """Whether the ``data`` section that an owner wrote says itself what ``column`` is."""
+    keys = own.get("keys")
+    behind = keys.values() if isinstance(keys, Mapping) else ()
+    return any(
+        named == column or (isinstance(named, list | tuple | Mapping) and column in named)
+        for named in (own.get("columns"), own.get("id"), *behind)
+    )
 
 
 def _over(defaults: Mapping[str, Any], own: Any) -> Any:

@@ -172,10 +172,13 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
 def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
     """What would make a result doubtful, as far as this table tells it."""
     table, label = seen.table, seen.label
-    if table is None or table.labels is None or not isinstance(label, LabelProfile) or (job and job.train is None):
+    if table is None or (job and job.train is None):
         return ()
+    said = cautions.of_columns(table)
+    if table.labels is None or not isinstance(label, LabelProfile):
+        return said
     classes = job.classes if job else max(2, *(k + 1 for k in label.counts))
-    said = cautions.of_labels(table, classes)
+    said += cautions.of_labels(table, classes)
     if not seen.whole:
         return said
     evaluate = job.evaluate if job else Evaluate()

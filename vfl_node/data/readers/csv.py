@@ -7,7 +7,7 @@ import csv
 from collections.abc import Collection, Iterator
 
 from vfl_node.data.readers.contract import Reader, RowBatch
-from vfl_node.data.readers.dialect import decimal_of, delimiter_of
+from vfl_node.data.readers.dialect import decimal_of, delimiter_of, lines_are_quoted, told_delimiter
 from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile
 from vfl_node.data.readers.names import column_names
 from vfl_node.errors import DataError
@@ -30,7 +30,8 @@ class CsvReader(Reader):
 
     Args:
         file: at its beginning; closed with this reader.
-        delimiter: between the cells; None: as the first rows suggest (:func:`~vfl_node.data.readers.dialect.delimiter_of`).
+        delimiter: between the cells; None: as a first line ``sep=;`` tells, or else as the first rows suggest
+            (:func:`~vfl_node.data.readers.dialect.delimiter_of`).
         decimal: ``.`` or ``,``; None: as the first rows suggest (:func:`~vfl_node.data.readers.dialect.decimal_of`).
 
     Raises:
@@ -46,7 +47,16 @@ class CsvReader(Reader):
         self._file = file
         self._rest = _Rest(file)
         lines = self._rest.head()
-        self.delimiter = delimiter or delimiter_of(lines)
+        told = told_delimiter(lines)
+        self._before_header = 1 if told else 0
+        lines = lines[self._before_header :]
+        self.delimiter = delimiter or told or delimiter_of(lines)
+        if lines_are_quoted(lines, self.delimiter):
+            raise DataError(
+                f"{self.source}: every line is one quoted cell",
+                code="E_CSV",
+                hint="a program has put quotes around whole lines: export the table again, with quotes around single cells",
+            )
         self.decimal = decimal or decimal_of(lines, self.delimiter)
         self.format = self._in_words()
         self.names = self._header()
@@ -84,6 +94,8 @@ class CsvReader(Reader):
         return f"csv{f' in {self._file.compressed}' if self._file.compressed else ''}{between}{decimal}"
 
     def _header(self) -> tuple[str, ...]:
+        for _ in range(self._before_header):
+            self._rest.take_line()
         for line, cells in self._rows():
             if cells:
                 return column_names(cells, f"{self.source}:{line}")

@@ -15,6 +15,7 @@ _POINT = re.compile(r"[+-]?[0-9]*\.[0-9]+([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 _NUMERIC_SHARE = 0.95
+_TOLD = re.compile(r'"?sep=([\t!#-&*-/:-@^_|~])\1*"?\s*', re.IGNORECASE)
 
 
 def delimiter_of(lines: Sequence[str]) -> str:
@@ -29,6 +30,22 @@ def delimiter_of(lines: Sequence[str]) -> str:
     columns = {delimiter: len(rows[0]) if rows else 1 for delimiter, rows in split.items()}
     even = [each for each in DELIMITERS if all(len(row) == columns[each] for row in split[each]) and columns[each] > 1]
     return max(even or DELIMITERS, key=lambda delimiter: columns[delimiter])
+
+
+def told_delimiter(lines: Sequence[str]) -> str | None:
+    """The delimiter that the first of ``lines`` tells, as ``sep=;`` does for spreadsheets; None: it tells none."""
+    told = _TOLD.fullmatch(lines[0]) if lines else None
+    return told[1] if told else None
+
+
+def lines_are_quoted(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether every line is one cell within quotes, with a delimiter in it: a program has quoted lines instead of cells."""
+    rows = _rows(lines, delimiter)
+    return (
+        len(rows) > 1
+        and all(len(row) == 1 for row in rows)
+        and any(all(between in row[0] for row in rows) for between in DELIMITERS)
+    )
 
 
 def decimal_of(lines: Sequence[str], delimiter: str) -> str:

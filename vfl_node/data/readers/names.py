@@ -25,13 +25,14 @@ def column_names(header: Iterable[str], where: str) -> tuple[str, ...]:
             raise DataError(
                 f"{where}: column {number} has no name",
                 code="E_CSV",
-                hint="name every column in the first line, or remove the column",
+                hint="name every column in the first line, or remove the column; row numbers of pandas have no name: "
+                "to_csv(index=False)",
             )
         if name in seen:
             raise DataError(
                 f"{where}: columns {seen[name]} and {number} have the same name",
                 code="E_CSV",
-                hint="the first line must give every column a name of its own",
+                hint="give every column a name of its own, in a CSV by the first line",
             )
         seen[name] = number
     return names

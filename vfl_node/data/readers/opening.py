@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.csv import CsvReader
+from vfl_node.data.readers.folder import FolderReader
 from vfl_node.data.readers.input_file import InputFile
 from vfl_node.errors import UsageError
 
@@ -41,7 +42,7 @@ def open_sql(path: Path, *, party: str) -> Reader:
 
 
 def open_auto(path: Path, *, party: str, delimiter: str | None = None, decimal: str | None = None) -> Reader:
-    """A reader of a file, by its first bytes; the dialect is for CSV."""
+    """A reader of a file, or of a folder of part files, by its first bytes; the dialect is for CSV."""
     return _open(path, party, None, delimiter=delimiter, decimal=decimal)
 
 
@@ -61,6 +62,13 @@ def open_arrow(path: Path, *, party: str) -> Reader:
 
 
 def _open(path: Path, party: str, expected: str | None, **dialect: str | None) -> Reader:
+    def open_file(path: Path, decimal: str | None = None) -> Reader:
+        return _open_file(path, party, expected, **(dialect if decimal is None else {**dialect, "decimal": decimal}))
+
+    return FolderReader(path, party=party, open_part=open_file) if path.is_dir() else open_file(path)
+
+
+def _open_file(path: Path, party: str, expected: str | None, **dialect: str | None) -> Reader:
     file = InputFile(path, party=party)
     try:
         format = file.format(expected)

@@ -26,8 +26,8 @@ def typed_batches(
         source: party and input, for errors.
 
     Raises:
-        DataError: a column is of a type that has no text (``E_COLUMN``), a cell is not valid text (``E_CSV``), or there are no
-            rows (``E_EMPTY``).
+        DataError: a column is of a type that has no text, or of bytes that are none (``E_COLUMN``), a cell is not valid text
+            (``E_CSV``), or there are no rows (``E_EMPTY``).
     """
     rows = 0
     for batch in _slices(batches):
@@ -51,13 +51,16 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _tidied(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.uuid":
+            return pa.array([None if cell is None else str(cell) for cell in column.to_pylist()], pa.string())
         return _tidied(column.storage, where, before, name)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        try:  # older programs write text into Parquet without its mark
+            return _tidied(column.cast(pa.large_string()), where, before, name)
+        except pa.ArrowInvalid:
+            raise _without_text(kind, where, name, "which is not UTF-8 text") from None
     if not has_text(kind):
-        raise DataError(
-            f"{where.removesuffix(':row')}: column {name!r} is of the type {kind}, which is neither a number nor text",
-            code="E_COLUMN",
-            hint=f"make it text or numbers where the table comes from, or declare it: data.columns: {{{name}: ignore}}",
-        )
+        raise _without_text(kind, where, name, "which is neither a number nor text")
     if pa.types.is_dictionary(kind):
         values = _tidied(column.dictionary, where, before, name)
         return pa.DictionaryArray.from_arrays(column.indices, values)
@@ -66,6 +69,16 @@ def _tidied(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return column
     return _trimmed(column, where, before, name)
+
+
+def _without_text(kind: pa.DataType, where: str, name: str, what: str) -> DataError:
+    bytes_alone = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    as_text = "text, such as the hexadecimal digits of an id, alike at all parties" if bytes_alone else "text or numbers"
+    return DataError(
+        f"{where.removesuffix(':row')}: column {name!r} is of the type {kind}, {what}",
+        code="E_COLUMN",
+        hint=f"make it {as_text}, where the table comes from; if it is no id, say data.columns: {{{name}: ignore}}",
+    )
 
 
 def _trimmed(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
