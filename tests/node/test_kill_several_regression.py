@@ -22,7 +22,7 @@ PLACES = {
     "clinic": ("DecryptionPlan", "Encrypted 1", "IterationEnd 2", "checkpoint 1"),
     "insurer": ("DecryptionRequest 1",),
     "shop": ("Features", "DecryptionPlan", "DecryptionRequest 0", "checkpoint 3", "Scores 3", "PhaseEnd decrypt"),
-    "notary": ("PaillierKey", "Decrypted 0", "Decrypted 2", "PhaseEnd finish"),
+    "notary": ("PaillierKey", "Decrypted 0", "Decrypted 2", "PhaseEnd stored"),
 }
 
 
