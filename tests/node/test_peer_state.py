@@ -37,12 +37,12 @@ def test_a_cause_is_news_once_and_goes_when_the_link_is_up() -> None:
     assert (state.cause, state.down("connection refused", fenced=False)) == ("", True)
 
 
-def test_a_beat_with_another_number_is_progress() -> None:
+def test_a_beat_says_whether_there_was_progress() -> None:
     state = PeerState("lab", None, moved=0.0)
-    state.beat(0)
-    assert state.moved == 0.0
-    state.beat(7)
-    assert (state.progress, state.moved > 0) == (7, True)
+    state.beat(progressed=False)
+    assert (state.moves, state.moved) == (0, 0.0)
+    state.beat(progressed=True)
+    assert (state.moves, state.moved > 0) == (1, True)
 
 
 def test_another_process_under_the_same_name_is_turned_away_while_the_link_lives() -> None:

@@ -83,28 +83,6 @@ def test_a_conversation_about_an_unknown_job_is_refused_at_once(peers: Peers) ->
     assert caught.value.code == "E_NOT_WAITING"
 
 
-@pytest.mark.parametrize("role", ["active", "passive"])
-def test_an_active_node_says_that_another_party_makes_progress_while_it_waits_itself(role: Any) -> None:
-    """A passive party must not take it for hanging; and not for getting on because of what it said itself."""
-    names = ("lab", "insurer")
-    settings = Settings(
-        name="clinic", role=role, listen="127.0.0.1:0", insecure_loopback=True, peers=dict.fromkeys(names, Peer())
-    )
-    node = Peers(settings, None, lambda *_: None, lambda *_: True)
-    node._pulse = SimpleNamespace(spells=lambda: 0)  # type: ignore[assignment]
-    pipes = [StreamPipe(name) for name in names]
-    for name, pipe in zip(names, pipes, strict=True):
-        node._states[name].pipes.add(pipe)
-    before = {name: node._progress(name) for name in names}
-    for beat in (7, 7, 8):
-        node._states["lab"].beat(beat)
-    assert node._progress("lab") == before["lab"]
-    assert node._progress("insurer") - before["insurer"] == (2 if role == "active" else 0)
-    del pipes[0], pipe
-    node._states["lab"].pipes.clear()  # their conversation has ended
-    assert node._progress("insurer") == before["insurer"]
-
-
 def test_a_relayed_peer_has_no_link_and_may_not_call() -> None:
     settings = Settings(
         name="lab",

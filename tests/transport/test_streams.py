@@ -235,7 +235,7 @@ def test_a_message_in_pieces_smaller_than_they_may_be_is_refused_at_the_first(cu
 def test_a_peer_that_reads_no_notice_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vfl_node.transport.streams.LINK_SEND_S", 0.05)
     link = LinkStream("lab")
-    beat = Notice(beat=Beat(progress=1))
+    beat = Notice(beat=Beat(progressed=True))
     while link._outgoing.has_room((beat.SerializeToString(),)):
         link.send(beat)
     with pytest.raises(PeerLost, match="lab: it does not read"):

@@ -26,10 +26,10 @@ class PeerState:
         dialable: whether the last call of this node reached the peer, as far as it has called.
         asked: keys of the offers that somebody waits for a reply to.
         replies: key → reply.
-        progress: the number in its last beat, which changes while it makes progress.
-        moved: when ``progress`` last changed, monotonic seconds.
-        moves: how often it has changed.
-        pipes: the open conversations.
+        told: how far the jobs with it had got here when it last had a beat.
+        moved: when it last said that it had made progress, monotonic seconds.
+        moves: how often it has said so.
+        pipes: the open conversations, each with the id of its job.
     """
 
     name: str
@@ -41,10 +41,10 @@ class PeerState:
     dialable: bool = True
     asked: set[str] = field(default_factory=set)
     replies: dict[str, Notice] = field(default_factory=dict)
-    progress: int = 0
+    told: object = None
     moved: float = field(default_factory=time.monotonic)
     moves: int = 0
-    pipes: weakref.WeakSet[StreamPipe] = field(default_factory=weakref.WeakSet)
+    pipes: weakref.WeakKeyDictionary[StreamPipe, str] = field(default_factory=weakref.WeakKeyDictionary)
 
     def up(self, link: LinkStream) -> LinkStream | None:
         """``link`` is up; returns the one before it, if that was still there."""
@@ -64,11 +64,10 @@ class PeerState:
         if self.link is link:
             self.link, self.since = None, time.time()
 
-    def beat(self, progress: int) -> None:
-        """The peer sent a beat with this number."""
-        if self.progress != progress:
-            self.progress, self.moved = progress, time.monotonic()
-            self.moves += 1
+    def beat(self, *, progressed: bool) -> None:
+        """The peer sent a beat."""
+        if progressed:
+            self.moved, self.moves = time.monotonic(), self.moves + 1
 
     def check_same_process(self, stream: LinkStream | StreamPipe) -> None:
         """Turn away a second node that shows the identity of one that is connected.

@@ -14,15 +14,15 @@ from collections.abc import Callable
 import structlog
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
+from vfl_node.node.beats import Beats
 from vfl_node.node.calls import CONNECT_S, RETRY_S, Calls, Waiting
 from vfl_node.node.greeting import greeting, mistake_in
 from vfl_node.node.peer_state import PeerState
-from vfl_node.node.pulse import Pulse
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Notice
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 from vfl_node.transport.recorder import Recorder
 from vfl_node.transport.server import NodeServer
 from vfl_node.transport.streams import LinkStream, StreamPipe
@@ -51,7 +51,7 @@ class Peers:
 
     Attributes:
         on_up: called with the peer whenever its link comes up.
-        steps: gives a number that changes whenever a job of this node makes progress.
+        beats: what is said with each beat.
     """
 
     def __init__(
@@ -63,13 +63,12 @@ class Peers:
         recorder: Recorder | None = None,
     ) -> None:
         self.on_up: Callable[[str], None] = lambda peer: None
-        self.steps: Callable[[], int] = lambda: 0
-        self._pulse = Pulse()
         self._settings = settings
         self._on_notice = on_notice
         self._recorder = recorder
         self._changed = threading.Condition()
         self._states = {name: PeerState(name, peer.address) for name, peer in settings.connected.items()}
+        self.beats = Beats(self._states, self._changed, relays=settings.role == "active")
         self._stopping = threading.Event()
         instance = secrets.token_hex(16)
         self._dialers = {
@@ -143,18 +142,6 @@ class Peers:
         with self._changed:
             return self._states[peer].moved
 
-    def _progress(self, peer: str) -> int:
-        """A number for ``peer`` that changes while this node computes, makes progress with a job, sends or receives.
-
-        An active node has others wait for each other that have no conversation, so there it changes, too, while another party
-        makes progress with which this node has one.
-        """
-        relays = self._settings.role == "active"
-        with self._changed:
-            pieces = sum(pipe.pieces for state in self._states.values() for pipe in state.pipes)
-            moves = sum(state.moves for name, state in self._states.items() if relays and name != peer and state.pipes)
-        return (self._pulse.spells() + self.steps() + pieces + moves) % (1 << 63)
-
     def describe(self, peer: str) -> str:
         """As :meth:`vfl_node.node.peer_state.PeerState.describe`."""
         with self._changed:
@@ -217,7 +204,7 @@ class Peers:
         """As :meth:`vfl_node.node.calls.Calls.open`."""
         pipe = self._calls.open(peer, job_id, waiting=waiting, deadline=deadline)
         with self._changed:
-            self._states[peer].pipes.add(pipe)
+            self._states[peer].pipes[pipe] = job_id
         return pipe
 
     def _accept_conversation(self, peer: str, job_id: str, pipe: StreamPipe) -> None:
@@ -287,7 +274,7 @@ class Peers:
                 notice = link.receive(BEAT_S)
                 now = time.monotonic()
                 if now - beaten >= BEAT_S:
-                    self._send(peer, link, Notice(beat=Beat(progress=self._progress(peer))))
+                    self._send(peer, link, Notice(beat=self.beats.next(peer)))
                     beaten = now
                 if notice is not None:
                     heard = now
@@ -323,7 +310,7 @@ class Peers:
                     self._changed.notify_all()
         elif kind == "beat":
             with self._changed:
-                self._states[peer].beat(notice.beat.progress)
+                self._states[peer].beat(progressed=notice.beat.progressed)
         elif kind in ("offer", "cancel"):
             reply = self._on_notice(peer, notice)
             if reply is not None:

@@ -71,10 +71,10 @@ class Cancel(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., failed: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Beat(_message.Message):
-    __slots__ = ("progress",)
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    progress: int
-    def __init__(self, progress: _Optional[int] = ...) -> None: ...
+    __slots__ = ("progressed",)
+    PROGRESSED_FIELD_NUMBER: _ClassVar[int]
+    progressed: bool
+    def __init__(self, progressed: bool = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("job_id", "attempt", "phase", "sequence", "type", "body")
