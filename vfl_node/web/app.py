@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
@@ -46,7 +46,15 @@ STATUS_OF_CODE = {
     "E_DISK_FULL": 507,
     **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED", "E_PAUSED"), 503),
 }
-STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError: 422, PeerError: 502}
+STATUS_OF_KIND = {
+    UsageError: 400,
+    PolicyError: 403,
+    StateError: 409,
+    Cancelled: 409,
+    DataError: 422,
+    PeerError: 502,
+    ProtocolError: 502,
+}
 
 
 def create_app(view: NodeView, *, token: str | Access | None, names: Collection[str] = ("localhost",)) -> Starlette:
