@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vfl_node import files
-from vfl_node.errors import StateError
+from vfl_node.configuration import parse
+from vfl_node.crypto.groups import Curve25519
+from vfl_node.errors import StateError, UsageError
+from vfl_node.estimate.machine import of_node
+from vfl_node.execution.simulation import simulate
 from vfl_node.files import private_folder, read_checked, remove, write_checked, write_whole
+from vfl_node.job import Job
+from vfl_node.node.federation import LocalFederation
+from vfl_node.settings import Peer, Settings
 
 
 def test_what_is_written_replaces_what_was_there(tmp_path: Path) -> None:
@@ -122,3 +133,40 @@ def test_what_is_written_outlives_a_loss_of_power(tmp_path: Path, monkeypatch: p
     assert happened == [("sync", b"data"), ("rename", tmp_path / "file"), ("sync", tmp_path)]
     remove(tmp_path / "file")
     assert happened[3:] == [("sync", tmp_path)]
+
+
+def test_without_a_place_for_temporary_files_cause_and_remedy_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a read-only root without /tmp."""
+    with files.scratch("vfl-") as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        (folder / "a").touch()
+    assert not folder.exists()
+
+    def nowhere(*_: object, **__: object) -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/']")
+
+    makers: dict[str, Callable[[], object]] = {
+        "mkdtemp": lambda: files.scratch_folder("vfl-"),
+        "gettempdir": lambda: of_node(Curve25519(), None),
+    }
+    for name, make in makers.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(tempfile, name, nowhere)
+            with pytest.raises(UsageError, match="temporary files .* No usable temporary directory") as caught:
+                make()
+            assert caught.value.code == "E_FILE"
+            assert "TMPDIR" in caught.value.hint
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    job = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="job")
+    with pytest.raises(UsageError, match="temporary files"):
+        simulate(job, {}, tmp_path / "out", settings={name: _settings(name) for name in ("clinic", "lab")})
+    with pytest.raises(UsageError, match="temporary files"):
+        LocalFederation(job, {}, logs=tmp_path / "logs")
+
+
+def _settings(name: str) -> Settings:
+    role: Any = "active" if name == "clinic" else "passive"
+    peers = {"lab" if name == "clinic" else "clinic": Peer(address="127.0.0.1:1")}
+    return Settings(name=name, role=role, insecure_loopback=True, peers=peers)

@@ -10,14 +10,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from vfl_node import failpoints
-from vfl_node.errors import StateError
+from vfl_node.errors import StateError, UsageError
 
 _MAGIC = b"VFLc"
 _HEAD_BYTES = 4 + 2 + 32
@@ -167,6 +169,45 @@ def short_name(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+def temporary_place() -> Path:
+    """The folder for files that need not stay: that of ``TMPDIR``, ``/tmp``, or what the system has in its place.
+
+    Raises:
+        UsageError: none of them can be written (``E_FILE``).
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        raise _no_scratch(error) from None
+
+
+def scratch_folder(prefix: str) -> Path:
+    """A new folder there for this user only (0700), which its caller removes. Raises as :func:`temporary_place`."""
+    place = temporary_place()
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    except OSError as error:
+        raise _no_scratch(error) from None
+
+
+@contextmanager
+def scratch(prefix: str) -> Iterator[Path]:
+    """As :func:`scratch_folder`, while the context lasts."""
+    folder = scratch_folder(prefix)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _no_scratch(error: OSError) -> UsageError:
+    return UsageError(
+        f"there is no folder for temporary files that can be written: {error.strerror}",
+        code="E_FILE",
+        hint="set TMPDIR to a folder that this user can write, on a disk with room",
+    )
 
 
 def remove(path: Path) -> None:

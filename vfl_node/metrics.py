@@ -22,6 +22,10 @@ from vfl_node.weighted_metrics import EPSILON, RANGES, predicted
 Array = NDArray[Any]
 
 
+class NotNumbers(ValueError):
+    """Scores hold NaN, so that they have no order."""
+
+
 @dataclass(frozen=True)
 class ModelOutput:
     """What a model says of N rows.
@@ -288,5 +292,5 @@ def _one(values: Array) -> float | None:
 def _numbers(values: Array) -> NDArray[np.float64]:
     numbers = np.asarray(values, dtype=np.float64)
     if np.isnan(numbers).any():
-        raise ValueError("predictions hold NaN")
+        raise NotNumbers("predictions hold NaN")
     return numbers

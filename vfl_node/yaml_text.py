@@ -18,6 +18,9 @@ MOST_DEPTH = 32
 MOST_VALUES = 20_000
 """What one document may hold; what an alias stands for counts each time."""
 
+MOST_DIGITS = 100
+"""Of a whole number. Python neither reads nor writes one of more than 4,300, and no field has a use for one."""
+
 Place = tuple[str, ...]
 """The keys on the way to a value of a document."""
 
@@ -25,8 +28,8 @@ Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where PyYAML was built with it: 17 times faster, the same events."""
 
 
-class _Once(yaml.constructor.SafeConstructor):
-    """Refuses a key that a mapping has twice, of which YAML's loaders take the last without a word."""
+class _Strict(yaml.constructor.SafeConstructor):
+    """Refuses a key that a mapping has twice, of which YAML's loaders take the last without a word, and endless numbers."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[tuple[str, str]] = set()
@@ -38,6 +41,15 @@ class _Once(yaml.constructor.SafeConstructor):
                 seen.add((key.tag, key.value))
         return dict(super().construct_mapping(node, deep))
 
+    def construct_yaml_int(self, node: Any) -> int:
+        if len(node.value) > MOST_DIGITS:
+            problem = f"a whole number of more than {MOST_DIGITS} digits"
+            raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
+        return int(super().construct_yaml_int(node))
+
+
+_Strict.add_constructor("tag:yaml.org,2002:int", _Strict.construct_yaml_int)
+
 
 def read(text: str, source: str) -> Any:
     """The document that ``text`` is; ``source`` names it in errors.
@@ -48,7 +60,7 @@ def read(text: str, source: str) -> Any:
     checked(text.encode(errors="replace"), source)
     try:
         _check_size(text, source)
-        return yaml.load(text, type("Strict", (_Once, Loader), {}))  # noqa: S506 - a safe loader
+        return yaml.load(text, type("Strict", (_Strict, Loader), {}))  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise _not_yaml(error, text, source) from None
     except (ValueError, OverflowError) as error:  # a date of no calendar, a number of too many digits

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import secrets
+import shutil
+import signal
 import sqlite3
 import threading
 import time
@@ -19,7 +21,7 @@ import pytest
 
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution import folder as job_folder
-from vfl_node.node import partners, store, work
+from vfl_node.node import partners, running, service, store, work
 from vfl_node.node.faults import explain
 from vfl_node.node.service import Node
 from vfl_node.settings import Data, Peer, Settings
@@ -362,3 +364,36 @@ def test_an_empty_token_is_drawn_anew(tmp_path: Path) -> None:
     node.stop()
     assert len(node.token) == 32
     assert (tmp_path / "state" / "token").read_text() == node.token
+
+
+@pytest.mark.parametrize("at", ["lock", "jobs.sqlite", "token", "running.json"])
+def test_a_start_on_a_full_disk_ends_with_a_sentence_and_a_code(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite calls it an I/O error where it cannot make the file that it maps into memory."""
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name == at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        path.write_bytes(data)
+
+    def hold(path: Path) -> int:
+        full(path, b"")
+        return os.open(path, os.O_RDONLY)
+
+    def index(path: Path) -> Any:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(service, "write_whole", full)
+    monkeypatch.setattr(running, "write_whole", full)
+    monkeypatch.setattr(store, "_hold", hold)
+    if at == "jobs.sqlite":
+        monkeypatch.setattr(store, "Index", index)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(os, "umask", lambda _: 0)
+    settings = Settings(name="lab", role="passive", insecure_loopback=True, http=None, state_dir=tmp_path / "state")
+    with pytest.raises(StateError, match="cannot use the state folder .*(No space left|disk is full)") as caught:
+        service.serve(settings)
+    assert caught.value.code == "E_DISK_FULL"
+    assert "start the node again" in caught.value.hint

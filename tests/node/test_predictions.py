@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from safetensors.torch import load_file
 from tests.node.halves import together
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import PolicyError, StateError, UsageError, VflError
+from vfl_node.errors import PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
@@ -37,11 +38,13 @@ from vfl_node.execution.stored_serving import Serving
 from vfl_node.files import read_checked
 from vfl_node.job import Align, Job
 from vfl_node.node import predictions
+from vfl_node.node.jobs import Jobs
 from vfl_node.node.partners import Partner
 from vfl_node.node.predictions import Model
+from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import load_settings
+from vfl_node.settings import Data, Peer, Settings, load_settings
 from vfl_node.training.serving import Served as Exchanged
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel
 from vfl_node.transport.memory import memory_channels
@@ -904,6 +907,37 @@ def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[
         folder.serve(NOTHING)
         store.destroy_secrets(record)
         assert {path.name for path in folder.path.iterdir()} == kept
+
+
+def test_a_broken_peer_leaves_one_failed_service(store: Store, job: Callable[[str], Job], tmp_path: Path) -> None:
+    """However often it is asked; what was answered before, or may go on, stays."""
+    trained = store.add(job(JOB), submitter="clinic")
+    store.job_folder(trained).serve(NOTHING)
+    service = predictions.job_for(store, trained.id, "clinic", new=False)
+    broken = ProtocolError("lab sent what cannot be read")
+
+    class Broken:
+        """Jobs of which none goes well."""
+
+        beginning = nullcontext
+
+        def check_room(self, *_: Any, **__: Any) -> None: ...
+
+        def begin(self, record: Record) -> None:
+            store.end(record.ended(broken))
+
+    data = Data(path=tmp_path / "clinic.csv", label="label")
+    settings = Settings(name="clinic", role="active", data=data, insecure_loopback=True, peers={"lab": Peer(address="127.0.0.1:1")})
+    jobs = Jobs(settings, store, Broken())  # type: ignore[arg-type]
+    last = [jobs.submit(service).id for _ in range(5)][-1]
+    assert [record.id for record in store.all() if record.is_service] == [last]
+    answered, resumable = (store.add(service, submitter="lab") for _ in range(2))
+    store.update(answered, state="failed", code="E_PROTOCOL")
+    store.job_folder(answered).artefacts.mkdir(parents=True)
+    store.job_folder(answered).seal()
+    store.update(resumable, state="failed", code="E_PEER_LOST")
+    last = jobs.submit(service).id
+    assert {record.id for record in store.all() if record.is_service} == {last, answered.id, resumable.id}
 
 
 @pytest.mark.parametrize(

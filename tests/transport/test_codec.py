@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
-from vfl_node.transport.codec import decode, encode
+from vfl_node.transport.codec import MOST, decode, encode
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.bfloat16]
@@ -77,7 +77,7 @@ def test_a_shape_bomb_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1.1 * MOST, -1e38])
 def test_values_that_are_not_finite_are_refused(dtype: torch.dtype, value: float) -> None:
     with pytest.raises(ProtocolError) as caught:
         decode(encode(torch.tensor([0.0, value], dtype=dtype)), dtype=dtype, shape=(2,))

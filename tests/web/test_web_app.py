@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.web.shown_node import AUTHORISED, TOKEN, Asked, View, browser
-from vfl_node.errors import DataError, Paused, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.errors import Cancelled, DataError, Paused, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.web import app
 from vfl_node.web.access import MOST_TICKETS, TICKET_S, Access, OwnersSocket
 from vfl_node.web.app import MAX_JOB_BYTES
@@ -193,6 +193,9 @@ def test_over_the_owners_socket_nothing_is_asked_for(view: View) -> None:
         (StateError("s", code="E_FILES"), 503),
         (DataError("d"), 422),
         (PeerError("p"), 502),
+        (PeerError("p", code="E_INTERNAL"), 502),
+        (ProtocolError("p", code="E_NAN"), 502),
+        (Cancelled("c"), 409),
         (StateError("s"), 503),
         (StateError("s", code="E_INPUT_CHANGED"), 409),
         (Paused("p"), 503),

@@ -6,6 +6,7 @@ import signal
 import socket
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from starlette.routing import Route
 
 from vfl_node.errors import UsageError
 from vfl_node.node.client import Client, _OverSocket
-from vfl_node.web import connections
+from vfl_node.web import app, connections
 from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
 
@@ -249,3 +250,41 @@ def test_who_hangs_up_withdraws_a_request() -> None:
         assert view.withdrawn.wait(240)
     finally:
         running.stop()
+
+
+UNFINISHED = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nhalf"
+
+
+def test_requests_whose_body_never_ends_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no credentials; the most silent one makes room, and whoever hangs up is no defect of the node."""
+    monkeypatch.setattr(connections, "MOST_PER_ADDRESS", 4)
+    defects: list[str] = []
+    monkeypatch.setattr(app.log, "error", lambda event, **_: defects.append(event))
+    running = Server(create_app(Waits(), token="t"), "127.0.0.1", 0)  # type: ignore[arg-type]
+    running.start()
+    state = running._server.server_state
+
+    def heard() -> int:
+        return max(connection._heard for connection in list(state.connections))  # type: ignore[union-attr]
+
+    try:
+        with ExitStack() as stack:
+            many = []
+            for _ in range(4):
+                many.append(stack.enter_context(closing(socket.create_connection(("127.0.0.1", running.port), timeout=10))))
+                many[-1].sendall(UNFINISHED)
+            while len(state.tasks) < 4:
+                time.sleep(0.001)  # all have begun
+            latest = heard()
+            many[0].sendall(b"more")  # so the second is the most silent one, now
+            while heard() == latest:
+                time.sleep(0.001)
+            status, body, _ = get(running.port, "/login")
+            assert (status, b"<html" in body) == (200, True)
+            assert [is_open(connection) for connection in many] == [True, False, True, True]
+            assert get(running.port, "/login")[0] == 200
+        while state.tasks:
+            time.sleep(0.001)  # the others hang up
+    finally:
+        running.stop()
+    assert defects == []

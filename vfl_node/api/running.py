@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import structlog
@@ -21,7 +20,7 @@ from vfl_node.comparison import Compare
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
 from vfl_node.execution.private import PrivateSettings, party_of, private, read_private, trial_settings
-from vfl_node.files import private_folder
+from vfl_node.files import private_folder, scratch, scratch_folder
 from vfl_node.job import Job, load_job
 from vfl_node.logs import configure_logs
 from vfl_node.settings import Settings
@@ -96,7 +95,7 @@ def run(
         stack.enter_context(_quiet_logs())
         paths = dict.fromkeys(frames, IN_MEMORY)
         if processes:
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="vfl-tables-")))
+            folder = stack.enter_context(scratch("vfl-tables-"))
             paths = {party: write(frame, folder, party) for party, frame in frames.items()}
         columns = {"id": id_column, "label": label_column}
         owners = trial_settings(
@@ -209,7 +208,7 @@ def _place(name: str, kind: str | type, *, importable: bool) -> str:
 def _folder(out: str | os.PathLike[str] | None) -> Path:
     """Where artefacts go: ``out``, or a new folder of this user's alone."""
     if out is None:
-        return Path(mkdtemp(prefix="vfl-result-"))
+        return scratch_folder("vfl-result-")
     try:
         private_folder(Path(out))
     except OSError as error:

@@ -6,7 +6,6 @@ the same randomness and thread count the models have the same bits as over gRPC 
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
@@ -29,6 +28,7 @@ from vfl_node.execution.private import trial_settings
 from vfl_node.execution.run import Run, set_up
 from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial
+from vfl_node.files import scratch
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.progress import Advanced, Event
@@ -92,7 +92,7 @@ def simulate(
         check_allowed(own, job)
     job_id = Trial.of(seed, job.parties.active).job_id(job.name) or job.name
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
-    with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
+    with scratch("vfl-simulation-") as kept:
         runs, read, parties = [], {}, {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
             own = settings[name]
@@ -104,7 +104,7 @@ def simulate(
                 read[name] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             trial = Trial.of(seed, name, keeps=predictions is not None, transcript=transcript is not None)
-            folder = JobFolder(Path(scratch) / name / job_id, trial)
+            folder = JobFolder(kept / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
             secrets = {peer: trial.memory_secret(peer) for peer in job.remembered_by(name)}
             memories = {

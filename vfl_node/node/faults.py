@@ -6,7 +6,11 @@ the peers are told that this party comes back.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -34,6 +38,9 @@ RESUMABLE = frozenset(
     }
 )
 """Codes of errors after which a job may go on: everything it needs stays stored."""
+
+LEAST_FREE = 1 << 17
+"""Bytes without which an index of jobs cannot be opened: it and its journals, of which SQLite takes pages ahead."""
 
 JOB_DONE = "E_JOB_DONE"
 """Code with which a peer says that the job is done there, so that all parties are known to have stored their parts."""
@@ -64,6 +71,36 @@ def explain(error: BaseException) -> VflError:
             raise_it = "raise the limit of threads (ulimit -u, TasksMax)"
             return _refused("no more threads can be started", "E_THREAD", raise_it, "it has no thread to spare")
     return VflError(f"internal error: {type(error).__name__}", hint="see the node's log")
+
+
+def cannot_use(folder: Path, error: OSError | sqlite3.Error) -> StateError:
+    """The error of a node that cannot start, because the system refuses to read or write its state ``folder``."""
+    cause = explain(error)
+    if isinstance(cause, StateError) and cause.code == "E_STATE_CORRUPT":
+        return cause
+    code, reason = cause.code, getattr(error, "strerror", None) or str(error)
+    if code == "E_STATE" and _is_full(folder):  # what SQLite maps into memory it reports as an I/O error
+        code, reason = "E_DISK_FULL", "the disk is full"
+    hint = "free space, or set state_dir to a folder this user can write, on a disk with room; then start the node again"
+    if code == "E_STATE_LOCKED":
+        hint = "end what holds jobs.sqlite open, then start the node again"
+    return StateError(f"cannot use the state folder {folder}: {reason}", code=code, hint=hint)
+
+
+@contextmanager
+def starting(folder: Path) -> Iterator[None]:
+    """Turns what the system refuses while a node starts into :func:`cannot_use`. Raises StateError."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise cannot_use(folder, error) from None
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < LEAST_FREE
+    except OSError:
+        return False
 
 
 def _of_index(text: str) -> StateError:

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +31,7 @@ from vfl_node.execution.inputs import read_input, taking_part
 from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial, write_trial
-from vfl_node.files import private_folder
+from vfl_node.files import private_folder, scratch_folder
 from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
@@ -79,7 +78,7 @@ class LocalFederation:
         self._settings = settings
         self._logs = logs
         self._seed, self._keeps, self._transcript = seed, keeps, transcript
-        self._folder = Path(tempfile.mkdtemp(prefix="vfl-federation-"))
+        self._folder = scratch_folder("vfl-federation-")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
 

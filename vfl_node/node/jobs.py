@@ -64,6 +64,7 @@ class Jobs:
                 )
         with self._works.beginning():
             self._works.check_room(self._settings.name, serves=job.is_service)
+            predictions.supersede(self._store, job)
             failpoints.reach("submit")
             record = self._store.add(job, submitter=self._settings.name, request=request)
             log.info("job submitted", job=record.id)

@@ -138,6 +138,7 @@ class Offers:
             predictions.check(self._store, job, peer, self._settings.name)
         with self._works.beginning():
             self._works.check_room(peer, serves=job.is_service)
+            predictions.supersede(self._store, job)
             failpoints.reach("accept")
             record = self._store.add(job, submitter=peer, job_id=offer.job_id)
             log.info("job accepted", job=record.id, peer=peer)

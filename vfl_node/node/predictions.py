@@ -133,6 +133,22 @@ def _job(trained: Job, predict: Predict) -> Job:
     )
 
 
+def supersede(store: Store, job: Job) -> None:
+    """Before ``job`` begins, remove the services like it that failed without an answer: at most one of them stays.
+
+    A peer that breaks off each conversation would otherwise leave a record for each request of the owner.
+
+    Raises:
+        StateError: the index cannot be read or written.
+    """
+    if not job.is_service:
+        return
+    spec = job.canonical()
+    for record in store.all():
+        if record.spec == spec and record.state == "failed" and record.over and not store.has_report(record):
+            store.remove(record)
+
+
 def prepare(
     settings: Settings, store: Store, job: Job, folder: JobFolder, requests: Requests | None
 ) -> tuple[Table, Predicting]:

@@ -26,6 +26,7 @@ from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.node.check import StartCheck
+from vfl_node.node.faults import starting
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
 from vfl_node.node.peers import Peers
@@ -83,7 +84,8 @@ class Node:
         self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder)
-        self.token = self._token()
+        with starting(settings.state_dir):
+            self.token = self._token()
 
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address.
@@ -231,20 +233,21 @@ def serve(settings: Settings) -> None:
     board, servers = None, []
     access = Access(node.token, party=settings.name)
     try:
-        bound = node.start()
-        servers.append(Server(create_app(node, token=OwnersSocket(access)), settings.state_dir / OWNERS_SOCKET))
-        if settings.http:
-            if not is_loopback(settings.http):
-                log.warning(
-                    "the HTTP port is plain: whoever is on the way reads the token and what is shown", http=settings.http
-                )
-            host, _, port = settings.http.rpartition(":")
-            host = host.strip("[]")
-            board = Server(create_app(node, token=access, names=("localhost", host)), host, int(port))
-            servers.append(board)
-        for server in servers:
-            server.start()
-        announce(settings.state_dir, listen=bound, http=f"{host}:{board.port}" if board else None)
+        with starting(settings.state_dir):
+            bound = node.start()
+            servers.append(Server(create_app(node, token=OwnersSocket(access)), settings.state_dir / OWNERS_SOCKET))
+            if settings.http:
+                if not is_loopback(settings.http):
+                    log.warning(
+                        "the HTTP port is plain: whoever is on the way reads the token and what is shown", http=settings.http
+                    )
+                host, _, port = settings.http.rpartition(":")
+                host = host.strip("[]")
+                board = Server(create_app(node, token=access, names=("localhost", host)), host, int(port))
+                servers.append(board)
+            for server in servers:
+                server.start()
+            announce(settings.state_dir, listen=bound, http=f"{host}:{board.port}" if board else None)
         while not stopping.wait(SIGNALS_S):
             pass
     finally:

@@ -29,7 +29,7 @@ from vfl_node.execution.trial import Trial
 from vfl_node.files import fault, private_file
 from vfl_node.job import Job
 from vfl_node.machine import now
-from vfl_node.node.faults import explain
+from vfl_node.node.faults import cannot_use, explain
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.partners import Partner
 from vfl_node.node.record import Record, damaged_record
@@ -64,14 +64,8 @@ class Store:
             for path in (folder / "jobs.sqlite", *folder.glob("jobs.sqlite-*")):  # SQLite makes the others as the first one is
                 private_file(path)
             self._index = Index(folder / "jobs.sqlite")
-        except OSError as error:
-            raise StateError(
-                f"cannot use the state folder {folder}: {error.strerror}",
-                code=fault(error).code,
-                hint="set state_dir to a folder this user can write, on a disk with room",
-            ) from None
-        except sqlite3.Error as error:
-            raise explain(error) from None
+        except (OSError, sqlite3.Error) as error:
+            raise cannot_use(folder, error) from None
 
     def check_there(self) -> None:
         """Check that the state folder is still the one that this node opened. Raises StateError (``E_STATE_LOST``)."""
@@ -237,12 +231,16 @@ class Store:
             if (keep is not None and place >= keep and record.over) or (days is not None and _age_days(record) > days):
                 removed.append(record.id)
                 if not dry:
-                    with self._lock, self._explained():
-                        self.check_there()
-                        self._index.prune(record.id, record.state)
-                        self._unwritten.pop(record.id, None)
-                    shutil.rmtree(self.folder / "jobs" / record.id, ignore_errors=True)
+                    self.remove(record)
         return removed
+
+    def remove(self, record: Record) -> None:
+        """Remove a job that has ended for good, with its folder; its id stays known. Raises StateError."""
+        with self._lock, self._explained():
+            self.check_there()
+            self._index.prune(record.id, record.state)
+            self._unwritten.pop(record.id, None)
+        shutil.rmtree(self.folder / "jobs" / record.id, ignore_errors=True)
 
     def pruned(self, job_id: str) -> State | None:
         """In which state a job of this id was pruned; None if none was."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -39,6 +40,7 @@ from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import Judged, audit_equal_weights
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.privacy.sample import Bounds, Sample
+from vfl_node.privacy.silent import attempted
 
 WEIGHT = 0.3
 """Of the newest epoch in a moving average, whose first value is that of its first epoch."""
@@ -120,8 +122,9 @@ class Audit:
         self._take_in()
         if not self._sample.steps:
             return {}
-        values = {name: attack.score() for name, attack in self._attacks.items()}
-        self.judged |= {name: rows for name, attack in self._attacks.items() if (rows := attack.judged) is not None}
+        values = {name: attempted(attack.score) for name, attack in self._attacks.items()}
+        judged = {name: attempted(partial(getattr, attack, "judged")) for name, attack in self._attacks.items()}
+        self.judged |= {name: rows for name, rows in judged.items() if rows is not None}
         self._averages = {name: _moved(self._averages.get(name, math.nan), value) for name, value in values.items()}
         self._strongest = _moved(self._strongest, strongest(values))
         self._begin_epoch(self._epoch + 1)
@@ -211,7 +214,7 @@ class Audit:
         for batch in self._waiting:
             self._sample.meet(batch)
             for attack in self._attacks.values():
-                attack.see(batch)
+                attempted(partial(attack.see, batch))  # a step that it cannot use is passed over
         self._waiting, self._rows_waiting = [], 0
 
 

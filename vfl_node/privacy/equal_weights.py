@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.attacks import ATTACKS, distance_ratio
 from vfl_node.privacy.attacks.attack import Attack, Positions, Scores, Subset
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
+from vfl_node.privacy.silent import attempted
 from vfl_node.privacy.sketches import Floats, Sketch, leaves, nearest, twins
 
 SAMPLE = 1024
@@ -30,7 +31,8 @@ class Judged:
     """What attacks on a party's own rows showed.
 
     Attributes:
-        attacks: attack → AUC, .5 at chance, not folded; None where not defined. Empty if there is nothing to tell apart.
+        attacks: attack → AUC, .5 at chance, not folded; None where not defined, or where the numbers are of no use to it.
+            Empty if there is nothing to tell apart.
         judged: attack → number of rows behind the figure.
     """
 
@@ -66,10 +68,10 @@ def audit_equal_weights(
     kinds = {name: ATTACKS[name] for name in ATTACKS} if attacks is None else attacks
     running = {name: kind(synthetic, scope) for name, kind in kinds.items() if works_at_once(kind)}
     for attack in running.values():
-        attack.see(batch)
+        attempted(partial(attack.see, batch))
     return Judged(
-        {name: attack.score() for name, attack in running.items()},
-        {name: attack.judged or 0 for name, attack in running.items()},
+        {name: attempted(attack.score) for name, attack in running.items()},
+        {name: attempted(partial(getattr, attack, "judged")) or 0 for name, attack in running.items()},
     )
 
 

@@ -18,11 +18,11 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
@@ -46,7 +46,15 @@ STATUS_OF_CODE = {
     "E_DISK_FULL": 507,
     **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED", "E_PAUSED"), 503),
 }
-STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError: 422, PeerError: 502}
+STATUS_OF_KIND = {
+    UsageError: 400,
+    PolicyError: 403,
+    StateError: 409,
+    Cancelled: 409,
+    DataError: 422,
+    PeerError: 502,
+    ProtocolError: 502,
+}
 
 
 def create_app(view: NodeView, *, token: str | Access | None, names: Collection[str] = ("localhost",)) -> Starlette:
@@ -80,7 +88,12 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
     app = Starlette(
         routes=routes,
         middleware=[Middleware(SecurityHeaders), Middleware(HostGuard, names=names)],
-        exception_handlers={VflError: _refused, HTTPException: board.no_such, Exception: _defect},
+        exception_handlers={
+            VflError: _refused,
+            HTTPException: board.no_such,
+            ClientDisconnect: _gone,
+            Exception: _defect,
+        },
     )
     app.router.redirect_slashes = False  # one address for each page
     return app
@@ -174,7 +187,7 @@ class _Board:
         while (answer := prediction.ready()) is None:
             if await request.is_disconnected():
                 prediction.withdraw()
-                return Response(status_code=499)  # nobody reads it
+                return _gone(request)
             waited = time.monotonic() - began
             await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
         return Response(answer, media_type=CSV)
@@ -267,6 +280,11 @@ def _refused(request: Request, error: Exception) -> Response:
     of_kind = (STATUS_OF_KIND[kind] for kind in type(error).__mro__ if kind in STATUS_OF_KIND)
     status = STATUS_OF_CODE.get(error.code) or next(of_kind, 500)
     return problem(status, error.code, error.message, error.hint)
+
+
+def _gone(request: Request, error: Exception | None = None) -> Response:
+    """Who asked has hung up: nobody reads the answer."""
+    return Response(status_code=499)
 
 
 def _defect(request: Request, error: Exception) -> Response:

@@ -1,7 +1,8 @@
 """Limits for connections to the HTTP port that have not sent a request: their number, and how long they may stay open.
 
-A connection that has not sent the whole head of a request in time is closed. If there are too many connections, the oldest
-one without a running request is closed for the newest. So a request that is sent at once is answered, however many wait.
+A connection that has not sent the whole head of a request in time is closed. If there are too many connections, of those
+whose request is not whole, body included, the one that has been silent for longest is closed for the newest. So a request
+that is sent at once is answered, however many wait.
 """
 
 from __future__ import annotations
@@ -22,29 +23,40 @@ MOST_PER_ADDRESS = 64
 """Number of connections of one address."""
 
 _numbers = count()
+"""Of arrivals, in their order."""
 
 
 class BoundedProtocol(H11Protocol):
     """HTTP/1.1 on one connection, of which there is a bounded number."""
 
-    _number = 0
+    _heard = 0
     _timer: asyncio.TimerHandle | None = None
 
     @property
     def under_way(self) -> bool:
-        """Whether a request is being answered."""
+        """Whether a request has begun and is not answered."""
         return self.cycle is not None and not self.cycle.response_complete
 
+    @property
+    def answering(self) -> bool:
+        """Whether a request has come whole, and is not answered."""
+        return self.under_way and not self.cycle.more_body
+
     def connection_made(self, transport: Any) -> None:
-        """Accept the connection. If there are too many, close an idle one, or this one if none is idle."""
-        self._number = next(_numbers)
+        """Accept the connection. If there are too many, close the most silent one, or this one if all are being answered."""
+        self._heard = next(_numbers)
         super().connection_made(transport)
         everybody = [other for other in self.connections if isinstance(other, BoundedProtocol)]
         own = [other for other in everybody if other._address == self._address]
         for crowd, most in ((own, MOST_PER_ADDRESS), (everybody, MOST)):
             if len(crowd) > most:
-                min((other for other in crowd if not other.under_way), key=lambda other: other._number)._end()
+                min((other for other in crowd if not other.answering), key=lambda other: other._heard)._end()
         self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Something of a request has come."""
+        self._heard = next(_numbers)
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""

@@ -51,7 +51,8 @@ class World:
 
     def embedding(self, loud: float, epoch: int) -> torch.Tensor:
         noise = np.random.default_rng(1 + epoch).normal(size=(len(self.hidden), WIDTH))
-        return torch.from_numpy(loud * self.hidden @ self.mix + noise).float()
+        with np.errstate(invalid="ignore"):  # of a loudness that is no number
+            return torch.from_numpy(loud * self.hidden @ self.mix + noise).float()
 
     def train(self, audit: FeatureAudit, epoch: int, loud: float) -> Any:
         rows = self.embedding(loud, epoch)
@@ -80,6 +81,18 @@ def test_what_is_sent_is_rebuilt_and_the_worst_epoch_is_named(world: World) -> N
         assert column["static"] == shown[1][name]["static"] > shown[0][name]["static"]
         assert column["constants"].keys() == column["figures"].keys()
     assert shown[0]["flag"]["stacked"] == shown[0]["flag"]["static"]  # of one epoch they are the same
+
+
+def test_numbers_of_no_use_rebuild_nothing(world: World) -> None:
+    """A job does not end for that, and what was found before stays."""
+    audit = world.audit(limit=0.9)
+    before = world.train(audit, 0, 0.2)
+    for epoch, loud in enumerate((np.inf, np.nan), start=1):
+        shown = world.train(audit, epoch, loud)
+        audit.judge(POSITIONS[TRAINED:], world.embedding(loud, epoch)[TRAINED:])
+    assert shown["size"]["static"] is None
+    assert audit.result()["size"]["figures"]["r2"] == before["size"]["static"]
+    world.audit().restore(audit.tensors())
 
 
 def test_a_limit_stops_at_the_epoch_that_exceeds_it_and_tells_the_peer_nothing(world: World) -> None:

@@ -41,7 +41,8 @@ class Score:
 
     Attributes:
         metric: which of ``figures`` is the success.
-        figures: metric → value; None where it is not defined: no row, or one value only.
+        figures: metric → value; None where it is not defined: no row, one value only, or answers that
+            are no finite numbers, as of embeddings that are too large to compute with.
         constants: metric → what the best constant answer gives on the same rows; likewise.
         rows: number of rows measured.
     """
@@ -89,6 +90,10 @@ def measure(targets: Targets, outputs: Tensor, at: Tensor) -> dict[str, Score]:
     if flags:
         first = sum(column.width for column in targets.columns if column.kind == "categories")
         scores |= _flags(flags, values[:, first : first + len(flags)], at)
+    usable = np.isfinite(values).all(axis=0)
+    for column, of in zip(targets.columns, np.split(usable, np.cumsum([column.width for column in targets.columns])[:-1])):
+        if not of.all():
+            scores[column.name] = _undefined(column.kind, scores[column.name].rows)
     return {column.name: scores[column.name] for column in targets.columns}
 
 

@@ -14,7 +14,8 @@ strongest of twelve.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.labels.attacks import LABEL_ATTACKS, Shown
 from vfl_node.privacy.peers import TOGETHER
+from vfl_node.privacy.silent import attempted
 
 MOST = 2048
 """Rows of a class that are judged, at most."""
@@ -42,7 +44,7 @@ WINDOW = 128
 """Judged rows of which a leading direction is computed, at least: those of one step, or of several."""
 
 Leaks = Mapping[str, float | None]
-"""Attack on labels → its AUC, folded; None where it is not defined."""
+"""Attack on labels → its AUC, folded; None where it is not defined, or where the numbers are of no use to it."""
 
 
 class LabelAudit:
@@ -157,7 +159,7 @@ class LabelMeter(LabelAudit):
             self._means[attacker] = own.clone() if mean is None else mean + (own - mean) / self._epoch
             shown = Shown(own, windows, self._means[attacker], embeddings[attacker], self._known)
             for name, attack in LABEL_ATTACKS.items():
-                found[name] = larger(found.get(name), self._folded(attack(shown)))
+                found[name] = larger(found.get(name), attempted(partial(self._judge, attack, shown)))
         self._worst = {name: larger(self._worst.get(name), value) for name, value in found.items()}
         self._begin()
         self._check(found)
@@ -190,9 +192,9 @@ class LabelMeter(LabelAudit):
         self._gradients: dict[str, list[Tensor]] = {peer: [] for peer in self._peers}
         self._embeddings: dict[str, list[Tensor]] = {peer: [] for peer in self._peers}
 
-    def _folded(self, scores: Tensor) -> float | None:
-        """AUC of the judged rows, float32[k] of all followed ones."""
-        value = auc(self._positive, scores.double().numpy()[self._judged])
+    def _judge(self, attack: Callable[[Shown], Tensor], shown: Shown) -> float | None:
+        """AUC of the judged ones of all followed rows, folded."""
+        value = auc(self._positive, attack(shown).double().numpy()[self._judged])
         return None if value is None else max(value, 1 - value)
 
     def _check(self, found: Leaks) -> None:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.equal_weights import Judged
+from vfl_node.privacy.silent import silent
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Evaluation
 from vfl_node.training.network.half import Half
@@ -78,6 +80,12 @@ class Journal:
     stopping: Stopping | None = None
     best: Mapping[str, Tensor] = field(default_factory=dict)
     stopped: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """A warning of this party's attacks on itself that said nothing in some epoch of the first repeat."""
+        waits = {name: kind.epochs for name, kind in ATTACKS.usable()}
+        return silent([{**of.attacks, **of.labels} for of in self.epochs], waits)
 
     @property
     def tested(self) -> NDArray[np.int64]:

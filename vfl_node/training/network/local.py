@@ -23,7 +23,7 @@ from vfl_node.training.network.learner import Learner
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.stopping import Stopping
 from vfl_node.training.schedule import cut
-from vfl_node.transport.codec import is_finite
+from vfl_node.transport.codec import is_usable
 
 
 def train_local(
@@ -97,14 +97,14 @@ def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[
 
 
 def check_finite(value: Tensor) -> Tensor:
-    """``value`` itself, if all of it is finite.
+    """``value`` itself, if all of it is finite, and no larger than what a peer lets in (:data:`~vfl_node.transport.codec.MOST`).
 
     Raises:
         DataError: training has diverged (``E_DIVERGED``).
     """
-    if not is_finite(value):
+    if not is_usable(value):
         raise DataError(
-            "training diverged: the loss is no longer a finite number",
+            "training diverged: the loss, or what leaves, is no longer a finite number, or is larger than 1e15",
             code="E_DIVERGED",
             hint="lower train.learning_rate, look for extreme values in the numeric columns, or weaken a defence",
             for_peer="training diverged; a lower train.learning_rate may help",

@@ -19,6 +19,7 @@ from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
 from vfl_node.training.network.half import Positions, way_out
+from vfl_node.training.network.local import check_finite
 from vfl_node.training.split.config import Train
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -54,7 +55,7 @@ class Conversations:
 
         Raises:
             ProtocolError: one of them, whom it names, sent another step (``E_ORDER``) or shape (``E_SHAPE``), or a value that
-                is not finite (``E_NAN``).
+                is not finite or too large (``E_NAN``).
         """
         embeddings = []
         for channel, width in zip(self._channels.values(), self.widths, strict=True):
@@ -67,7 +68,7 @@ class Conversations:
         """Send to each passive party its gradient of step ``number``, float32[B, d], as the defences leave it."""
         self.sent = [way.step(gradient, leaving) for way, gradient in zip(self.exits.values(), gradients, strict=True)]
         for channel, gradient in zip(self._channels.values(), self.sent, strict=True):
-            await send_tensor(channel, training_pb2.Gradient(step=number), gradient)
+            await send_tensor(channel, training_pb2.Gradient(step=number), check_finite(gradient))
 
     async def answer(self, number: int, gradient: Tensor) -> None:
         """Send the only passive party a gradient of step ``number``, float32[B, d], that depends on no label: undefended."""

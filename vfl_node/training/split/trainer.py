@@ -188,7 +188,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned(session, journal),
         ),
-        warnings=(*unaudited(session.protection), *_unprotected(session, data)),
+        warnings=(*unaudited(session.protection), *journal.silent, *_unprotected(session, data)),
         weights=journal.weights,
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
