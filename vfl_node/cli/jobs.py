@@ -126,3 +126,26 @@ def resume(job_id: JobArgument, config: ConfigOption = None, node: NodeOption = 
     """Continue a job that failed but can be resumed, for example because its peer was lost."""
     client_at(config, node, token_file).resume(job_id)
     out.print(f"{job_id} goes on")
+
+
+@app.command()
+def budgets(
+    config: ConfigOption = None,
+    node: NodeOption = "",
+    token_file: TokenOption = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Show what is used of the limits that a running node's owner sets over many jobs, with each peer and of each model."""
+    found = client_at(config, node, token_file).health()["budgets"]
+    if as_json:
+        out.print_json(json.dumps(found))
+        return
+    table = Table(
+        "with", "limit", Column("used", justify="right"), Column("allowed", justify="right"), box=None, pad_edge=False
+    )
+    for name, limits in (found["peers"] | found["models"]).items():
+        for limit, budget in (limits or {}).items():
+            table.add_row(name, limit, f"{budget['used']:,}", f"{budget['allowed']:,}")
+        if limits is None:
+            table.add_row(name, "what was counted is damaged (E_STATE_CORRUPT)")
+    out.print(table if table.row_count else "no peer is configured")

@@ -22,8 +22,8 @@ class NodeView(Protocol):
     def health(self) -> dict[str, Any]:
         """How the node is; all but the status is for the owner.
 
-        It has status, party, role, version, peers (name → {online, cause}; online is None of one that is relayed) and data
-        (what is known of its table, or of each of several, or None).
+        It has status, party, role, version, peers (name → {online, cause}; online is None of one that is relayed), data
+        (what is known of its table, or of each of several, or None) and budgets (:func:`vfl_node.node.budgets.budgets`).
         """
 
     def jobs(self) -> list[dict[str, Any]]:
