@@ -19,7 +19,7 @@ from tests.node.nodes import command
 from vfl_node import cli
 from vfl_node.cli import predictions, shared
 from vfl_node.cli import trial as trial_commands
-from vfl_node.errors import StateError, UsageError
+from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.live import AT_REST
 from vfl_node.node.partners import Partner
 from vfl_node.settings import load_settings
@@ -152,6 +152,7 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
         log = (tmp_path / "out" / "logs" / f"{name}.log").read_text()
         assert "this job trains on the union: at least 128 rows an epoch" in log  # of its own 160 records
         assert "training on the union: 160 rows an epoch" in log
+        assert len(log) < 60_000
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["party"] == "clinic"
     (defence,) = json.loads((tmp_path / "out" / "lab" / "report.json").read_text())["training"]["split"]["defences"]
@@ -160,8 +161,10 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
     for folder in (tmp_path / "out", tmp_path / "out" / "lab"):
         assert (folder / "model.safetensors").exists()
         assert (folder / "report.html").exists()
-    for line in result.stderr.splitlines():
-        json.loads(line)  # not on a terminal: JSON lines
+    first, *rest = result.stderr.splitlines()
+    assert first == "starting clinic (active) and lab (passive) on this machine …"
+    assert all(line.startswith("trial: ") and len(line) < 250 for line in rest)  # not on a terminal: a short line a change
+    assert len(rest) < 40
 
 
 @pytest.mark.parametrize(
@@ -504,6 +507,9 @@ def test_check_of_several_tables(table: Path, job: Path, tmp_path: Path) -> None
     assert "labels: ill, 2 classes" in command("check", "--config", config, "--job", job).stdout
 
 
+METRICS = {"metrics": 0.9, "local_metrics": 0.8}
+
+
 class FakeNode:
     """What the command line asks of a node."""
 
@@ -516,6 +522,23 @@ class FakeNode:
 
     def job(self, job_id: str) -> dict[str, Any]:
         return {"id": job_id}
+
+    def submit(self, job_yaml: str) -> dict[str, Any]:
+        return self.views[0]
+
+    def watch(self, job_id: str) -> list[dict[str, Any]]:
+        return self.views
+
+    def report(self, job_id: str) -> dict[str, Any]:
+        sizes = {"protocol": "psi", "ours": 5, "theirs": 6, "rows": 4, "union": 7, "intersection": 4, "warnings": ["Few."]}
+        models = {name: {"auc": auc, "rows": 9, "population": None} for name, auc in METRICS.items()}
+        return {"alignment": sizes, "training": None, **models}
+
+    def report_path(self, job_id: str) -> Path:
+        return Path("/state/jobs", job_id, "artefacts/report.html")
+
+    def link(self, path: str, *, board: str) -> str:
+        return f"http://127.0.0.1:8080{path}"
 
     def predict(self, model: str, request: bytes, waiting: Any) -> bytes:
         waiting()
@@ -545,7 +568,8 @@ def with_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def view(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
     made = {"id": job_id, "state": state, "parties": ["clinic", "laboratory-of-the-north"], "submitted": "2025-01-01T00:00:00Z"}
-    return AT_REST | made | changes
+    end = {"took_s": None, "error": None, "report": False, "metrics": {}, "resumable": False}
+    return AT_REST | made | end | changes
 
 
 def test_a_program_that_lists_jobs_gets_whole_ids(with_node: Any) -> None:
@@ -553,19 +577,68 @@ def test_a_program_that_lists_jobs_gets_whole_ids(with_node: Any) -> None:
     result = with_node(FakeNode([view(name, "running", phase="train", done=100000, total=200000) for name in names]), "jobs")
     assert result.exit_code == 0
     head, *lines = [line.split() for line in result.stdout.splitlines()]
-    assert head == ["job", "state", "phase", "with", "submitted"]
+    assert head == ["job", "state", "phase", "with", "submitted", "took", "result"]
     rest = ["running", "train", "100000/200000", "clinic,", "laboratory-of-the-north", "2025-01-01T00:00:00Z"]
     assert lines == [[name, *rest] for name in names]
+
+
+DONE = {"took_s": 75.0, "report": True, "metrics": {"federated": {"auc": 0.97784}, "alone": {"auc": 0.896}}}
+FAILED = {"took_s": 3.0, "error": {"code": "E_TOO_FEW", "message": "too few [records]", "hint": "more of them"}}
+
+
+def test_a_list_of_jobs_says_what_came_of_each(with_node: Any) -> None:
+    views = [view("new", "running"), view("good", "done", **DONE), view("bad", "failed", **FAILED)]
+    _, new, good, bad, where = with_node(FakeNode(views), "jobs").stdout.splitlines()
+    assert new.rstrip().endswith("00Z")
+    assert good.split("00Z")[1].split() == ["75", "s", "auc", "0.9778", "(alone", "0.8960)"]
+    assert bad.split("00Z")[1].split(None, 2)[2] == "E_TOO_FEW: too few [records]; more of them"
+    assert where == "reports: /state/jobs/JOB/artefacts/report.html"
+    told = json.loads(with_node(FakeNode(views), "jobs", "--json").stdout)
+    assert [of["report_path"] for of in told] == ["", "/state/jobs/good/artefacts/report.html", ""]
+
+
+@pytest.mark.parametrize("words", [["watch", "good"], ["submit", "job.yaml", "--wait"]])
+def test_who_follows_a_job_to_its_end_reads_what_came_of_it(with_node: Any, job: Path, words: list[str]) -> None:
+    views = [view("good", "running", phase="train", done=1, total=2, unit="batches"), view("good", "done", **DONE)]
+    words = [str(job) if word == "job.yaml" else word for word in words]
+    result = with_node(FakeNode(views), *words)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == ["good: train 1 of 2 batches"]
+    assert result.stdout.removeprefix("good\n").splitlines() == [
+        "aligned by PSI: ours 5, theirs 6, rows 4, union 7, intersection 4",
+        "federated: auc 0.9000 on 9 rows",
+        "active party alone: auc 0.8000 on 9 rows",
+        "warning: Few.",
+        "good is done after 75 s",
+        "report: /state/jobs/good/artefacts/report.html",
+        "on the board: http://127.0.0.1:8080/jobs/good",
+    ]
+    result = with_node(FakeNode(views), *words, "--json")
+    assert [json.loads(line)["state"] for line in result.stderr.splitlines()] == ["running", "done"]
+    told = json.loads(result.stdout)
+    assert (told["id"], told["metrics"]["alone"]["auc"], told["took_s"]) == ("good", 0.896, 75.0)
+    assert told["report_path"] == "/state/jobs/good/artefacts/report.html"
+
+
+def test_who_follows_a_job_that_fails_reads_where_and_why(with_node: Any) -> None:
+    views = [view("bad", "running", phase="align", done=1, total=2, unit="rows"), view("bad", "failed", **FAILED)]
+    result = with_node(FakeNode(views), "watch", "bad")
+    assert result.stderr.splitlines() == ["bad: align 1 of 2 rows", "bad is failed after 3 s, in phase align"]
+    error = result.exception
+    assert isinstance(error, VflError)
+    assert (error.code, error.message, error.hint) == ("E_TOO_FEW", "too few [records]", "more of them")
+    assert json.loads(with_node(FakeNode(views), "watch", "bad", "--json").stdout)["error"]["code"] == "E_TOO_FEW"
 
 
 def test_a_waiting_command_shows_the_service_that_runs_not_one_that_ended(with_node: Any, tmp_path: Path) -> None:
     known = {"model": "trial-1", "to": "active", "rows": "known"}
     others = [known | {"to": "passive"}, known | {"model": "trial-2"}, known | {"rows": "new"}, None]
     views = [view(f"other-{number}", "running", predict=predict) for number, predict in enumerate(others)]
-    views += [view(state, state, predict=known) for state in ("done", "failed", "cancelled", "running", "waiting")]
+    states = ("done", "failed", "cancelled", "running", "waiting")
+    views += [view(state, state, predict=known, remark=f"the {state} one") for state in states]
     result = with_node(FakeNode(views), "predict", "trial-1", "--data", tmp_path / "ids.csv", "--out", tmp_path / "p.csv")
     assert result.exit_code == 0, result.exception
-    assert [json.loads(line)["id"] for line in result.stderr.splitlines()] == ["running"]
+    assert result.stderr.splitlines() == ["trial-1: the running one"]
     assert (tmp_path / "p.csv").read_text() == "id,probability\na,0.5\n"
 
 

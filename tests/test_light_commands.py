@@ -51,8 +51,9 @@ class Answers(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         view = AT_REST | {"id": "trial-1", "state": "done", "parties": ["clinic", "lab"], "submitted": "", "predict": None}
+        view |= {"took_s": 1.0, "error": None, "report": False, "metrics": {}}
         answers: dict[str, Any] = {
-            "/health": {"status": "ok"},
+            "/health": {"status": "ok", "budgets": {"peers": {"lab": None}, "models": {}}},
             "/api/tickets": {"ticket": "t"},
             "/api/jobs": {"jobs": [view]} if self.command == "GET" else view,
             "/api/prune": {"jobs": []},
@@ -117,7 +118,10 @@ def test_help_is_light(tmp_path: Path, wanted: str) -> None:
     [
         "jobs",
         "prune --days 1",
-        *(pytest.param(of, marks=pytest.mark.slow) for of in ("watch trial-1", "cancel trial-1", "resume trial-1", "board")),
+        *(
+            pytest.param(of, marks=pytest.mark.slow)
+            for of in ("watch trial-1", "cancel trial-1", "resume trial-1", "board", "budgets")
+        ),
     ],
 )
 def test_commands_to_a_node_are_light(tmp_path: Path, config: Path, command: str) -> None:

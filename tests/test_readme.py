@@ -65,6 +65,12 @@ def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> Non
         if line.startswith(("vfl-node run", *(f"vfl-node {of}" for of in ("estimate", "init", "certify", "jobs", "submit")))):
             done = command(*shlex.split(line)[1:], folder=work)
             assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+            if line.startswith("vfl-node submit"):
+                assert "federated: auc 0." in done.stdout
+                assert (work / done.stdout.partition("\nreport: ")[2].split("\n")[0]).is_file()
+            if line.startswith("vfl-node jobs"):
+                assert " done " in done.stdout
+                assert "(alone 0." in done.stdout
         elif line.startswith("vfl-node --role"):
             _serve(line, work, services)
         else:

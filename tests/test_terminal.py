@@ -18,11 +18,40 @@ def view(**changes: Any) -> dict[str, Any]:
     return AT_REST | now | changes
 
 
-def test_json_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("vfl_node.terminal.Console", lambda stderr: Console(file=written, force_terminal=True, width=100))
+    return written
+
+
+def test_a_short_line_a_change_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = {"note": "training alone", "alone": {"epoch": 1, "epochs": 10}}
     with ShownProgress("trial") as shown:
+        shown.update(view(phase="waiting", total=0, done=0, unit=""))  # nothing to say yet
+        shown.update(view(loss=0.5))
+        shown.update(view(loss=0.5))  # no tenth further, and nothing new to say
+        shown.update(view(loss=0.5, **alone))
+        shown.update(view(loss=0.5, **alone | {"alone": {"epoch": 9, "epochs": 10}}))  # at once
+        shown.update(view(done=2000, total=4000, loss=0.123456789, attacks=ATTACKS, remark="training on the union"))
+        shown.update(view(state="done", phase="", total=0, done=0, remark=""))
+    assert capsys.readouterr().err.splitlines() == [
+        "trial: train 1 of 10 batches, loss 0.5000",
+        "trial: training alone",
+        "trial: alone: epoch 1 of 10",
+        "trial: training on the union",
+        "trial: train 2,000 of 4,000 batches, loss 0.1235",
+    ]
+
+
+def test_json_lines_for_a_program(capsys: pytest.CaptureFixture[str], terminal: io.StringIO) -> None:
+    """Also where a person started it."""
+    with ShownProgress("trial", as_json=True) as shown:
         shown.update(view())
         shown.update(view(loss=0.5))  # no tenth further, and nothing new to say
-        shown.update(view(done=2, loss=0.5, attacks=ATTACKS, remark="training on the union"))
+        shown.update(view(done=2, loss=0.500049, attacks=ATTACKS | {"spectral": 0.50001}, remark="training on the union"))
+    assert not terminal.getvalue()
     first, second = map(json.loads, capsys.readouterr().err.splitlines())
     assert not {"loss", "attacks", "remark", "note"} & set(first)
     assert second == {
@@ -36,14 +65,6 @@ def test_json_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str
         "attacks": ATTACKS,
         "remark": "training on the union",
     }
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    written = io.StringIO()
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("vfl_node.terminal.Console", lambda stderr: Console(file=written, force_terminal=True, width=100))
-    return written
 
 
 def test_a_terminal_shows_the_audit_below_the_bars_and_each_remark_once(terminal: io.StringIO) -> None:
@@ -73,6 +94,6 @@ def test_a_terminal_shows_the_worst_of_many_columns_that_are_rebuilt(terminal: i
 
 
 def test_json_lines_have_the_worst_ten_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    with ShownProgress("trial") as shown:
+    with ShownProgress("trial", as_json=True) as shown:
         shown.update(view(rebuilt=REBUILT))
     assert list(json.loads(capsys.readouterr().err)["rebuilt"]) == list(REBUILT)[:10]

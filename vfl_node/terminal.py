@@ -1,10 +1,10 @@
-"""A job's progress for a person: bars on a terminal, JSON lines otherwise."""
+"""A job's progress: bars on a terminal, else one short line a change; or lines of JSON for a program."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -13,7 +13,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from vfl_node.report.words import attack_figures, label_figures, rebuilt_figures
+from vfl_node.logs import Seldom
+from vfl_node.report.words import attack_figures, label_figures, quantity, rebuilt_figures, rounded
 
 SHOWN = (
     "id",
@@ -39,6 +40,9 @@ MOST_COLUMNS = 3
 
 MOST_IN_JSON = 10
 
+ALONE_S = 30.0
+"""Seconds between two lines about the model of this party alone: there may be many such models, each of a second."""
+
 
 class _Bars(Progress):
     """Bars, and lines below them."""
@@ -53,13 +57,19 @@ class _Bars(Progress):
 
 
 class ShownProgress:
-    """Shows the views of one job as they come; a context manager."""
+    """Shows the views of one job as they come; a context manager.
 
-    def __init__(self, title: str) -> None:
-        self._title = title
-        self._terminal = sys.stderr.isatty()
+    Args:
+        title: of the job.
+        as_json: whether a program reads it.
+    """
+
+    def __init__(self, title: str, *, as_json: bool = False) -> None:
+        self._title, self._as_json = title, as_json
+        self._terminal = sys.stderr.isatty() and not as_json
         self._last: tuple[Any, ...] = ()
         self._said = {"remark": "", "note": ""}
+        self._far, self._seldom = "", Seldom(ALONE_S)
         self._bars = _Bars(
             SpinnerColumn(),
             TextColumn("{task.description:<28}"),
@@ -81,21 +91,32 @@ class ShownProgress:
 
     def update(self, view: dict[str, Any]) -> None:
         """Show one view of the job, as :meth:`vfl_node.node.jobs.Jobs.view` gives it."""
-        phase, total = view["phase"], view["total"]
-        if not self._terminal:
-            alone = view.get("alone")
-            tenths = [10 * view["done"] // total if total else 0, 10 * alone["epoch"] // alone["epochs"] if alone else 0]
-            key = (view["state"], phase, *tenths, view["note"], view["remark"])
-            if key != self._last:
-                self._last = key
-                worst = dict(islice(view.get("rebuilt", {}).items(), MOST_IN_JSON))  # in this order
-                line = {name: of for name in SHOWN if (of := (view | {"rebuilt": worst}).get(name)) not in (None, "", {})}
-                print(json.dumps(line), file=sys.stderr, flush=True)  # noqa: T201
-            return
+        if self._terminal:
+            self._draw(view)
+        elif (key := _changing(view)) != self._last:
+            self._last = key
+            for line in [_json(view)] if self._as_json else self._lines(view):
+                print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+    def _lines(self, view: dict[str, Any]) -> Iterator[str]:
+        """A change in words: what is new of the remark and the note, then how far the job is."""
+        yield from (f"{self._title}: {text}" for text in self._news(view))
+        far = _far(view) if not view.get("alone") else _alone(view) if self._seldom.lets("alone") else ""
+        if far not in ("", self._far):
+            self._far = far
+            yield f"{self._title}: {far}"
+
+    def _news(self, view: dict[str, Any]) -> Iterator[str]:
         for kind, said in self._said.items():
             if view[kind] and view[kind] != said:
                 self._said[kind] = view[kind]
-                self._bars.console.print(f"  {view[kind]}", markup=False, highlight=False)
+                yield view[kind]
+
+    def _draw(self, view: dict[str, Any]) -> None:
+        """A change of the bars."""
+        phase, total = view["phase"], view["total"]
+        for text in self._news(view):
+            self._bars.console.print(f"  {text}", markup=False, highlight=False)
         if not total:
             return
         for name, task in self._tasks.items():
@@ -113,10 +134,36 @@ class ShownProgress:
                 ),
             )
         )
-        loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""
-        if view.get("validation_loss") is not None:
-            loss += f", validation {view['validation_loss']:.4f}"
-        self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=loss)
+        self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=_loss(view))
+
+
+def _changing(view: dict[str, Any]) -> tuple[Any, ...]:
+    """What makes a new line when it changes."""
+    alone = view.get("alone")
+    tenths = [
+        10 * view["done"] // view["total"] if view["total"] else 0,
+        10 * alone["epoch"] // alone["epochs"] if alone else 0,
+    ]
+    return view["state"], view["phase"], *tenths, view["note"], view["remark"]
+
+
+def _json(view: dict[str, Any]) -> str:
+    worst = dict(islice(view.get("rebuilt", {}).items(), MOST_IN_JSON))  # in this order
+    line = {name: of for name in SHOWN if (of := (view | {"rebuilt": worst}).get(name)) not in (None, "", {})}
+    return json.dumps(rounded(line))
+
+
+def _far(view: dict[str, Any]) -> str:
+    """How far a job is, in words; empty where its note says all."""
+    if not view["total"]:
+        return ""
+    loss = _loss(view)
+    return f"{view['phase']} {view['done']:,} of {view['total']:,} {view['unit']}" + (f", {loss}" if loss else "")
+
+
+def _loss(view: dict[str, Any]) -> str:
+    kinds = {"loss": "loss", "validation": "validation_loss"}
+    return ", ".join(f"{name} {quantity(loss)}" for name, key in kinds.items() if (loss := view.get(key)) is not None)
 
 
 def _alone(view: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ EVENTS: list[Event] = [
     PhaseBegan("train", 10, "batches"),
     Advanced(3),
     EpochTrained(0.5, {"spectral": 0.51}, {"spectral": 40}, None, {"work": {"static": 0.4, "constant": 0.1}}),
-    LocalEpochTrained(0.4, 2, 10),
+    LocalEpochTrained(0.4, 1, 10),
     PredictionsAudited({"near_duplicate": 0.6}, {"near_duplicate": 9}),
     TrainingCostKnown("training on the union"),
     OverlapDoubted("no record is shared"),
@@ -173,3 +173,18 @@ def test_columns_that_are_rebuilt_are_shown_worst_first_and_never_logged() -> No
     assert list(progress.snapshot()["rebuilt"]) == ["work", "flag", "untried"]
     assert [line["loss"] for line in logs] == [0.5, 0.4]
     assert not any(name in str(logs) for name in REBUILT)
+
+
+def test_the_log_of_a_long_phase_has_ten_lines_of_figures_with_four_digits(progress: LiveProgress) -> None:
+    with capture_logs() as lines:
+        progress.emit(PhaseBegan("train", 1000, "batches"))
+        for _ in range(500):
+            progress.emit(Advanced(2))
+            progress.emit(EpochTrained(1 / 3, {"spectral": 2 / 3}, {"spectral": 123456}))
+        for epoch in range(1, 101):
+            progress.emit(LocalEpochTrained(1 / 3, epoch, 100))
+    figures = [line for line in lines if line["event"] == "progress"]
+    assert [line.get("loss") for line in figures] == [0.3333] * 11 + [None] * 2  # at its end, too
+    assert figures[0]["attacks"] == {"spectral": 0.6667}
+    assert figures[0]["judged"] == {"spectral": 123456}
+    assert [line["local_loss"] for line in figures[-2:]] == [0.3333] * 2

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vfl_node.errors import PolicyError, StateError, UsageError
+from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partners import Partner, accept_loss
 
 
@@ -262,3 +263,33 @@ def test_a_memory_without_checksums_is_said_to_be_of_an_earlier_version(tmp_path
         Partner(tmp_path, "lab")
     assert caught.value.code == "E_STATE_VERSION"
     assert (tmp_path / "lab" / "secret").read_bytes() == b"s" * 32
+
+
+def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path: Path) -> None:
+    assert set(PartnerCounts(tmp_path / "lab", "lab").used().values()) == {0}
+    assert not (tmp_path / "lab").exists()
+    lab = Partner(tmp_path, "lab")
+    for number, digest in enumerate((b"one", b"two", b"three")):
+        lab.count_inputs(digest, 9)
+        lab.count_changes(digest, 9)
+        lab.count_trainings(b"set" if number else b"another", f"job-{number}", 9)
+        lab.count_linkages(b"set" if number else b"another", digest, 9)
+    used = {"inputs_per_peer": 3, "changes_per_peer": 2, "trainings_per_set": 2, "linkages_per_set": 2}
+    assert PartnerCounts(tmp_path / "lab", "lab").used() == used
+    with pytest.raises(StateError):
+        lab.check_not_older(7)
+    accept_loss(tmp_path, "lab")
+    lab.check_not_older(7)
+    assert lab.used() == {"inputs_per_peer": 4, "changes_per_peer": 3, "trainings_per_set": 2, "linkages_per_set": 3}
+    for path in ("inputs", "trainings"):
+        assert b"one" not in (tmp_path / "lab" / path).read_bytes()
+
+
+def test_what_is_checked_is_not_counted(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "lab")
+    for _ in range(2):
+        lab.check_inputs(b"one", 1)
+        lab.check_changes(b"one", 0)
+        lab.check_trainings(b"set", "job", 1)
+        lab.check_linkages(b"set", b"other", 1)
+    assert set(lab.used().values()) == {0}

@@ -437,6 +437,22 @@ def test_rows_are_counted_over_services_and_restarts(served: Served, limited: Ca
     assert report["predictions"]["told"] == len(told)
 
 
+def test_new_records_are_not_aligned_where_no_further_row_may_be_told(
+    served: Served, trial: Any, limited: Callable[..., None]
+) -> None:
+    """An alignment of an hour came before the refusal."""
+    shown = FileShown(served.federation.job_folder("lab", served.model) / "shown", 1)
+    limited(rows_per_model=max(1, shown.told))
+    models = served.federation.client("lab").health()["budgets"]["models"]
+    assert models[served.model] == {"rows_per_model": {"used": shown.told, "allowed": max(1, shown.told)}}
+    job_id = served.federation.client("clinic").predict_new(served.model, new_records(trial, "clinic", range(20, 150)))["id"]
+    assert served.federation.end("lab", job_id)["error"]["code"] == "E_BUDGET"
+    told = served.federation.end("clinic", job_id)["error"]
+    assert "its owner's settings do not allow more rows of this model" in told["message"]
+    log = served.federation.log("lab") + served.federation.log("clinic")
+    assert not any("phase=align" in line or '"align"' in line for line in log.splitlines() if job_id in line)
+
+
 def test_a_service_that_would_tell_copies_ends_and_its_peer_learns_no_more_than_that(
     served: Served, limited: Callable[..., None]
 ) -> None:

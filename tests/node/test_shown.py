@@ -48,6 +48,17 @@ def test_rows_beyond_what_is_allowed_are_refused_whole(path: Path) -> None:
     FileShown(path, 1).add(rows(1))  # a limit that was lowered: what was told is told
 
 
+def test_new_records_are_refused_before_their_alignment_where_no_room_is_left(path: Path) -> None:
+    FileShown(path, 3).check_room()
+    FileShown(path, 3).add(rows(1, 2))
+    FileShown(path, 3).check_room()
+    with pytest.raises(PolicyError) as caught:
+        FileShown(path, 2).check_room()
+    assert caught.value.code == "E_BUDGET"
+    assert "told about 2 rows of this model beside those held out" in caught.value.message
+    assert FileShown(path, 2).told == 2
+
+
 def test_services_at_once_forget_none(path: Path) -> None:
     def tell(first: int) -> None:
         for number in range(first, first + 10):

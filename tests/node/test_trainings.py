@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import command
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError
 from vfl_node.execution.conversations import conversations
@@ -141,14 +142,13 @@ def test_one_too_many_is_refused_before_anything_is_sent(trainings: Trainings) -
     assert "there were 2 trainings with clinic" in refused.message
     assert "allows 2 (limits.trainings_per_set)" in refused.message
     assert "raise limits.trainings_per_set" in refused.hint
-    assert "Rows" in trainings.sent
-    assert not {"TossShare", "Embedding"} & set(trainings.sent)
+    assert not {"Remembered", "SetSize", "Rows", "TossShare", "Embedding"} & set(trainings.sent)  # nothing was aligned
     assert trainings.counted("lab") == 2
     assert trainings.run("fourth", trainings_per_set=3) == [None, None]
 
 
 def test_a_peer_is_told_no_more_than_that_it_is_not_allowed(federation: Any) -> None:
-    federation.start_both(limits={"trainings_per_set": 1})
+    federation.start_both(limits={"trainings_per_set": 1, "inputs_per_peer": 1})
     assert federation.end("clinic", federation.submit(TRAIN))["state"] == "done"
     job_id = federation.submit(TRAIN)
     told, refused = federation.end("clinic", job_id), federation.end("lab", job_id)
@@ -156,6 +156,18 @@ def test_a_peer_is_told_no_more_than_that_it_is_not_allowed(federation: Any) -> 
     assert told["error"]["code"] == "E_PEER"
     assert "its owner's settings do not allow this training (E_BUDGET)" in told["error"]["message"]
     assert "trainings_per_set" not in json.dumps(told) + federation.log("clinic")
+    assert "job failed" in federation.log("lab")
+    assert "(limits.trainings_per_set)" in refused["error"]["message"] + federation.log("lab")
+    budgets = federation.client("lab").health()["budgets"]["peers"]["clinic"]
+    assert budgets["trainings_per_set"] == {"used": 1, "allowed": 1}
+    assert budgets["inputs_per_peer"] == {"used": 1, "allowed": 1}
+    job_id = federation.submit("align: {protocol: psi}")
+    told, refused = federation.end("clinic", job_id), federation.end("lab", job_id)
+    assert (refused["error"]["code"], told["error"]["code"]) == ("E_BUDGET", "E_PEER")
+    assert "1 different pairs of sets have been aligned with clinic" in refused["error"]["message"]
+    assert "its owner's settings do not allow this alignment (E_BUDGET)" in told["error"]["message"]
+    listed = command("budgets", "--config", federation.folder / "lab" / "node.yaml")
+    assert ["clinic", "inputs_per_peer", "1", "1"] in [line.split() for line in listed.stdout.splitlines()]
 
 
 def test_a_peer_that_changes_its_set_begins_no_new_count_and_who_changes_its_own_does(

@@ -49,14 +49,19 @@ def test_a_budget_used_up_with_one_refuses_the_job_with_all(tmp_path: Path) -> N
     lab, insurer = partners(tmp_path)
     both = JointMemory([lab, insurer])
     insurer.count_inputs(b"first", 2)
+    both.check_inputs(b"all", 2)  # and counts nothing
     both.count_inputs(b"all", 2)
     both.count_inputs(b"all", 2)  # known pairs are free
     with pytest.raises(PolicyError, match="aligned with insurer") as caught:
         both.count_inputs(b"other", 2)
     assert caught.value.code == "E_BUDGET"
     insurer.count_changes(b"first", 0)
+    for refuse in (both.check_changes, both.count_changes):
+        with pytest.raises(PolicyError):
+            refuse(b"second", 0)
     with pytest.raises(PolicyError):
-        both.count_changes(b"second", 0)
+        both.check_inputs(b"other", 2)
+    assert lab.used()["inputs_per_peer"] == 2  # one that only the other's budget refuses, too
 
 
 def test_a_training_has_the_largest_number_that_a_partner_counts(tmp_path: Path) -> None:
@@ -66,8 +71,10 @@ def test_a_training_has_the_largest_number_that_a_partner_counts(tmp_path: Path)
     assert both.count_trainings(b"set", "of three", 9) == 2
     assert both.count_trainings(b"set", "of three", 9) == 2
     assert lab.count_trainings(b"set", "of three", 9) == 1
-    with pytest.raises(PolicyError, match="trainings with insurer"):
-        both.count_trainings(b"set", "another", 2)
+    for refuse in (both.check_trainings, both.count_trainings):
+        with pytest.raises(PolicyError, match="trainings with insurer"):
+            refuse(b"set", "another", 2)
+    both.check_trainings(b"set", "of three", 1)  # it was counted
 
 
 def test_a_part_of_a_table_is_the_same_in_jobs_with_one_and_with_several(tmp_path: Path) -> None:

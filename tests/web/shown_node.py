@@ -82,7 +82,10 @@ class View:
 
     def health(self) -> dict[str, Any]:
         data = {"status": "unusable", "errors": [{"code": "E_CSV", "message": HOSTILE, "hint": ""}]}
-        return {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers, "data": data}
+        told = {"rows_per_model": {"used": 7, "allowed": 10_000}}
+        budgets = {"peers": {"lab": {"inputs_per_peer": {"used": 3, "allowed": 20}}, "bank": None}, "models": {"done-1": told}}
+        node = {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers, "data": data}
+        return node | {"budgets": budgets}
 
     def jobs(self) -> list[dict[str, Any]]:
         return self.all

@@ -48,6 +48,13 @@ def test_the_board_shows_states_progress_peers_and_reports(view: View) -> None:
     assert html.count("<progress") == 1
 
 
+def test_the_board_shows_what_is_used_of_limits(view: View) -> None:
+    html = browser(view).get("/").text
+    assert '<td class="fill">lab</td><td><code>inputs_per_peer</code></td><td>3</td><td>20</td>' in html
+    assert '<td class="fill">done-1</td><td><code>rows_per_model</code></td><td>7</td><td>10000</td>' in html
+    assert '<td class="fill">bank</td><td><code>what was counted is damaged</code></td><td>?</td>' in html
+
+
 def test_the_page_of_a_job_shows_the_audit_and_what_training_costs_while_it_runs(view: View) -> None:
     view.all[0] |= {"attacks": {"longitudinal": None, "same_step_twin": 0.514, "spectral": 0.5}, "remark": "on <b>the union"}
     html = browser(view).get("/jobs/running-1").text

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from vfl_node.cli.shared import (
     BoardOption,
     ConfigOption,
     JobArgument,
+    JsonOption,
     NodeOption,
     TokenOption,
     app,
@@ -22,6 +24,8 @@ from vfl_node.cli.shared import (
     out,
 )
 from vfl_node.job import load_job
+from vfl_node.report.summary import main_text
+from vfl_node.report.words import human_seconds
 
 UNCUT = 10_000
 """Width of a table that is not shown on a terminal."""
@@ -35,14 +39,18 @@ def submit(
     token_file: TokenOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job to its end.")] = False,
     board: BoardOption = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Submit a job at a running node."""
     spec = load_job(job)
     client = client_at(config, node, token_file)
     view = client.submit(spec.canonical())
-    out.print(view["id"])
+    if not as_json:
+        out.print(view["id"])
+    elif not wait:
+        out.print_json(json.dumps(view), indent=None)
     if wait:
-        follow(client, view["id"], board)
+        follow(client, view["id"], board, as_json=as_json)
 
 
 @app.command("board")
@@ -61,17 +69,36 @@ def jobs(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """List the jobs of a running node."""
-    views = client_at(config, node, token_file).jobs()
+    client = client_at(config, node, token_file)
+    views = client.jobs()
     if as_json:
-        out.print_json(json.dumps(views))
+        paths = ({"report_path": str(client.report_path(view["id"]) or "") if view["report"] else ""} for view in views)
+        out.print_json(json.dumps([view | path for view, path in zip(views, paths, strict=True)]))
         return
-    table = Table(Column("job", no_wrap=True, overflow="fold"), "state", "phase", "with", "submitted", box=None, pad_edge=False)
+    if not views:
+        out.print("no jobs yet")
+        return
+    head = ("state", "phase", "with", "submitted", "took", "result")
+    table = Table(Column("job", no_wrap=True, overflow="fold"), *head, box=None, pad_edge=False)
     for view in views:
         done = f" {view['done']}/{view['total']}" if view["total"] and view["state"] == "running" else ""
         done = f" (place {view['place']})" if view.get("place") else done
-        table.add_row(view["id"], view["state"], f"{view['phase']}{done}", ", ".join(view["parties"]), view["submitted"])
+        took = "" if view["took_s"] is None else human_seconds(view["took_s"])
+        result = Text(_result(view))  # no markup
+        parties = ", ".join(view["parties"])
+        table.add_row(view["id"], view["state"], f"{view['phase']}{done}", parties, view["submitted"], took, result)
     whole = out if out.is_terminal else Console(highlight=False, width=UNCUT)  # a program that reads the table needs whole ids
-    whole.print(table if views else "no jobs yet")
+    whole.print(table)
+    if any(view["report"] for view in views):
+        path = client.report_path("JOB")
+        out.print(f"reports: {path or 'vfl-node board prints a link to all of them'}", markup=False)
+
+
+def _result(view: dict[str, Any]) -> str:
+    """What came of a job: its main metric, or what failed and what to do."""
+    if error := view["error"]:
+        return f"{error['code']}: {error['message']}" + (f"; {error['hint']}" if error["hint"] else "")
+    return main_text(view["metrics"]) or ("aligned" if view["report"] and view["state"] == "done" else "")
 
 
 @app.command()
@@ -81,9 +108,10 @@ def watch(
     node: NodeOption = "",
     token_file: TokenOption = None,
     board: BoardOption = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Follow a job to its end; exit status 0 if it succeeds."""
-    follow(client_at(config, node, token_file), job_id, board)
+    follow(client_at(config, node, token_file), job_id, board, as_json=as_json)
 
 
 @app.command()
@@ -98,3 +126,26 @@ def resume(job_id: JobArgument, config: ConfigOption = None, node: NodeOption = 
     """Continue a job that failed but can be resumed, for example because its peer was lost."""
     client_at(config, node, token_file).resume(job_id)
     out.print(f"{job_id} goes on")
+
+
+@app.command()
+def budgets(
+    config: ConfigOption = None,
+    node: NodeOption = "",
+    token_file: TokenOption = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Show what is used of the limits that a running node's owner sets over many jobs, with each peer and of each model."""
+    found = client_at(config, node, token_file).health()["budgets"]
+    if as_json:
+        out.print_json(json.dumps(found))
+        return
+    table = Table(
+        "with", "limit", Column("used", justify="right"), Column("allowed", justify="right"), box=None, pad_edge=False
+    )
+    for name, limits in (found["peers"] | found["models"]).items():
+        for limit, budget in (limits or {}).items():
+            table.add_row(name, limit, f"{budget['used']:,}", f"{budget['allowed']:,}")
+        if limits is None:
+            table.add_row(name, "what was counted is damaged (E_STATE_CORRUPT)")
+    out.print(table if table.row_count else "no peer is configured")

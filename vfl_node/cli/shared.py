@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,8 @@ from rich.console import Console
 
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.client import Client
+from vfl_node.report.summary import summary, warnings
+from vfl_node.report.words import human_seconds
 from vfl_node.settings import Settings, load_settings
 from vfl_node.terminal import ShownProgress
 
@@ -42,6 +45,7 @@ ConfigOption = Annotated[Optional[Path], typer.Option("--config", help="The node
 NodeOption = Annotated[str, typer.Option("--node", help="HOST:PORT of a node's HTTP port, instead of --config.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
 TokenOption = Annotated[Optional[Path], typer.Option("--token-file", help="With --node: the node's token.")]  # noqa: UP045
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs: lines of JSON, progress on standard error.")]
 BoardOption = Annotated[str, typer.Option("--board", help="http://HOST:PORT at which your browser reaches the node's board.")]
 
 
@@ -95,15 +99,31 @@ def writing(target: Path, option: str) -> Iterator[None]:
         raise UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint=f"name another {option}") from None
 
 
-def follow(client: Client, job_id: str, board: str = "") -> None:
-    """Show a job until it ends. Raises VflError if it does not end as done."""
+def follow(client: Client, job_id: str, board: str = "", *, as_json: bool = False) -> None:
+    """Show a job until it ends, and how it ended. Raises VflError if it does not end as done."""
     view: dict[str, Any] = {}
-    with ShownProgress(job_id) as shown:
+    phase = ""
+    with ShownProgress(job_id, as_json=as_json) as shown:
         for view in client.watch(job_id):
+            phase = view["phase"] or phase
             shown.update(view)
+    path = client.report_path(job_id) if view["report"] else None
+    if as_json:
+        out.print_json(json.dumps(view | {"report_path": str(path) if path else None}), indent=None)
+    took = "" if view["took_s"] is None else f" after {human_seconds(view['took_s'])}"
     if view["state"] != "done":
+        if not as_json:
+            err.print(f"{job_id} is {view['state']}{took}{f', in phase {phase}' if phase else ''}")
         error = view["error"] or {"message": f"the job is {view['state']}", "code": "E_JOB", "hint": ""}
         raise VflError(error["message"], code=error["code"], hint=error["hint"] or "")
-    out.print(f"{job_id} is done")
+    if as_json:
+        return
+    if view["report"]:
+        report = client.report(job_id)
+        lines = [*summary(report), *(f"warning: {warning}" for warning in warnings(report))]
+        out.print("\n".join(lines), markup=False)
+    out.print(f"{job_id} is done{took}")
+    if path:
+        out.print(f"report: {path}", markup=False)
     with suppress(UsageError):  # a node without an HTTP port
-        out.print(f"its report: {client.link(f'/jobs/{job_id}', board=board)}")
+        out.print(f"on the board: {client.link(f'/jobs/{job_id}', board=board)}")

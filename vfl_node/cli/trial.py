@@ -6,25 +6,24 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Optional, get_args
+from typing import Annotated, NoReturn, Optional
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.cli.shared import ConfigOption, app, check_writable, label_option, out
+from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
 from vfl_node.execution.private import party_of, read_private, trial_settings
 from vfl_node.files import private_folder
-from vfl_node.job import Job, Metric, load_job
-from vfl_node.job.evaluate import WITH_UNIT
+from vfl_node.job import Job, load_job
 from vfl_node.logs import configure_logs
-from vfl_node.report.words import SEEDED, quantity
-from vfl_node.settings import load_settings
+from vfl_node.report.summary import main_metrics, summary, warnings
+from vfl_node.report.words import SEEDED, human_seconds, listed
+from vfl_node.settings import load_settings, role_in
 from vfl_node.terminal import ShownProgress
 from vfl_node.trainers import TableShape
 
@@ -54,6 +53,7 @@ def run(
         typer.Option(help="Folder for what each party receives in training, row by row, to attack it."),
     ] = None,
     in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a whole federation on this machine, to try a job on your own files."""
     configure_logs(quiet=True)
@@ -95,11 +95,16 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
     started = time.monotonic()
+    say = _silent if as_json else out.print
+    if not as_json:
+        how = "running" if in_process else "starting"
+        parties_text = listed([f"{name} ({role_in(spec.parties, name)})" for name in spec.parties.all])
+        err.print(f"{how} {parties_text} on this machine …")
     if spec.serve:
-        out.print("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
+        say("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
     if seed is not None:
-        out.print(f"seed {seed}: {SEEDED}")
-    with ShownProgress(spec.name) as shown:
+        say(f"seed {seed}: {SEEDED}")
+    with ShownProgress(spec.name, as_json=as_json) as shown:
         if in_process:
             from vfl_node.execution.simulation import simulate
 
@@ -123,11 +128,15 @@ def run(
                 if predictions:
                     federation.predict(view["id"], predictions)
     others = [name for name in spec.parties.all if name != spec.parties.active]
-    _summarise(folder / "report.json", time.monotonic() - started, others)
+    took_s = time.monotonic() - started
+    if as_json:
+        _print_outcome(folder / "report.json", took_s)
+    else:
+        _summarise(folder / "report.json", took_s, others)
     if predictions:
-        out.print(f"predictions: {predictions}")
+        say(f"predictions: {predictions}")
     if transcript:
-        out.print(f"what each party received in training: {transcript}")
+        say(f"what each party received in training: {transcript}")
 
 
 @app.command()
@@ -245,56 +254,29 @@ def _models(options: list[str]) -> dict[str, str]:
 
 def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
     report = json.loads(path.read_text())
-    alignment = report["alignment"]
-    spec = ALIGNMENTS[alignment["protocol"]]
-    names = ("ours", "theirs", "rows", *(() if spec.by_similarity else ("union", "intersection")))
-    sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
-    out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
-    for line in spec.figures_text(alignment):
+    for line in summary(report):
         out.print(line, markup=False)
-    models = {
-        "federated": "metrics",
-        "active party alone": "local_metrics",
-        "active party alone, aligned rows": "local_aligned_metrics",
-        "boosted tree alone": "boosted_tree_metrics",
-    }
-    for title, metrics in ((title, report.get(key)) for title, key in models.items()):
-        if not metrics:
-            continue
-        shown = []
-        for name in get_args(Metric):
-            if metrics.get(name) is None:
-                continue
-            spread = (metrics.get("intervals") or {}).get(name)
-            value, *ends = (
-                quantity(number) if name in WITH_UNIT else f"{number:.{places}f}"
-                for number, places in ((metrics[name], 4), *((spread[end], 3) for end in ("low", "high") if spread))
-            )
-            shown.append(f"{name} {value}" + (f" [{(' to ' if name in WITH_UNIT else ', ').join(ends)}]" if ends else ""))
-        rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
-        out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
-    said = _warnings(report)
+    said = warnings(report)
     for warning in said:
         out.print(f"warning: {warning}", markup=False)
     for name in others:
-        for warning in _warnings(json.loads((path.parent / name / "report.json").read_text())):
+        for warning in warnings(json.loads((path.parent / name / "report.json").read_text())):
             if warning not in said:
                 out.print(f"warning, {name}: {warning}", markup=False)
     if note := report.get("boosted_tree_note"):
         out.print(note)
-    out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
+    out.print(f"done in {human_seconds(seconds)}; report: {path.with_suffix('.html')}")
 
 
-def _warnings(report: Mapping[str, Any]) -> list[str]:
-    parts = (report["alignment"], report["training"])  # a coordinator's report has neither
-    return [warning for part in parts if part is not None for warning in part["warnings"]]
+def _print_outcome(path: Path, seconds: float) -> None:
+    """As :func:`_summarise`, for a program: one line of JSON with the keys that a job at a node has."""
+    report = json.loads(path.read_text())
+    of = {"state": "done", "took_s": round(seconds, 1), "metrics": main_metrics(report), "warnings": warnings(report)}
+    out.print_json(json.dumps(of | {"report_path": str(path.with_suffix(".html"))}), indent=None)
 
 
-def _size(of: Any) -> str:
-    """A number of records of a report, or those of several parties."""
-    if isinstance(of, dict):
-        return f"({', '.join(f'{party} {_size(count)}' for party, count in of.items())})"
-    return "hidden" if of is None else str(of)
+def _silent(*_: object) -> None:
+    """Prints nothing."""
 
 
 def _interrupted(number: int, frame: object) -> NoReturn:

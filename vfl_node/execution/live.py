@@ -26,7 +26,7 @@ from vfl_node.progress import (
     TrainingCostKnown,
     WorkEvent,
 )
-from vfl_node.report.words import worst_first
+from vfl_node.report.words import rounded, worst_first
 
 log = structlog.get_logger()
 
@@ -110,6 +110,7 @@ class LiveProgress:
         self._lock = threading.Lock()
         self._view = AT_REST | {"phase": "waiting"}
         self._steps = 0
+        self._logged = -1
 
     def emit(self, event: Event) -> None:
         """Take ``event`` into the view. During long work this is where a stop is heard."""
@@ -121,12 +122,14 @@ class LiveProgress:
             self._steps += isinstance(event, PhaseBegan | Advanced)
         match event:
             case PhaseBegan(phase, total, unit):
+                self._logged = -1
                 self._log.info("phase", phase=phase, total=total, unit=unit)
-            case EpochTrained(loss, attacks, judged, validation_loss, _, labels):  # names of columns are not for the log
+            case EpochTrained(loss, attacks, judged, validation_loss, _, labels) if self._further():
+                # names of columns are not for the log
                 self._log_figures(_known(loss, attacks, judged, validation_loss, labels))
             case PredictionsAudited(attacks, judged):
                 self._log_figures(_known(None, attacks, judged))
-            case LocalEpochTrained(loss, _, _):
+            case LocalEpochTrained(loss, epoch, epochs) if epoch in (1, epochs):
                 self._log_figures({"local_loss": loss})
             case TrainingCostKnown(text):
                 self._log.info(text)
@@ -145,9 +148,15 @@ class LiveProgress:
         with self._lock:
             return dict(self._view)
 
+    def _further(self) -> bool:
+        """Whether the phase is a tenth further than where its figures were last logged: the log of a long one stays short."""
+        before, total = self._logged, self._view["total"]
+        self._logged = 10 * self._view["done"] // total if total else before + 1
+        return self._logged != before
+
     def _log_figures(self, figures: Mapping[str, Any]) -> None:
         if figures:
-            self._log.info("progress", **figures)
+            self._log.info("progress", **rounded(figures))
 
 
 def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:

@@ -42,6 +42,8 @@ async def play(run: Run, predicting: Predicting) -> None:
                 tally=FileTally(folder),
             )
         else:
+            if point is None:
+                shown.check_room()
             result = await aligned(run, resume=point is not None)
             own = await predictor.predict_once(session, model.stored, result.alignment, run.data.table, shown=shown)
             if own and predicting.records:

@@ -51,6 +51,20 @@ class FileShown:
         count, *_ = numbers = np.frombuffer(rows, dtype="<i8").astype(np.int64)
         return numbers[1 : count + 1], numbers[count + 1 :]
 
+    @property
+    def told(self) -> int:
+        """How many rows the peer was told about beside those held out."""
+        return len(self._read()[1])
+
+    def check_room(self) -> None:
+        """Refuse new records before their alignment where no further row may be told about. Raises PolicyError (``E_BUDGET``).
+
+        Some of them may have been told about before and be free; which these are is not known before the alignment.
+        """
+        told = self.told
+        if told >= self.most:
+            raise self._too_many(told, "new records would add to them")
+
     def check(self, rows: Names) -> None:
         """As :meth:`vfl_node.training.serving.ShownRows.check`."""
         self._with(rows)
@@ -64,15 +78,18 @@ class FileShown:
         held_out, later = self._read()
         every = np.setdiff1d(np.union1d(later, rows), held_out)
         if len(every) > max(self.most, len(later)):  # rows told about earlier stay free if the limit was lowered
-            raise PolicyError(
-                f"the peer was told about {len(later)} rows of this model beside those held out; this request would "
-                f"make it {len(every)}, and this node allows {self.most} (limits.rows_per_model)",
-                code="E_BUDGET",
-                hint="ask for records that were asked for before, or for fewer; or raise limits.rows_per_model where the other "
-                "party may have all of them under one set of weights (docs/prediction.md)",
-                for_peer="its owner's settings do not allow more rows of this model",
-            )
+            raise self._too_many(len(later), f"this request would make it {len(every)}")
         return held_out, every
+
+    def _too_many(self, told: int, asked: str) -> PolicyError:
+        return PolicyError(
+            f"the peer was told about {told} rows of this model beside those held out; {asked}, and this node allows "
+            f"{self.most} (limits.rows_per_model)",
+            code="E_BUDGET",
+            hint="ask for records that were asked for before, or for fewer; or raise limits.rows_per_model where the other "
+            "party may have all of them under one set of weights (docs/prediction.md)",
+            for_peer="its owner's settings do not allow more rows of this model",
+        )
 
 
 def _write(path: Path, held_out: Names, later: Names) -> None:

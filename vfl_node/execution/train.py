@@ -66,6 +66,7 @@ def _prepared(run: Run) -> Trainer | None:
     trainer = trainer_of(train)
     if session.job.serve:
         predictor_of(train)  # refuses a model that could be kept but not used
+    _check_room(run, train)
     trainer.prepare(session)
     train.check_table("active" if session.role == "active" else "passive", run.data.table)
     check_named_columns(run.data.table, session.protection, party=session.name, role=session.role, train=train)
@@ -144,12 +145,26 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
         run.folder.check_setting("audit.features", audited, text=text, code="E_DEFENCES")
 
 
+def _check_room(run: Run, train: TrainerConfig) -> None:
+    """Refuse a training that would be one too many, before the alignment that it needs.
+
+    Raises:
+        PolicyError: it would be more than this owner allows (``E_BUDGET``).
+
+    Leaks: as :func:`_number`. Where rows may be made up it does not wait to see whether any is.
+    """
+    session = run.session
+    if train.tells_anew or (train.has_synthetic_rows and session.job.align.spec.synthetic_rows_at):
+        session.memory.check_trainings(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
+
+
 def _number(run: Run, alignment: Alignment) -> int:
     """Which training over these records with this partner it is, of those that draw secrets anew; 1 of others.
 
     They draw synthetic rows, first weights of a model whose weights are opened, or which records are held out for sums.
 
-    A training counts from here on, whatever becomes of it: on the disk before its first message.
+    A training counts from here on, whatever becomes of it: on the disk before its first message. That there is room was
+    checked before the alignment (:func:`_check_room`); another job may have taken it since.
 
     Raises:
         PolicyError: it would be more than this owner allows (``E_BUDGET``).

@@ -35,7 +35,7 @@ class Client:
     Args:
         address: ``host:port``; empty where there is none but the socket.
         token: secret of the node, which lies in its state folder; the socket needs none.
-        owners: the owner's socket, used instead of the address.
+        owners: the owner's socket in the state folder, used instead of the address.
     """
 
     def __init__(self, address: str, token: str = "", *, owners: Path | None = None) -> None:
@@ -74,6 +74,14 @@ class Client:
     def job(self, job_id: str) -> dict[str, Any]:
         """One job."""
         return self._call("GET", _of(job_id))
+
+    def report(self, job_id: str) -> dict[str, Any]:
+        """The report of a job that has ended."""
+        return self._call("GET", f"{_of(job_id)[len('/api') :]}/report.json")
+
+    def report_path(self, job_id: str) -> Path | None:
+        """Where that report lies as a page; None where the state folder is not known here."""
+        return self._owners.parent / "jobs" / job_id / "artefacts" / "report.html" if self._owners else None
 
     def submit(self, job_yaml: str) -> dict[str, Any]:
         """Submit a job; returns its first view."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -18,6 +21,7 @@ from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
+from vfl_node.report.summary import main_metrics
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice
 
@@ -35,6 +39,7 @@ class Jobs:
 
     def __init__(self, settings: Settings, store: Store, works: Works) -> None:
         self._settings, self._store, self._works = settings, store, works
+        self._metrics: dict[str, dict[str, dict[str, float]]] = {}
 
     def submit(self, job: Job, *, request: bytes | None = None) -> Record:
         """Register a job of this node's owner and offer it to the peers.
@@ -154,10 +159,29 @@ class Jobs:
             "attempt": record.attempt,
             "submitted": record.submitted,
             "finished": record.finished,
+            "took_s": _took_s(record),
             "error": error,
             "resumable": record.resumable,
             "place": work.place if work else 0,
             "predict": record.predict,
             "report": self._store.has_report(record),
+            "metrics": self._main_metrics(record),
             **(work.progress.snapshot() if work else AT_REST),
         }
+
+    def _main_metrics(self, record: Record) -> dict[str, dict[str, float]]:
+        """Those that the report of a job has; a report is read once, and does not change."""
+        if not self._store.has_report(record):
+            return {}
+        if record.id not in self._metrics:
+            path = self._store.folder / "jobs" / record.id / "artefacts" / "report.json"
+            with suppress(OSError, ValueError):  # pruned meanwhile, or damaged: who opens it is told
+                self._metrics[record.id] = main_metrics(json.loads(path.read_bytes()))
+        return self._metrics.get(record.id, {})
+
+
+def _took_s(record: Record) -> float | None:
+    """Seconds from when a job came here until it ended; None while it has not."""
+    if record.finished is None or not record.submitted:
+        return None
+    return (datetime.fromisoformat(record.finished) - datetime.fromisoformat(record.submitted)).total_seconds()

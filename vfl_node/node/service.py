@@ -25,6 +25,7 @@ from vfl_node.execution.trial import read_trial
 from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.machine import now
+from vfl_node.node.budgets import budgets
 from vfl_node.node.check import StartCheck
 from vfl_node.node.faults import starting
 from vfl_node.node.jobs import Jobs
@@ -121,7 +122,7 @@ class Node:
         log.info("node down", party=self.settings.name)
 
     def health(self) -> dict[str, Any]:
-        """Which node this is, which of its peers are connected, and whether its table can be used."""
+        """Which node this is, which of its peers are connected, whether its table can be used, and what is left of limits."""
         return {
             "status": "ok",
             "party": self.settings.name,
@@ -131,6 +132,7 @@ class Node:
             "started": self._started,
             "peers": self.peers.status(),
             "data": self._data.health(),
+            "budgets": budgets(self.settings, self._store),
         }
 
     def jobs(self) -> list[dict[str, Any]]:

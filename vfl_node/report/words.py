@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from vfl_node.progress import CONSTANT, Rebuilt
 
@@ -117,6 +118,18 @@ def quantity(value: float) -> str:
     if value == 0 or not 1e-4 <= abs(value) < 1e9:
         return f"{value:.4g}"
     return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+
+
+def rounded(value: Any) -> Any:
+    """``value`` with each number in it that is no count to four significant digits, for logs and lines of JSON."""
+    match value:
+        case float():
+            return float(f"{value:.4g}")
+        case Mapping():
+            return {key: rounded(of) for key, of in value.items()}
+        case list() | tuple():
+            return [rounded(of) for of in value]
+    return value
 
 
 def signed(value: float, written: str) -> str:

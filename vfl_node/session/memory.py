@@ -27,6 +27,9 @@ class Memory(Protocol):
     def keep(self, name: str, data: bytes) -> bytes:
         """Store ``data`` under ``name`` unless something is stored there already; returns what is stored now."""
 
+    def check_inputs(self, digest: bytes, limit: int) -> None:
+        """Raise what :meth:`count_inputs` would, and count nothing."""
+
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """Remember that two sets, ours and the peer's, were aligned; ``digest`` is of both.
 
@@ -36,6 +39,9 @@ class Memory(Protocol):
             PolicyError: it would be one more than ``limit`` different pairs (``E_BUDGET``).
         """
 
+    def check_changes(self, digest: bytes, limit: int) -> None:
+        """Raise what :meth:`count_changes` would, and count nothing."""
+
     def count_changes(self, digest: bytes, limit: int) -> None:
         """Remember that two sets were aligned in a job that hides how many of them are shared; ``digest`` is of both.
 
@@ -44,6 +50,9 @@ class Memory(Protocol):
         Raises:
             PolicyError: it would be more than ``limit`` changes of the first pair (``E_BUDGET``).
         """
+
+    def check_trainings(self, digest: bytes, job_id: str, limit: int) -> None:
+        """Raise what :meth:`count_trainings` would, and count nothing."""
 
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
         """Count a training with synthetic rows over our own set, whose digest this is; returns its number, from 1.
@@ -129,15 +138,30 @@ class JointMemory:
         stored = [memory.keep(name, data) for memory in self._memories]  # another job may have been faster
         return next((earlier for earlier in stored if earlier != data), data)
 
+    def check_inputs(self, digest: bytes, limit: int) -> None:
+        """As :meth:`Memory.check_inputs`, in each."""
+        for memory in self._memories:
+            memory.check_inputs(digest, limit)
+
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """As :meth:`Memory.count_inputs`, in each."""
         for memory in self._memories:
             memory.count_inputs(digest, limit)
 
+    def check_changes(self, digest: bytes, limit: int) -> None:
+        """As :meth:`Memory.check_changes`, in each."""
+        for memory in self._memories:
+            memory.check_changes(digest, limit)
+
     def count_changes(self, digest: bytes, limit: int) -> None:
         """As :meth:`Memory.count_changes`, in each."""
         for memory in self._memories:
             memory.count_changes(digest, limit)
+
+    def check_trainings(self, digest: bytes, job_id: str, limit: int) -> None:
+        """As :meth:`Memory.check_trainings`, in each."""
+        for memory in self._memories:
+            memory.check_trainings(digest, job_id, limit)
 
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
         """As :meth:`Memory.count_trainings`, in each; returns the largest number."""
@@ -204,10 +228,19 @@ class MemoryOfOneRun:
         """As :meth:`Memory.saw`."""
         self._seen = max(self._seen, begun)
 
+    def check_inputs(self, digest: bytes, limit: int) -> None:
+        """As :meth:`count_inputs`."""
+
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """Nothing is counted: the object ends with the run."""
 
+    def check_changes(self, digest: bytes, limit: int) -> None:
+        """As :meth:`count_inputs`."""
+
     def count_changes(self, digest: bytes, limit: int) -> None:
+        """As :meth:`count_inputs`."""
+
+    def check_trainings(self, digest: bytes, job_id: str, limit: int) -> None:
         """As :meth:`count_inputs`."""
 
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:

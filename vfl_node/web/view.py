@@ -22,8 +22,8 @@ class NodeView(Protocol):
     def health(self) -> dict[str, Any]:
         """How the node is; all but the status is for the owner.
 
-        It has status, party, role, version, peers (name → {online, cause}; online is None of one that is relayed) and data
-        (what is known of its table, or of each of several, or None).
+        It has status, party, role, version, peers (name → {online, cause}; online is None of one that is relayed), data
+        (what is known of its table, or of each of several, or None) and budgets (:func:`vfl_node.node.budgets.budgets`).
         """
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -32,8 +32,8 @@ class NodeView(Protocol):
         Each has id, name, state, phase, done, total, unit, loss, validation_loss, attacks (attack → AUC or None), judged
         (attack → rows), rebuilt (column of this party → attack → success, worst first), labels (attack on labels → AUC),
         remark and note (lines for people: a permanent one and a current one), alone ({epoch, epochs} while a model of this
-        party alone trains, else {}), parties, submitted, finished, error ({code, message, hint} or None) and report (whether
-        there is one).
+        party alone trains, else {}), parties, submitted, finished, took_s (seconds between the two, or None), error ({code,
+        message, hint} or None), report (whether there is one) and metrics (federated and alone → metric → value, where known).
         """
 
     def job(self, job_id: str) -> dict[str, Any] | None:

@@ -135,8 +135,12 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     least = max(least, *(int(its.min_overlap) for its in theirs.values()))
     # Whether a part of the overlap is smaller tells a bit more with every other minimum.
     counted = hashlib.sha256(agreed + f"minimum {least}".encode()).digest() if least else agreed
+    hides = promises.hides_intersection(terms, role)
+    memory.check_inputs(counted, limits.inputs_per_peer)  # all of them, before anything is counted
+    if hides:
+        memory.check_changes(sets, limits.changes_per_peer)
     memory.count_inputs(counted, limits.inputs_per_peer)
-    if promises.hides_intersection(terms, role):
+    if hides:
         memory.count_changes(sets, limits.changes_per_peer)
     promises.hold(memory, identity, terms, role, binding=True)
     return sets, agreed, least

@@ -1,0 +1,42 @@
+"""What is used of what this node's owner allows over many jobs: for the owner, in ``/health``, on the board and by a command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vfl_node.errors import StateError
+from vfl_node.execution.shown import FileShown
+from vfl_node.node.counts import PartnerCounts
+from vfl_node.node.store import Store
+from vfl_node.settings import Settings
+
+
+def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, Any] | None]]:
+    """``peers``: peer → limit → {used, allowed}; ``models``: job → the same of its served model. None of what is damaged.
+
+    Of a limit over one set ``used`` is that of the set of which most is used.
+    """
+    peers = {name: _peer(settings, store, name) for name in settings.peers}
+    models = {}
+    for record in store.all():
+        path = store.folder / "jobs" / record.id / "shown"
+        if path.exists():
+            models[record.id] = _model(FileShown(path, settings.limits.rows_per_model))
+    return {"peers": peers, "models": models}
+
+
+def _peer(settings: Settings, store: Store, name: str) -> dict[str, Any] | None:
+    try:
+        used = PartnerCounts(
+            store.folder / "partners" / name, name
+        ).used()  # only read: a peer that was never met has no folder
+    except StateError:
+        return None
+    return {limit: {"used": count, "allowed": getattr(settings.limits, limit)} for limit, count in used.items()}
+
+
+def _model(shown: FileShown) -> dict[str, Any] | None:
+    try:
+        return {"rows_per_model": {"used": shown.told, "allowed": shown.most}}
+    except StateError:
+        return None

@@ -1,0 +1,79 @@
+"""A report in a few lines, for the terminal; and its main figures, for a list of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.job import Metric
+from vfl_node.job.evaluate import WITH_UNIT
+from vfl_node.report.words import quantity
+
+MODELS = {
+    "federated": "metrics",
+    "active party alone": "local_metrics",
+    "active party alone, aligned rows": "local_aligned_metrics",
+    "boosted tree alone": "boosted_tree_metrics",
+}
+"""Model → the key of the report with its metrics."""
+
+MAIN = {"federated": "metrics", "alone": "local_metrics"}
+"""As :data:`MODELS`, of those whose metrics a list of jobs has."""
+
+
+def summary(report: Mapping[str, Any]) -> list[str]:
+    """What was aligned, and the metrics of each model, in lines; none for what the party does not know."""
+    lines = []
+    if alignment := report.get("alignment"):  # a coordinator's report has none
+        spec = ALIGNMENTS[alignment["protocol"]]
+        names = ("ours", "theirs", "rows", *(() if spec.by_similarity else ("union", "intersection")))
+        sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
+        lines += [f"aligned by {alignment['protocol'].upper()}: {sizes}", *spec.figures_text(alignment)]
+    for title, key in MODELS.items():
+        if metrics := report.get(key):
+            rows = " ".join(str(metrics[about]) for about in ("rows", "population") if metrics[about] is not None)
+            on = f" on {rows} rows" if metrics["rows"] is not None else ""
+            lines.append(f"{title}: {', '.join(_metrics_text(metrics))}{on}")
+    return lines
+
+
+def warnings(report: Mapping[str, Any]) -> list[str]:
+    """What makes the result doubtful."""
+    parts = (report.get("alignment"), report.get("training"))  # a coordinator's report has neither
+    return [warning for part in parts if part is not None for warning in part["warnings"]]
+
+
+def main_metrics(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Model → metric → its value, of the federated model and the active party's own; empty at a party that has none."""
+    return {title: dict(_known(metrics)) for title, key in MAIN.items() if (metrics := report.get(key))}
+
+
+def main_text(metrics: Mapping[str, Mapping[str, float]]) -> str:
+    """The first metric of :func:`main_metrics` in words, beside that of the active party alone; empty where there is none."""
+    for name, value in metrics.get("federated", {}).items():
+        alone = metrics.get("alone", {}).get(name)
+        return f"{name} {quantity(value)}" + ("" if alone is None else f" (alone {quantity(alone)})")
+    return ""
+
+
+def _known(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Those metrics that were measured, in the order of the job's options."""
+    return ((name, metrics[name]) for name in get_args(Metric) if metrics.get(name) is not None)
+
+
+def _metrics_text(metrics: Mapping[str, Any]) -> Iterator[str]:
+    for name, known in _known(metrics):
+        spread = (metrics.get("intervals") or {}).get(name)
+        value, *ends = (
+            quantity(number) if name in WITH_UNIT else f"{number:.{places}f}"
+            for number, places in ((known, 4), *((spread[end], 3) for end in ("low", "high") if spread))
+        )
+        yield f"{name} {value}" + (f" [{(' to ' if name in WITH_UNIT else ', ').join(ends)}]" if ends else "")
+
+
+def _size(of: Any) -> str:
+    """A number of records of a report, or those of several parties."""
+    if isinstance(of, dict):
+        return f"({', '.join(f'{party} {_size(count)}' for party, count in of.items())})"
+    return "hidden" if of is None else str(of)
