@@ -25,6 +25,7 @@ from vfl_node.data.transforms import (
     Unscaled,
     chosen,
     fit,
+    squeezed,
 )
 
 STEADY = settings(deadline=None, derandomize=True)
@@ -179,3 +180,38 @@ def test_a_damaged_transform_is_refused(stored: dict[str, object]) -> None:
 
 def test_each_has_a_method_of_its_own() -> None:
     assert {kind.model_fields["method"].default for kind in (Standard, Quantile, SignedLog, Unscaled)} == set(BOUND)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("one of 600", True),
+        ("thirty of 600", True),
+        ("sixty of 600", False),
+        ("normal", False),
+        ("exponential", False),
+        ("log-normal", False),
+        ("a flag of three rows", False),
+        ("hardly ever anything", False),
+        ("the same everywhere", False),
+        ("nothing", False),
+        ("huge", True),
+    ],
+)
+def test_a_few_values_that_make_all_others_look_alike(name: str, found: bool) -> None:
+    rng, rows = np.random.default_rng(0), np.arange(600)
+    normal = rng.normal(size=600)
+    values = {
+        "one of 600": np.where(rows == 5, 999999999, normal),
+        "thirty of 600": np.where(rows < 30, 999999999, normal),
+        "sixty of 600": np.where(rows < 60, 999999999, normal),
+        "normal": normal,
+        "exponential": rng.exponential(size=600),
+        "log-normal": np.exp(normal),
+        "a flag of three rows": (rows < 3).astype(float),
+        "hardly ever anything": np.where(rows < 20, rng.exponential(size=600), 0.0),
+        "the same everywhere": np.full(600, 7.0),
+        "nothing": np.empty(0),
+        "huge": np.where(rows == 5, -1e308, normal * 1e300),
+    }[name]
+    assert squeezed(values) is found

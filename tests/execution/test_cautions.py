@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import structlog
 
+from vfl_node.configuration import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.execution import cautions
 from vfl_node.execution.simulation import simulate
-from vfl_node.job import Evaluate
+from vfl_node.job import Evaluate, Job
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.section import TrainerSection
@@ -198,3 +199,27 @@ def test_the_owner_of_the_labels_has_names_and_warnings_and_nobody_else(named: A
     assert all(word not in logged for word in order)
     about = (folders["clinic"] / "model.safetensors").read_bytes()
     assert b"benign-canary" in about
+
+
+def test_a_column_that_few_values_spoil_is_named_to_its_owner_alone(trial: Any, tmp_path: Path) -> None:
+    head, *rows = trial.lab.read_text().splitlines()
+    name = head.split(",")[1]
+    rows[0] = ",".join([rows[0].split(",")[0], "999999999", *rows[0].split(",")[2:]])
+    path = tmp_path / "lab.csv"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    with structlog.testing.capture_logs() as lines:
+        job = parse(
+            "name: trial\nparties: {active: clinic, passive: lab, coordinator: notary}\nalign: {protocol: psi}\n"
+            "train: {algorithm: hidden, epochs: 1, least_rows: 3}",
+            Job,
+            source="job",
+        )
+        folders = simulate(job, replace(trial, lab=path).files, tmp_path / "out", threads=1)
+    reports = {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
+    warning = reports["lab"]["training"]["warnings"][0]
+    assert warning.startswith(f"Column {name!r}: a few values")
+    assert f"{name}&#39;: a few values" in (folders["lab"] / "report.html").read_text()
+    assert sum(line["event"] == warning and line["log_level"] == "warning" for line in lines) == 1
+    assert all("a few values" not in text for text in reports["clinic"]["training"]["warnings"])
+    (spoilt,) = (of for of in reports["lab"]["training"]["columns"] if of["name"] == name)
+    assert spoilt["transform"] == "quantile"

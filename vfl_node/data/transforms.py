@@ -55,6 +55,12 @@ FEW_VALUES = 32
 HEAVY = 5.0
 """Excess kurtosis beyond which a column is heavy-tailed: normal 0, Laplace 3, exponential 6, log-normal 111."""
 
+FEW = 0.05
+"""The part of a column's values, or one of them, that may make all others look alike (:func:`squeezed`)."""
+
+LEAST_SPREAD = 0.1
+"""Of the standard deviation, the least that the others must have, or a model hardly sees how they differ."""
+
 _CONSTANT = 1e-12
 """A standard deviation below this share of the largest absolute value is rounding, not variation."""
 
@@ -203,6 +209,21 @@ def chosen(present: Floats) -> Literal["standard", "quantile", "log"]:
     if len(counts) <= 2:
         return "standard"
     return "log" if len(counts) <= FEW_VALUES or 2 * counts.max() > len(present) else "quantile"
+
+
+def squeezed(present: Floats) -> bool:
+    """Whether ``standard`` would leave hardly any difference between most finite numbers float64[n], because of a few.
+
+    Not if most numbers are equal anyway, nor where ``auto`` takes ``standard``, as of flags. Cost: a partial sort.
+    """
+    _, sd = moments(present)
+    if sd == 0:
+        return False
+    with np.errstate(over="ignore"):
+        distances = np.abs(present - np.median(present))
+    most = len(present) - max(1, int(len(present) * FEW))
+    _, spread = moments(present[np.argpartition(distances, most - 1)[:most]])
+    return 0 < spread < LEAST_SPREAD * sd and chosen(present) != "standard"
 
 
 def moments(present: Floats) -> tuple[float, float]:

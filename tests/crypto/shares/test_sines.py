@@ -13,7 +13,7 @@ def test_the_tables_are_those_of_every_machine() -> None:
     assert tables_digest() == sines.TABLES_DIGEST
 
 
-@pytest.mark.parametrize("multiple", [1, 2, 9])
+@pytest.mark.parametrize("multiple", [1, 2, 9, 17])
 def test_sines_and_cosines(multiple: int) -> None:
     angles = np.random.default_rng(0).integers(0, 1 << sines.ANGLE_BITS, 5000).astype(np.uint64)
     exact = multiple * angles.astype(float) * 2 * np.pi / (1 << sines.ANGLE_BITS)
@@ -21,14 +21,14 @@ def test_sines_and_cosines(multiple: int) -> None:
         assert np.abs(found - of(exact) * sines.ONE).max() < 2
 
 
-@pytest.mark.parametrize(("terms", "error"), [(5, 0.012), (9, 0.0015)])
-def test_the_sigmoid(terms: int, error: float) -> None:
-    x = np.linspace(-VALID, VALID, 4001)
-    assert np.abs(SIGMOID[terms].values(x) + 0.5 - 1 / (1 + np.exp(-x))).max() < error
-    weight = np.exp(-np.abs(x) / 8)
-    design = np.sin(np.outer(x, np.arange(1, terms + 1)) * (2 * np.pi / PERIOD))
+@pytest.mark.parametrize(("terms", "reach", "fades", "error"), [(5, VALID / 2, 8, 0.012), (9, VALID, 16, 0.0021)])
+def test_the_sigmoid(terms: int, reach: float, fades: float, error: float) -> None:
+    x, series = np.linspace(-reach, reach, 4001), SIGMOID[terms]
+    assert np.abs(series.values(x) + 0.5 - 1 / (1 + np.exp(-x))).max() < error
+    weight = np.exp(-np.abs(x) / fades)
+    design = np.sin(np.outer(x, series.multiples) * (2 * np.pi / PERIOD))
     fit = np.linalg.lstsq(design * weight[:, None], (1 / (1 + np.exp(-x)) - 0.5) * weight, rcond=None)[0]
-    np.testing.assert_allclose(np.array(SIGMOID[terms].coefficients) / sines.ONE, fit, atol=1e-4)
+    np.testing.assert_allclose(np.array(series.coefficients) / sines.ONE, fit, atol=1e-4)
 
 
 def test_slopes_are_those_of_the_values() -> None:

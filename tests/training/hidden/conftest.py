@@ -37,6 +37,7 @@ from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.trainer import HiddenTrainer
+from vfl_node.training.own_columns import robust
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import Coordination, Trained, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms
@@ -312,7 +313,7 @@ def plain_inputs(over: World, train: Hidden, plan: HiddenPlan) -> tuple[NDArray[
     """All parties' columns side by side, and targets, of all shared rows; NaN where a row is not owned by all."""
     parts, targets = [], np.full((len(over), train.outputs), np.nan)
     for place, (table, view) in enumerate(over.data.values()):
-        design = np.clip(LinearEncoder.fit(table, train.scaling).transform(table).values, -CLIP, CLIP)
+        design = LinearEncoder.fit(robust(table, train.scaling), train.scaling).transform(table).values.clip(-CLIP, CLIP)
         values = np.full((len(over), design.shape[1] + (place == 0)), np.nan)
         values[view.owned, : design.shape[1]] = design[view.rows[view.owned]]
         if place == 0:

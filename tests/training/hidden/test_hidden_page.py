@@ -12,10 +12,10 @@ from sklearn.metrics import roc_auc_score
 
 from vfl_node.beside import Beside
 from vfl_node.configuration import parse
-from vfl_node.crypto.shares.tallies import RANGE
 from vfl_node.job import Evaluate, Job
 from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.measuring import score_levels
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.logistic.config import Logistic
 
@@ -118,17 +118,29 @@ def test_bytes_of_the_regression_under_encryption() -> None:
     assert f"It sends {round((cost.bytes - 8 * 10_000) / 10_000)} bytes a row" in PAGE  # without the scores measured on
 
 
+def counted_at(z: np.ndarray, bins: int, rng: np.random.Generator) -> np.ndarray:
+    """The numbers for which the bins stand that scores count in: of each level, that of a score or the next one, by a coin."""
+    at, left = np.empty_like(z), np.ones(len(z), np.bool_)
+    for level in score_levels(bins):
+        place = np.floor(z / level.width + rng.random(len(z))) + level.bins / 2 - 1
+        index = place.astype(int) % level.bins
+        here = left & level.outer[index]
+        at[here] = level.kept[np.cumsum(level.outer)[index[here]] - 1]
+        left &= ~here
+    return at
+
+
 def test_how_far_the_histogram_is_off() -> None:
-    def error(deviation: float, bins: int) -> float:
+    def error(deviation: float, bins: int, size: float = 1.0) -> float:
         rng, found = np.random.default_rng(0), []
         for _ in range(20):
             z = rng.normal(0, deviation, 20_000)
             y = rng.random(len(z)) < 1 / (1 + np.exp(-z))
-            binned = np.floor(z * bins / RANGE + rng.random(len(z)))  # the bin of z, or the next one, by a coin
-            found.append(roc_auc_score(y, binned) - roc_auc_score(y, z))
+            found.append(roc_auc_score(y, counted_at(z * size, bins, rng)) - roc_auc_score(y, z))
         return float(-np.mean(found))
 
-    for deviation, coarse, fine in ((1.0, 0.0005, 0.0001), (0.3, 0.002, 0.0001), (0.1, 0.005, 0.0005)):
+    for deviation, coarse, fine in ((1.0, 0.0005, 0.0001), (0.3, 0.002, 0.0001), (0.1, 0.0045, 0.0004)):
         assert error(deviation, 256) == pytest.approx(coarse, abs=0.0004)
         assert error(deviation, 1024) == pytest.approx(fine, abs=0.0001)
         assert f"{coarse}".lstrip("0").rstrip("0") in PAGE
+    assert all(error(1.0, 256, size) < 0.0015 for size in (10.0, 30.0, 100.0, 1000.0, 20_000.0))

@@ -41,6 +41,48 @@ def test_a_column_in_which_few_records_differ_is_left_out(world: Any, attempt: A
         assert result.section.columns[party] == 3 + place + stays + (party == "clinic")
 
 
+def test_a_column_that_is_left_out_is_named_to_its_owner_alone(world: Any, attempt: Any) -> None:
+    active, passive = attempt({"least_rows": 5})(with_rare(world(), "lab", 4))
+    (warning,) = passive.warnings
+    assert warning.startswith(f"Column {RARE!r} left out: fewer than 5 of this party's records differ")
+    assert {of.name: of.transform for of in passive.columns}[RARE] is None
+    assert active.warnings == ()
+
+
+def test_a_value_that_stands_out_spoils_no_column(world: Any, attempt: Any) -> None:
+    """As many programs write 999999999 for a missing number."""
+    over, of = world(people=600), {"learning_rate": 0.2, "epochs": 6, "batch_size": 64}
+    clean = attempt(of)(over)[0].metrics["auc"]
+    table, view = over.data["lab"]
+    spoilt = {}
+    for name, column in table.columns.items():
+        values = column.values.copy()
+        values[0] = 999999999
+        spoilt[name] = NumericColumn(values)
+    over.data["lab"] = Table(table.ids, spoilt, table.labels), view
+    active, passive = attempt(of)(over)
+    assert active.metrics["auc"] == pytest.approx(clean, abs=0.02)
+    assert passive.section.dropped == ()
+    assert {of.transform for of in passive.columns} == {"quantile"}
+    (warning,) = passive.warnings
+    assert warning.startswith("Columns 'lab-0', 'lab-1', 'lab-2', 'lab-3': a few values")
+    assert active.warnings == ()
+
+
+def test_a_record_that_stands_out_as_the_job_scales_is_left_out(world: Any, attempt: Any) -> None:
+    over = with_rare(world(), "lab", 5)
+    table, view = over.data["lab"]
+    values = table.columns[RARE].values / 8
+    values[-1] = 4.0
+    over.data["lab"] = Table(table.ids, {**table.columns, RARE: NumericColumn(values)}, table.labels), view
+    passive = attempt({"least_rows": 5, "scaling": "none"})(over)[1]
+    assert passive.section.dropped == (RARE,)
+    assert passive.warnings == (
+        f"Column {RARE!r} left out: one of this party's records has more than a fifth of its sum of squares, and its weight "
+        "would tell about it (train.least_rows).",
+    )
+
+
 @pytest.mark.parametrize("hidden", [(), (4,)])
 def test_first_weights_are_known_to_nobody(hidden: tuple[int, ...], attempt: Any) -> None:
     form = Form((40, 60), hidden, 1, "exact")

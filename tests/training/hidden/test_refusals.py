@@ -254,11 +254,12 @@ def test_missing_cells_are_marked_in_a_column_of_their_own(world: Any, attempt: 
     assert max(np.abs(a - b).max() for a, b in zip(_weights(results), of.reference(over), strict=True)) < 1e-4
 
 
-def test_large_numbers_are_cut_off(world: Any, attempt: Any) -> None:
-    """One cell of a shared record is larger than any other number: it counts as 5 deviations, not as the 9 that it is."""
+@pytest.mark.parametrize("value", [60.0, 1e300])
+def test_large_numbers_are_cut_off(world: Any, attempt: Any, value: float) -> None:
+    """One cell of a shared record is far from all others: it counts as 5 deviations, not 9, or by its rank."""
     over = world()
     row = over.data["lab"][1].rows[over.both][0]
-    over = with_values(over, "lab", lambda values: values.__setitem__(row, 1e300))
+    over = with_values(over, "lab", lambda values: values.__setitem__(row, value))
     of = attempt({"least_rows": 0}, evaluate={"test_fraction": 0})
     results = of(over)
     assert max(np.abs(a - b).max() for a, b in zip(_weights(results), of.reference(over), strict=True)) < 1e-4

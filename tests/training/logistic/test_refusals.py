@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,19 @@ def test_doubts_about_the_job_are_told(attempt: Any, shared: Any, logistic: Any)
     assert any("as few as 0 shared rows" in text for text in told)
     told = attempt(logistic(least_rows=20))(shared(rows=60))[1].warnings
     assert not any("further assumption" in text or "as few as" in text for text in told)
+
+
+def test_a_column_that_a_few_values_spoil_is_named_to_its_owner(attempt: Any, shared: Any, logistic: Any) -> None:
+    over = shared(rows=60)
+    name, column = next(iter(over.lab.columns.items()))
+    values = column.values.copy()
+    values[0] = 999999999
+    over = replace(over, lab=replace(over.lab, columns={**over.lab.columns, name: NumericColumn(values)}))
+    clinic, lab = ("\n".join(of.warnings) for of in attempt(logistic(iterations=1))(over))
+    assert f"Column {name!r}: a few values are so far from all others that these look alike" in lab
+    assert "a few values" not in clinic
+    robust = attempt(logistic(iterations=1, scaling="auto"))(over)
+    assert not any("a few values" in text for of in robust for text in of.warnings)
 
 
 # who is genuine must have cover

@@ -211,7 +211,7 @@ def curved(value: Shared, series: Series, factor: int = 1, *, slope: bool = Fals
 
     def correlated(values: Material) -> Material:
         angles = (values["mask"] & modulus) >> cut
-        each = [sines_and_cosines(angles, k + 1) for k in range(series.terms)]
+        each = [sines_and_cosines(angles, multiple) for multiple in series.multiples]
         return {name: np.stack([scaled(of[at], ONE, FRACTION) for of in each]) for at, name in enumerate(("sin", "cos"))}
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
@@ -221,8 +221,9 @@ def curved(value: Shared, series: Series, factor: int = 1, *, slope: bool = Fals
         values, slopes = np.zeros(shape, np.uint64), np.zeros(shape, np.uint64)
         if place != DEALER:
             angles = (opened[0] & modulus) >> cut
-            for k, (rise, rate) in enumerate(zip(series.coefficients, series.slope_coefficients, strict=True)):
-                sin, cos = sines_and_cosines(angles, k + 1)
+            factors = zip(series.multiples, series.coefficients, series.slope_coefficients, strict=True)
+            for k, (multiple, rise, rate) in enumerate(factors):
+                sin, cos = sines_and_cosines(angles, multiple)
                 of_sin, of_cos = material["sin"][k], material["cos"][k]
                 values += scaled(sin, factor * rise, FRACTION) * of_cos + scaled(cos, factor * rise, FRACTION) * of_sin
                 if slope:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design, LinearEncoder
@@ -16,6 +17,7 @@ from vfl_node.training.glm import plain
 from vfl_node.training.glm.config import GeneralisedLinear, no_column
 from vfl_node.training.glm.scales import SCORE_RANGE
 from vfl_node.training.glm.side import Floats, Positions, Side, common_enough
+from vfl_node.training.own_columns import of_scaling, squeezed
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 
@@ -31,7 +33,9 @@ class PreparedInputs:
         targets: float64[m, K] of 0 and 1, or scaled numbers, zeros where a shared row is not its own; None without labels.
         labels: of all its rows as targets are made of them: classes, or scaled numbers; None without labels.
         scale: of numbers; None of classes, and without labels.
+        used: bool[columns of the design]: which of them enter the model.
         dropped: names of the columns left out.
+        warnings: whole sentences about the scaling of columns, for the owner.
         row_weights: float64[m], the weight of each row by its class, 0 where it is not its own; None where all count alike.
     """
 
@@ -41,7 +45,9 @@ class PreparedInputs:
     targets: Floats | None
     labels: LabelColumn | None
     scale: TargetScale | None
+    used: NDArray[np.bool_]
     dropped: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     row_weights: Floats | None = None
 
 
@@ -83,7 +89,8 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     labels, scale = _labels(data, train, own) if labelled else (None, None)
     targets = None if labels is None else _targets(labels, data, train)
     weights = _row_weights(data, train, own) if labelled else None
-    return PreparedInputs(encoder, design, side, targets, labels, scale, dropped, weights)
+    warnings = of_scaling(squeezed(data.table, train.scaling), encoder)
+    return PreparedInputs(encoder, design, side, targets, labels, scale, used, dropped, warnings, weights)
 
 
 def _labels(data: TrainingData, train: GeneralisedLinear, own: Positions) -> tuple[LabelColumn, TargetScale | None]:

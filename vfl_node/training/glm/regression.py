@@ -58,6 +58,7 @@ from vfl_node.training.glm.scales import Scales
 from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.glm.side import Positions
 from vfl_node.training.glm.strong_labels import ActiveWithoutLabels, PassiveWithLabels
+from vfl_node.training.own_columns import entering
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.trainer import Epoch, Servable, Trained, TrainingData
@@ -267,11 +268,11 @@ class _Regression:
                 decrypted_bits=bits,
                 dropped=own.dropped,
             ),
-            warnings=self._warnings,
+            warnings=(*own.warnings, *self._warnings),
             weights={**own.side.model(), **_unit(own)},
             encoder=own.encoder.to_json(),
             servable=Servable(StoredBatches.of(self._schedule).to_json(), self._shown),
-            columns=encoded_columns(self._data.table, own.encoder.columns),
+            columns=encoded_columns(self._data.table, entering(own.encoder, own.used)),
             metrics=metrics,
             held_out=self._testing if evaluate.test_fraction else np.empty(0, dtype=np.int64),
         )

@@ -140,12 +140,17 @@ class HiddenOutcome:
     def measured(self) -> int | None:
         """On how many rows the metrics are; None at a party that is not told."""
         if self.tallies:
-            return self.tallies[0].positive + self.tallies[0].negative
+            return self.tallies[0].rows
         return self.sums.rows if self.sums else None
 
     @property
+    def diverged(self) -> bool:
+        """Whether scores may have left the ring, so that nothing is measured."""
+        return any(of.diverged for of in self.tallies) or bool(self.sums and self.sums.diverged)
+
+    @property
     def beyond(self) -> int:
-        """How many rows the model is far off at, so that neither it nor its metrics are right."""
+        """How many rows have scores for which the sines are no sigmoid, or numbers far off: the model may be bad."""
         return max((of.beyond for of in self.tallies), default=self.sums.beyond if self.sums else 0)
 
 

@@ -14,6 +14,8 @@ from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, Tr
 from vfl_node.training.hidden import memory
 
 if TYPE_CHECKING:
+    from vfl_node.data.encoded import EncodedColumn
+    from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
 
@@ -159,6 +161,14 @@ class Hidden(TrainerConfig):
         from vfl_node.training.hidden import costs  # numbers and torch, which a job alone does not need
 
         return costs.cost(self, evaluate, rows, protocol, passive_parties, beside)
+
+    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """As the base; ``least_rows`` may leave more of them out."""
+        from vfl_node.data.design import LinearEncoder
+        from vfl_node.data.encoded import encoded_columns
+        from vfl_node.training.own_columns import robust
+
+        return encoded_columns(table, LinearEncoder.fit(robust(table, self.scaling), self.scaling).columns)
 
     def parameters(
         self,

@@ -18,11 +18,10 @@ import numpy as np
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import Beside
 from vfl_node.crypto.shares.machine import Counter
-from vfl_node.crypto.shares.tallies import rows_at_once
+from vfl_node.crypto.shares.tallies import FAR_BINS, rows_at_once
 from vfl_node.trainers import TrainingCost
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
-from vfl_node.training.hidden.measuring import WIDE_BINS
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of, enough
 from vfl_node.training.schedule import Schedule
@@ -111,7 +110,7 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False
 
 def at_once(form: Form, bins: int) -> int:
     """How many rows are measured on in a round."""
-    return rows_at_once(WIDE_BINS) if form.loss == "squares" else rows_at_once(bins, form.outputs)
+    return rows_at_once(FAR_BINS) if form.loss == "squares" else rows_at_once(bins, form.outputs)
 
 
 def exchange(

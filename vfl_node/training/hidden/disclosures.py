@@ -64,7 +64,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
                 "how many there are, their squared errors, rounded, and how many are far off"
                 if train.task == "regression"
                 else "how many there are of each label, how many pairs are in order, the loss, rounded, how many are right, "
-                "and how many have scores beyond ±16"
+                "and how many have scores beyond ±28, about"
             )
             entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}: {what}"))
         learnt[name] = tuple(entries)

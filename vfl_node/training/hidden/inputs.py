@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
+from vfl_node.training import own_columns
 from vfl_node.training.glm.plain import one_hot
 from vfl_node.training.glm.side import common_enough
 from vfl_node.training.hidden.computation import Own, Positions, WeightShares
@@ -33,6 +34,9 @@ hardly any shared record moves sees this instead of zero."""
 MOST_OF_ONE = 0.2
 """Of a column's sum of squares, the most that one row may have. One that has more moves the weight almost alone."""
 
+RARE = "fewer than {least} of this party's records differ from the others there, whom its weight would tell about"
+OUTSTANDING = "one of this party's records has more than a fifth of its sum of squares, and its weight would tell about it"
+
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
@@ -42,6 +46,7 @@ class Inputs:
         encoder: how its columns are encoded; holds its own data.
         used: bool[columns of the encoder]: which of them enter the model.
         dropped: names of columns of the table, without levels, that do not, or not with all levels.
+        warnings: whole sentences about them and their scaling, for the owner.
         values: float64[n, d], those that do, all its rows; at the active party the last one is 1 everywhere.
         labels: float64[n, K] of 0 and 1, or scaled numbers; None without labels.
         scale: of numbers; None of classes, and without labels.
@@ -54,6 +59,7 @@ class Inputs:
     encoder: LinearEncoder
     used: NDArray[np.bool_]
     dropped: tuple[str, ...]
+    warnings: tuple[str, ...]
     values: np.ndarray
     labels: np.ndarray | None
     scale: TargetScale | None
@@ -81,11 +87,11 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
-    encoder = LinearEncoder.fit(data.table, train.scaling)
+    encoder = LinearEncoder.fit(own_columns.robust(data.table, train.scaling), train.scaling)
     design = encoder.transform(data.table)
     values = np.clip(design.values, -CLIP, CLIP)
-    used = common_enough(design.integers, train.least_rows)
-    used &= ~_outstanding(values) | (train.least_rows == 0)
+    common = common_enough(design.integers, train.least_rows)
+    used = common & (~_outstanding(values) | (train.least_rows == 0))
     values = values[:, used]
     if active:
         values = np.concatenate([values, np.ones((len(values), 1))], axis=1)
@@ -104,13 +110,19 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
     dropped = (*encoder.dropped, *dict.fromkeys(name for name, stays in zip(design.shown, used, strict=True) if not stays))
+    warnings = (
+        *own_columns.of_scaling(own_columns.squeezed(data.table, train.scaling), encoder),
+        *own_columns.left_out(design.shown, ~common, RARE.format(least=train.least_rows)),
+        *own_columns.left_out(design.shown, common & ~used, OUTSTANDING),
+    )
     own = Own(columns, mine[:, None].astype(np.uint64), targets)
+    inputs = Inputs(encoder, used, dropped, warnings, values, labels, scale, own)
     if labels is None:
-        return Inputs(encoder, used, dropped, values, labels, scale, own)
+        return inputs
     tested = labels[rows[testing[mine[testing]]]]
     if scale is not None:
-        return Inputs(encoder, used, dropped, values, labels, scale, own, spread=float(tested.var()) if len(tested) else 0.0)
-    return Inputs(encoder, used, dropped, values, labels, scale, own, measurable=_common(tested, train.least_rows))
+        return replace(inputs, spread=float(tested.var()) if len(tested) else 0.0)
+    return replace(inputs, measurable=_common(tested, train.least_rows))
 
 
 def _common(labels: np.ndarray, least: int) -> bool:

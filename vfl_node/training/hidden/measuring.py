@@ -3,7 +3,8 @@
 Scores of rows are never opened: a multiset of scores with labels tells the active party, who knows its part of each score,
 which of its records are shared. So a histogram of scores by label is made in shares (:mod:`vfl_node.crypto.shares.tallies`),
 and only what the metrics need of it is opened: the numbers of both labels, the area under the curve as one integer, the sum of
-losses, and how many are right.
+losses, how many are right, and how many are far off. The histogram has a bin for every score that there can be: a model whose
+scores are large is measured as it is.
 
 Source: ours; the area is that of Mann and Whitney, with ties at half.
 """
@@ -21,21 +22,37 @@ import numpy as np
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import masked, product, revealed, truncated
 from vfl_node.crypto.shares.ring import FRACTION, Ring, decode
-from vfl_node.crypto.shares.tallies import centres, rows_at_once, tallied
+from vfl_node.crypto.shares.tallies import FAR_BINS, Level, far, rows_at_once, sifted
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
-from vfl_node.training.hidden.network import SharedModel, scores
+from vfl_node.training.hidden.network import SCORE_FRACTION, SharedModel, scores
 
 BINS = 256
-"""Of the histogram. With scores that vary by 1 or more the area is within .001."""
+"""Of a range of 32, so that bins near 0 are an eighth wide. With scores that vary by 1 or more, the area is within .001."""
 
 STEPS = 1 << 10
 """A sum over n rows is opened in steps of n / STEPS: what a single row adds is lost in them, if rows are many."""
 
-WIDE_BITS, WIDE_BINS = 7, 32
-"""Of a second histogram, over ±64, which shows scores that the first one and the sines do not see.
+SQUARE_FRACTION = 9
+"""Of an error that is squared: with more, a sum of so large ones over some millions of rows would leave the ring."""
 
-A score beyond ±64 falls into the bin of what it is modulo 128, so one of four is missed.
-"""
+OFF = 24.0
+"""A score counts as beyond what the sines are good for (:data:`~vfl_node.crypto.shares.sines.VALID`) in a bin that stands for
+more: at 24 no row does, at 32 every one, and between them by a coin."""
+
+DIVERGED = 2.0**14
+"""A mean loss, or error, of a model whose scores may have left the ring: what was counted is then no metric."""
+
+
+def score_levels(bins: int) -> tuple[Level, ...]:
+    """Of a histogram of scores: bins of 32/``bins`` near 0, beyond ±4 to ±6 of 2, beyond ±16 to ±24 of 8, and so on."""
+    return (*far(SCORE_FRACTION), Level(6, FAR_BINS, inner=4.0), Level(4, bins // 2))
+
+
+ERROR_LEVELS = (*far(SCORE_FRACTION), Level(6, FAR_BINS, inner=16.0))
+"""Of errors of a model for numbers, down to ±16 to ±18."""
+
+DISTANT = 4
+"""How many of these levels stand for squares, too: within ±1,024 to ±1,536 errors are squared as they are."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +65,7 @@ class OutputTally:
         ordered: twice the number of pairs in order; ties count once.
         loss: sum of −log p of the labels.
         right: rows on the right side of the threshold.
-        beyond: rows whose score is beyond ±16, about; they count as if it were within.
+        beyond: rows whose score is beyond ±28, about (:data:`OFF`).
     """
 
     positive: int
@@ -59,20 +76,30 @@ class OutputTally:
     beyond: int = 0
 
     @property
+    def rows(self) -> int:
+        """Of both labels."""
+        return self.positive + self.negative
+
+    @property
+    def diverged(self) -> bool:
+        """Whether scores may have left the ring (:data:`DIVERGED`): then there are no metrics."""
+        return not 0 <= self.loss <= DIVERGED * max(self.rows, 1)
+
+    @property
     def auc(self) -> float | None:
         """None where there is one label only."""
         pairs = self.positive * self.negative
-        return self.ordered / (2 * pairs) if pairs else None
+        return self.ordered / (2 * pairs) if pairs and not self.diverged else None
 
     @property
     def nll(self) -> float | None:
         """Mean loss; None without rows."""
-        return self.loss / (self.positive + self.negative) if self.positive + self.negative else None
+        return self.loss / self.rows if self.rows and not self.diverged else None
 
     @property
     def accuracy(self) -> float | None:
         """Share of rows; None without any."""
-        return self.right / (self.positive + self.negative) if self.positive + self.negative else None
+        return self.right / self.rows if self.rows and not self.diverged else None
 
 
 async def tally(
@@ -100,27 +127,22 @@ async def tally(
         threshold: probability from which on label 1 is predicted.
         to: place of the only party that sums are opened to; None: all.
     """
-    outputs = model.form.outputs
-    total = [Shared(np.zeros((bins, 2), np.uint64), 0)] * outputs
-    wide = [Shared(np.zeros((WIDE_BINS, 1), np.uint64), 0)] * outputs
+    outputs, levels = model.form.outputs, score_levels(bins)
+    stands = np.concatenate([level.kept for level in levels])
+    total = [Shared(np.zeros((len(stands), 2), np.uint64), 0)] * outputs
     count, at_once = columns[0].part.shape[0], rows_at_once(bins, outputs)
     for first in range(0, count, at_once):
         rows = slice(first, first + at_once)
         z = await scores(machine, model, [of[rows] for of in columns])
         (labels,) = await machine.run(masked(Shared(targets[rows], 0)))
         (positive,) = await machine.run(product(labels, both[rows], "numbers"))
-        genuine = _share(machine, both[rows], outputs)
-        amounts = [
-            Shared(np.stack([of.part[:, k] for of in (genuine - positive, positive)], axis=1), 0) for k in range(outputs)
-        ]
-        each = [tallied(z[:, k], amounts[k], bins) for k in range(outputs)]
-        made = await machine.run(
-            *each, *(tallied(z[:, k], genuine[:, k : k + 1], WIDE_BINS, WIDE_BITS) for k in range(outputs))
-        )
-        total = [one + more for one, more in zip(total, made[:outputs], strict=True)]
-        wide = [one + more for one, more in zip(wide, made[outputs:], strict=True)]
+        negative = _share(machine, both[rows], outputs) - positive
+        amounts = [Shared(np.stack([of.part[:, k] for of in (negative, positive)], axis=1), 0) for k in range(outputs)]
+        found, _ = await sifted(machine, [z[:, k] for k in range(outputs)], amounts, levels)
+        total = [one + more for one, more in zip(total, found, strict=True)]
     least = float(gmpy2.log(threshold / (1 - threshold)))
-    return [await _opened(machine, *of, centres(bins), least, about, to) for of in zip(total, wide, strict=True)]
+    order = np.argsort(stands, kind="stable")
+    return [await _opened(machine, of[order], stands[order], least, about, to) for of in total]
 
 
 async def squared_errors(
@@ -144,38 +166,45 @@ async def squared_errors(
         to: as for :func:`tally`.
     """
     z = await scores(machine, model, columns)
-    y = Shared(targets, FRACTION)
-    (cut,) = await machine.run(
-        truncated(z - y.times(1 << (z.fraction - FRACTION), z.fraction - FRACTION), z.fraction - FRACTION)
-    )
-    (error,) = await machine.run(masked(cut))
-    (of_error,) = await machine.run(product(error, both, "numbers"))
-    (weighed,) = await machine.run(masked(of_error))
-    (squares,) = await machine.run(product(error, weighed, "numbers"))
-    genuine = _share(machine, both, 1)
-    wide = Shared(np.zeros((WIDE_BINS, 1), np.uint64), 0)
-    at_once = rows_at_once(WIDE_BINS)
-    for first in range(0, z.shape[0], at_once):
+    error = z - Shared(targets, FRACTION).times(1 << (z.fraction - FRACTION), z.fraction - FRACTION)
+    genuine, distant, near = _share(machine, both, 1), ERROR_LEVELS[:DISTANT], ERROR_LEVELS[DISTANT:]
+    squares = np.concatenate([level.kept**2 - level.width**2 / 6 for level in distant])  # less what the coins add
+    outside, beyond = Shared(np.zeros((len(squares), 1), np.uint64), 0), Shared(np.zeros(1, np.uint64), 0)
+    inside = Shared(np.zeros(1, np.uint64), 2 * SQUARE_FRACTION)
+    count, at_once = z.shape[0], rows_at_once(FAR_BINS)
+    for first in range(0, count, at_once):
         rows = slice(first, first + at_once)
-        (some,) = await machine.run(tallied(cut[rows, 0], genuine[rows], WIDE_BINS, WIDE_BITS))
-        wide = wide + some
-    sums = [genuine.summed(0), await _rounded(machine, squares.summed(0), about), _far(wide)]
+        (found,), (left,) = await sifted(machine, [error[rows, 0]], [genuine[rows]], distant)
+        (nearer,), _ = await sifted(machine, [error[rows, 0]], [left], near)
+        (cut,) = await machine.run(truncated(error[rows], error.fraction - SQUARE_FRACTION))
+        shown, weights = await machine.run(masked(cut), masked(left))
+        (of_error,) = await machine.run(product(shown, weights, "numbers"))
+        (weighed,) = await machine.run(masked(of_error))
+        (each,) = await machine.run(product(shown, weighed, "numbers"))
+        inside, outside, beyond = inside + each.summed(0), outside + found, beyond + found.summed(0) + nearer.summed(0)
+    (cut,) = await machine.run(truncated(inside, inside.fraction - _square_bits(count)))
+    far_off = _weighed(outside, np.rint(np.ldexp(squares, cut.fraction)).astype(np.uint64), cut.fraction)
+    sums = [genuine.summed(0), await _rounded(machine, cut + far_off, about), beyond]
     opened = await machine.run(*(revealed(of, to) for of in sums))
-    count, errors, beyond = (float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
-    return NumberSums(round(count), errors, round(beyond))
+    shared, errors, off = (float(decode(value, of.fraction)[0]) for value, of in zip(opened, sums, strict=True))
+    return NumberSums(round(shared), errors, round(off))
+
+
+def _square_bits(rows: int) -> int:
+    """Fractional bits of a sum of so many squares, with which it stays in the ring however large errors are."""
+    return max(1, min(12, 24 - rows.bit_length()))
 
 
 async def _rounded(machine: ShareMachine, total: Shared, about: float) -> Shared:
-    """A sum over ``about`` so many rows, in steps of a :data:`STEPS`-th of that, or of 2⁻¹⁰ if that is more."""
-    bits = total.fraction - min(10, -math.floor(math.log2(max(about, 1.0) / STEPS)))
+    """A sum over ``about`` so many rows, in steps of a :data:`STEPS`-th of that; of 2⁻¹⁰, or two of its own, at least."""
+    bits = max(1, total.fraction - min(10, -math.floor(math.log2(max(about, 1.0) / STEPS))))
     (cut,) = await machine.run(truncated(total, bits))
     return cut
 
 
-def _far(wide: Shared) -> Shared:
-    """How much of a wide histogram, [bins, 1], is beyond ±16: [1]."""
-    far = wide[:, 0][np.abs(np.arange(WIDE_BINS) + 1 - WIDE_BINS / 2) > WIDE_BINS / 8]  # by what bins stand for
-    return Shared(far.part.sum(keepdims=True, dtype=np.uint64), 0)
+def _weighed(histogram: Shared, weights: Ring, fraction: int) -> Shared:
+    """The sum of a histogram, [bins, 1], times public integers with fractional bits, uint64[bins]: [1]."""
+    return Shared((histogram.part * weights[:, None]).sum(axis=0, dtype=np.uint64), fraction)
 
 
 @dataclass(frozen=True)
@@ -192,12 +221,17 @@ class NumberSums:
     errors: float
     beyond: int
 
+    @property
+    def diverged(self) -> bool:
+        """Whether errors may have left the ring (:data:`DIVERGED`): then there are no metrics."""
+        return not 0 <= self.errors <= DIVERGED**2 * max(self.rows, 1)
+
 
 @cache
-def _losses(bins: int) -> tuple[Ring, Ring]:
-    """−log p of both labels in each bin: integers, the same on every machine, since they multiply shares."""
+def _losses(score: tuple[float, ...]) -> tuple[Ring, Ring]:
+    """−log p of both labels at each score: integers, the same on every machine, since they multiply shares."""
     with gmpy2.context(precision=128):
-        each = [[gmpy2.log1p(gmpy2.exp(sign * z)) for z in centres(bins).tolist()] for sign in (1, -1)]
+        each = [[gmpy2.log1p(gmpy2.exp(sign * z)) for z in score] for sign in (1, -1)]
         integers = [[int(gmpy2.rint(loss * (1 << FRACTION))) for loss in of] for of in each]
     return np.array(integers[0], np.uint64), np.array(integers[1], np.uint64)
 
@@ -209,19 +243,20 @@ def _share(machine: ShareMachine, opened: Opened, columns: int) -> Shared:
 
 
 async def _opened(
-    machine: ShareMachine, histogram: Shared, wide: Shared, score: np.ndarray, least: float, about: float, to: int | None
+    machine: ShareMachine, histogram: Shared, score: np.ndarray, least: float, about: float, to: int | None
 ) -> OutputTally:
-    """Sums of a histogram whose bins stand for ``score``, and of a wide one; label 1 is predicted above ``least``."""
-    negative, positive = histogram[:, 0], histogram[:, 1]
-    below = Shared(2 * (np.cumsum(negative.part, dtype=np.uint64) - negative.part) + negative.part, 0)
+    """Sums of a histogram whose bins stand for ``score``, which ascends; label 1 is predicted above ``least``."""
+    negative, positive = histogram[:, :1], histogram[:, 1:]
+    below = Shared(2 * (np.cumsum(negative.part, axis=0, dtype=np.uint64) - negative.part) + negative.part, 0)
     left, right = await machine.run(masked(positive), masked(below))
     (pairs,) = await machine.run(product(left, right, "numbers"))
-    of_negative, of_positive = _losses(len(score))
-    losses = of_negative * negative.part + of_positive * positive.part
-    loss = await _rounded(machine, Shared(losses.sum(keepdims=True, dtype=np.uint64), FRACTION), about)
-    upper = score > least
-    right_side = Shared(positive.part[upper].sum(keepdims=True) + negative.part[~upper].sum(keepdims=True), 0)
-    sums = [Shared(of.part.sum(keepdims=True, dtype=np.uint64), 0) for of in (positive, negative, pairs)]
-    opened = await machine.run(*(revealed(of, to) for of in (*sums, _far(wide), loss, right_side)))
-    plus, minus, ordered, beyond, total, correct = (int(of.view(np.int64)[0]) for of in opened)
-    return OutputTally(plus, minus, ordered, total * 2.0**-loss.fraction, correct, beyond)
+    of_negative, of_positive = _losses(tuple(score.tolist()))
+    losses = _weighed(negative, of_negative, FRACTION) + _weighed(positive, of_positive, FRACTION)
+    loss = await _rounded(machine, losses, about)
+    upper, far_off = score > least, np.abs(score) > OFF
+    right_side = positive[upper].summed(0) + negative[~upper].summed(0)
+    beyond = (positive + negative)[far_off].summed(0)
+    sums = [of.summed(0) for of in (positive, negative, pairs)]
+    opened = await machine.run(*(revealed(of, to) for of in (*sums, beyond, loss, right_side)))
+    plus, minus, ordered, many, total, correct = (int(of.view(np.int64)[0]) for of in opened)
+    return OutputTally(plus, minus, ordered, total * 2.0**-loss.fraction, correct, many)

@@ -11,12 +11,16 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import Inputs
 
 BEYOND = (
-    "Of {count:,} shared records held out {beyond:,} have scores beyond ±16, where the sum of sines is no sigmoid: the metrics "
-    "are wrong, and so may the model be. Lower train.learning_rate."
+    "Of {count:,} shared records held out {beyond:,} have scores beyond ±28, about, where the sum of sines that training used "
+    "is no sigmoid. Metrics are of the scores as they are, but the model may be worse than it could be. Lower "
+    "train.learning_rate or train.epochs."
 )
 FAR = (
     "Of {count:,} shared records held out {beyond:,} are predicted more than 16 standard deviations off: the model has "
     "diverged. Lower train.learning_rate."
+)
+DIVERGED = (
+    "Nothing was measured: the model has diverged, and its scores are too large to be counted. Lower train.learning_rate."
 )
 UNSHARED = "The data parties have no record in common: the model is what it began with, and nothing can be measured."
 UNMEASURED = (
@@ -45,7 +49,9 @@ def warnings(train: Hidden, shared: int | None, steps: int, outcome: HiddenOutco
         said.append(UNMEASURED.format(least=train.least_rows))
     if len(outcome.tallies) > 1 and count and any(of.auc is None for of in outcome.tallies):
         said.append(ONE_LABEL)
-    if outcome.beyond:
+    if outcome.diverged:
+        said.append(DIVERGED)
+    elif outcome.beyond:
         said.append((FAR if outcome.sums else BEYOND).format(count=count, beyond=outcome.beyond))
     if steps == 0:
         said.append(ALL_CHECKED)
@@ -63,8 +69,8 @@ def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values
         values |= {"auc": None if None in areas else float(np.mean(areas))}  # type: ignore[arg-type]
         if len(outcome.tallies) == 1:
             values |= {"nll": outcome.tallies[0].nll, "accuracy": outcome.tallies[0].accuracy}
-    elif (sums := outcome.sums) and sums.rows > 0 and sums.errors >= 0 and inputs.scale:
-        # negative ones have left the ring; passive parties do not know the unit
+    elif (sums := outcome.sums) and sums.rows > 0 and not sums.diverged and inputs.scale:
+        # passive parties do not know the unit
         mse = inputs.scale.deviation**2 * sums.errors / sums.rows
         r2 = 1 - sums.errors / sums.rows / inputs.spread if inputs.spread else None
         values |= {"mse": mse, "rmse": mse**0.5, "r2": r2}

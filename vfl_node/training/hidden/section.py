@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from vfl_node.training.section import Count, TrainerSection
-from vfl_node.training.words import Figure, Panel, ReportedTraining, Term, TrainingWords
+from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords
 
 LEAKS = "Training opened no number of a row; what it opened at the end, and to whom, stands below"
 
@@ -43,6 +43,7 @@ class HiddenSection(TrainerSection):
                     Term("From the dealer", ((self.dealer_bytes, " bytes"),)),
                     *([Term("Batches checked", ((self.audited,),))] if self.audited is not None else []),
                     Term("Columns, encoded", tuple((f"{name}\u00a0", columns) for name, columns in self.columns.items())),
+                    *([Term("Columns left out", tuple((Code(name),) for name in self.dropped))] if self.dropped else []),
                 ),
             ),
         )

@@ -21,7 +21,7 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareCo
 
 DIGEST_BYTES = 32
 MOST_COLUMNS = 1 << 20
-VERSION = 3
+VERSION = 4
 """Of the computation: another one computes other values in the same places, so masks must be others."""
 
 

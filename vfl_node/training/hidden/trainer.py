@@ -45,6 +45,7 @@ from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
 from vfl_node.training.network.batches import check_batch_fits
+from vfl_node.training.own_columns import entering
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
@@ -265,10 +266,13 @@ class _Training:
             device="cpu",
             disclosures=learns(session.job, numbers),
             section=section,
-            warnings=warnings(self._train, data.alignment.common, steps, outcome, measures=numbers.measured),
+            warnings=(
+                *inputs.warnings,
+                *warnings(self._train, data.alignment.common, steps, outcome, measures=numbers.measured),
+            ),
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
-            columns=encoded_columns(data.table, inputs.encoder.columns),
+            columns=encoded_columns(data.table, entering(inputs.encoder, inputs.used)),
             metrics=measured(session, inputs, outcome),
             population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
             held_out=held_out,

@@ -1,0 +1,87 @@
+"""What a linear model makes of a party's own columns that its owner should know.
+
+Sentences are for the owner's own terminal, log and report. They name columns, and have no cell of them. Nothing that is sent
+depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.data import transforms
+from vfl_node.data.design import Categories, Encoding, LinearEncoder
+from vfl_node.data.scaling import LinearScaling
+from vfl_node.data.tables import DateColumn, NumericColumn, Table
+
+MOST_NAMED = 5
+
+SQUEEZED = (
+    "{columns}: a few values are so far from all others that these look alike to the model, because {which} scaled by the "
+    "standard deviation. Say scaling: auto (train.scaling of the job, or data.columns: {{NAME: {{scaling: auto}}}}), and leave "
+    "cells empty whose numbers stand for a missing value."
+)
+RESCALED = (
+    "{columns}: a few values are so far from all others that these would look alike to the model, so {which} scaled by ranks "
+    "or logarithms instead of the standard deviation. Leave cells empty whose numbers stand for a missing value."
+)
+
+
+def squeezed(table: Table, scaling: LinearScaling) -> tuple[str, ...]:
+    """Columns to be standardised in which a few values make all others look alike, by the job's ``scaling``, or their own."""
+    found = []
+    for name, column in table.columns.items():
+        if isinstance(column, NumericColumn | DateColumn) and (column.scaling or scaling) == "standard":
+            values = column.values if isinstance(column, NumericColumn) else column.seconds
+            if transforms.squeezed(values[~np.isnan(values)]):
+                found.append(name)
+    return tuple(found)
+
+
+def robust(table: Table, scaling: LinearScaling) -> Table:
+    """The table with :func:`squeezed` columns that are to be scaled as ``auto`` chooses, but for their owner's own wish."""
+    columns = dict(table.columns)
+    for name in squeezed(table, scaling):
+        column = columns[name]
+        assert isinstance(column, NumericColumn | DateColumn)
+        columns[name] = replace(column, scaling=column.scaling or "auto")
+    return replace(table, columns=columns)
+
+
+def entering(encoder: LinearEncoder, used: NDArray[np.bool_]) -> tuple[Encoding, ...]:
+    """The encoder's columns of which any part enters a model that reads the columns ``used``, bool[d], of the design."""
+    widths = [len(of.coded) if isinstance(of, Categories) else 1 for of in encoder.columns]
+    parts = np.split(used, np.cumsum(widths)[:-1]) if widths else []
+    return tuple(of for of, part in zip(encoder.columns, parts, strict=True) if part.any())
+
+
+def of_scaling(names: Sequence[str], encoder: LinearEncoder) -> tuple[str, ...]:
+    """What :func:`squeezed` columns give rise to: how the encoder scales them, and what to do."""
+    standard = {of.name for of in encoder.columns if not isinstance(of, Categories) and of.method == "standard"}
+    alike, others = [name for name in names if name in standard], [name for name in names if name not in standard]
+    return tuple(
+        text.format(columns=named(of), which="it is" if len(of) == 1 else "they are")
+        for text, of in ((SQUEEZED, alike), (RESCALED, others))
+        if of
+    )
+
+
+def left_out(shown: Sequence[str], which: NDArray[np.bool_], why: str) -> tuple[str, ...]:
+    """Columns of a design that do not enter the model, and ``why``; none: nothing is said.
+
+    Args:
+        shown: names of all columns, without levels.
+        which: bool[d].
+        why: a clause.
+    """
+    names = list(dict.fromkeys(name for name, out in zip(shown, which, strict=True) if out))
+    return (f"{named(names)} left out: {why} (train.least_rows).",) if names else ()
+
+
+def named(columns: Sequence[str]) -> str:
+    """``Column 'a'``, or the first of several and how many more there are."""
+    first, more = ", ".join(map(repr, columns[:MOST_NAMED])), len(columns) - MOST_NAMED
+    return f"Column{'s' if len(columns) > 1 else ''} {first}{f' and {more} more' if more > 0 else ''}"
