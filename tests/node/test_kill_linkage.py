@@ -49,19 +49,22 @@ AT_DATA = {
 PLACES = {  # point → how often it is passed in a job before the end, at most
     "clinic": AT_DATA,
     "lab": AT_DATA,
-    "notary": {"align-store": 3, "align-list": 2, "align-synced": 2, "align-stored": 2, "kept": 1, "store": 2, "confirm": 2, "confirmed": 1, "send": 12},
+    "notary": {"align-store": 3, "align-list": 2, "align-synced": 2, "align-stored": 2, "kept": 1, "store": 2, "send": 12},
 }
 CASES = [
     (name, f"{point}=kill@{at + 1}") for name, points in PLACES.items() for point, most in points.items() for at in range(most)
 ]
 SOME = [("notary", "align-store=kill@3")]  # in the search, with the filters of both
 
+ENDS = dict.fromkeys(("keep", "kept", "store", "confirm", "confirmed"), (1,))
 LEARNS = {  # the same in a training
     "clinic": {"toss": (1,), "backward": (1, 70), "updated": (1, 56, 70), "validated": (1, 2), "checkpoint": (1, 2)}
-    | {"checkpointed": (1, 2), "evaluate": (1,), "keep": (1,), "kept": (1,), "store": (1,), "confirm": (1,), "confirmed": (1,)},
+    | {"checkpointed": (1, 2), "evaluate": (1,)}
+    | ENDS,
     "lab": {"toss": (1,), "forward": (1, 70), "updated": (1, 56, 70), "validated": (1, 2), "checkpoint": (1, 2)}
-    | {"checkpointed": (1, 2), "evaluate": (1,), "keep": (1,), "kept": (1,), "store": (1,), "confirm": (1,), "confirmed": (1,)},
-    "notary": {"align-synced": (1, 2), "align-store": (1, 3), "align-list": (1, 2), "keep": (1,), "kept": (1,), "store": (1,), "confirm": (1,), "confirmed": (1,)},
+    | {"checkpointed": (1, 2), "evaluate": (1,)}
+    | ENDS,
+    "notary": {"align-synced": (1, 2), "align-store": (1, 3), "align-list": (1, 2)} | ENDS,
 }
 TRAININGS = [
     (name, f"{point}=kill@{at}") for name, points in LEARNS.items() for point, passings in points.items() for at in passings

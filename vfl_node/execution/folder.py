@@ -23,7 +23,7 @@ from vfl_node import failpoints
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError
-from vfl_node.execution.outcome import Outcome
+from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.stored_serving import Serving
 from vfl_node.execution.trial import Trial
 from vfl_node.files import read_checked, remove, write_checked, write_whole
@@ -36,7 +36,7 @@ _EARLIER_SERVING = "serving.json"
 """Where an earlier version stored what predictions need; it remains for that version to read."""
 
 
-class JobFolder(Outcome):
+class JobFolder(JobOutcome):
     """Everything that one job stores on this node's disk (0700). Several conversations of the job may use it at once."""
 
     def __init__(self, path: Path, trial: Trial | None = None) -> None:

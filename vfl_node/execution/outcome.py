@@ -23,7 +23,7 @@ SUMS = "SHA256SUMS"
 _DAMAGED = "what it stored is damaged"
 
 
-class Outcome:
+class JobOutcome:
     """The end of one job at this party. Several threads may use it at once.
 
     Attributes:

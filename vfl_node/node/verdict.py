@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from vfl_node.errors import Cancelled, Paused, PeerLost, VflError
 from vfl_node.execution.live import Stop
-from vfl_node.execution.outcome import Outcome
+from vfl_node.execution.outcome import JobOutcome
 from vfl_node.node.faults import JOB_DONE
 from vfl_node.node.states import State
 
@@ -26,7 +26,7 @@ class Verdict:
         decides: whether this is the active party.
     """
 
-    def __init__(self, active: str, own: str, outcome: Outcome, stop: Stop) -> None:
+    def __init__(self, active: str, own: str, outcome: JobOutcome, stop: Stop) -> None:
         self.decides = own == active
         self._active, self._outcome, self._stop = active, outcome, stop
 
