@@ -101,6 +101,12 @@ class Limits(Frozen):
         description="how many jobs submitted by one peer this node stores, ended ones included; more are refused until "
         "some are pruned (keep_days, keep_jobs, vfl-node prune)",
     )
+    running_per_peer: int | None = Field(
+        default=None,
+        ge=1,
+        description="how many jobs submitted by one peer run at a time; more wait. The last of jobs_at_once places is this "
+        "owner's in any case. None: an equal share of the others for each peer in accept_jobs_from",
+    )
     max_attack_auc: float | None = Field(
         default=None,
         gt=0.5,

@@ -236,6 +236,12 @@ class Settings(Frozen):
         return self.group_threads or len(os.sched_getaffinity(0))
 
     @property
+    def running_per_peer(self) -> int:
+        """``limits.running_per_peer``, or the share of one peer in the places that are not kept for this node's owner."""
+        share = (self.jobs_at_once - 1) // max(1, len(self.accept_jobs_from))
+        return self.limits.running_per_peer or max(1, share)
+
+    @property
     def streams_per_party(self) -> int:
         """A link and a conversation a job, twice: those of a peer that was killed may stay a while beside its new ones."""
         return 2 * (1 + self.jobs_at_once + MOST_SERVICES)

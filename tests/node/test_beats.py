@@ -21,10 +21,10 @@ class Clinic:
 
     def __init__(self, *, relays: bool = False) -> None:
         self.states = {name: PeerState(name, None) for name in ("lab", "insurer")}
-        self.beats = Beats(self.states, threading.Condition(), relays=relays)
-        self.beats._pulse = SimpleNamespace(spells=lambda: 0)  # type: ignore[assignment]
         self.steps = dict.fromkeys(JOBS, 0)
-        self.beats.steps = lambda peer: {job: self.steps[job] for job in JOBS if peer in JOBS[job]}
+        self.shares = lambda peer: {job: self.steps[job] for job in JOBS if peer in JOBS[job]}
+        self.beats = Beats(self.states, threading.Condition(), steps=lambda peer: self.shares(peer), relays=relays)
+        self.beats._pulse = SimpleNamespace(spells=lambda: 0)  # type: ignore[assignment]
         self.pipes: dict[tuple[str, str], StreamPipe] = {}
         for job, peers in JOBS.items():
             for name in peers:
@@ -68,7 +68,7 @@ def test_who_computes_tells_those_it_has_a_job_with() -> None:
     clinic.beats._pulse = SimpleNamespace(spells=lambda: next(spells))  # type: ignore[assignment]
     clinic.told()
     assert clinic.told() == {"lab", "insurer"}
-    clinic.beats.steps = lambda peer: {"another": 0} if peer == "lab" else {}
+    clinic.shares = lambda peer: {"another": 0} if peer == "lab" else {}
     clinic.told()
     assert clinic.told() == {"lab"}
 

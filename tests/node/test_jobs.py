@@ -322,7 +322,7 @@ def test_a_job_that_cannot_be_begun_takes_no_turn(node: Node, monkeypatch: pytes
     monkeypatch.setattr(JobFolder, "cancelled", property(fail))
     with pytest.raises(StateError):
         node.jobs.submit(node.job())
-    assert node.works._turns.waiting == 0
+    assert node.works._turns._waiting == []
 
 
 @pytest.mark.parametrize("online", [True, False])

@@ -18,7 +18,7 @@ from vfl_node.node.offers import Offers
 from vfl_node.node.store import Store
 from vfl_node.node.work import Work
 from vfl_node.node.works import Works
-from vfl_node.settings import Settings
+from vfl_node.settings import Peer, Settings
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
 
@@ -198,6 +198,48 @@ def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(
     assert (reply.accepted, reply.code, reply.reason) == (False, "E_BUSY", "there are 2 jobs of clinic already")
     lab.store.prune(days=1, keep=None)
     assert offered(lab, job.canonical(), "third").accepted
+
+
+def test_peers_share_the_queue_and_never_fill_it_for_the_owner() -> None:
+    def busy(own: str, peers: int, jobs: dict[str, int], submitter: str, *, services: int = 0) -> bool:
+        names = {f"p{number}": Peer() for number in range(peers)}
+        settings = Settings(name=own, role="active", listen="127.0.0.1:0", peers=names, insecure_loopback=True)
+        settings = settings.model_copy(update={"accept_jobs_from": (*names,)})
+        works: Any = [
+            SimpleNamespace(turn=turn, place=1, record=SimpleNamespace(submitter=of))
+            for turn, each in ((object(), jobs), (None, {"p0": services}))
+            for of, many in each.items()
+            for _ in range(many)
+        ]
+        try:
+            admission.check_room(settings, works, 0, submitter, serves=bool(services))
+        except PolicyError as error:
+            return error.code == "E_BUSY"
+        return False
+
+    full = {f"p{number}": 64 for number in range(4)}
+    assert not busy("clinic", 4, full, "clinic")
+    assert busy("clinic", 4, full, "p1")
+    assert [busy("clinic", 8, {"p0": jobs}, "p0") for jobs in (31, 32)] == [False, True]
+    assert busy("clinic", 1, {"clinic": 256}, "clinic")
+    assert [busy("clinic", 1, {}, name, services=15) for name in ("p0", "clinic")] == [True, False]
+
+
+@pytest.mark.parametrize(("places", "peers", "share"), [(16, 1, 15), (16, 2, 7), (2, 1, 1), (1, 1, 1), (4, 9, 1), (16, 0, 15)])
+def test_a_peers_share_of_the_places_follows_from_how_many_may_submit_jobs(places: int, peers: int, share: int) -> None:
+    names = {f"p{number}": Peer() for number in range(max(1, peers))}
+    settings = Settings(
+        name="lab",
+        role="passive",
+        listen="127.0.0.1:0",
+        peers=names,
+        insecure_loopback=True,
+        jobs_at_once=places,
+        accept_jobs_from=tuple(names)[:peers],
+    )
+    assert settings.running_per_peer == share
+    limits = settings.limits.model_copy(update={"running_per_peer": 3})
+    assert settings.model_copy(update={"limits": limits}).running_per_peer == 3
 
 
 def test_a_job_that_goes_on_finds_room_as_a_new_one_does_and_waits_for_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,22 @@ def test_a_party_that_works_for_long_or_on_a_slow_line_is_waited_for() -> None:
     assert met._stalled() is None
 
 
+@pytest.mark.parametrize(("owed", "patience_s"), [(False, 720), (True, 60)])
+def test_a_peers_word_is_believed_for_so_long_and_not_while_the_owner_waits_for_the_place(owed: bool, patience_s: int) -> None:
+    """A peer whose jobs say that they work, and send nothing, would keep places for ever."""
+    said = SimpleNamespace(moved=lambda _: time.monotonic(), channel=channel)
+    met = Meeting("j", ["lab"], said, Stop(), LiveProgress("j", Stop()), stall_s=60, owed=lambda: owed)  # type: ignore[arg-type]
+    pipe = StreamPipe("lab")
+    met.add("lab", pipe)
+    pipe.waiting_since = time.monotonic() - 10_000
+    for silent_s, stalls in ((patience_s - 5, False), (patience_s + 5, True)):
+        pipe.moved = time.monotonic() - silent_s
+        stalled = met._stalled()
+        assert (stalled is not None) is stalls
+    assert stalled is not None
+    assert (stalled.code, f"for {patience_s} s, though it is connected and says" in stalled.message) == ("E_STALLED", True)
+
+
 def test_work_is_told_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vfl_node.node.pulse.LOOK_S", 0.05)
     pulse = Pulse()

@@ -31,7 +31,6 @@ def test_places_are_taken_in_order_and_the_rest_know_theirs() -> None:
     assert not second.take(0)  # though there is room for two: the first one is before it
     assert [turn.take(0) for turn in (first, second, third, fourth)] == [True, True, False, False]
     assert [turn.place for turn in (first, second, third, fourth)] == [0, 0, 1, 2]
-    assert turns.waiting == 2
     first.leave()
     assert [fourth.take(0), third.take(0)] == [False, True]
     assert fourth.place == 1
@@ -82,6 +81,40 @@ def test_who_waits_is_woken_when_a_place_is_left() -> None:
     assert took == [True]
     other.leave()
     assert other.place == 0
+
+
+def test_a_peer_has_its_share_and_the_last_place_is_the_owners() -> None:
+    turns = Turns(4, per_peer=2)
+    bank = [turns.enter(yes, "bank") for _ in range(3)]
+    lab = [turns.enter(yes, "lab") for _ in range(3)]
+    assert [turn.take(0) for turn in bank] == [True, True, False]
+    assert [turn.take(0) for turn in lab] == [True, False, False]
+    own = turns.enter(yes)
+    assert own.take(0)
+    assert not turns.enter(yes).take(0)  # there are four places in all
+    assert bank[0].contested  # by the bank's third
+    assert not bank[0].owed
+    bank[0].leave()
+    assert [turn.take(0) for turn in (lab[1], bank[2])] == [False, True]
+    own.leave()
+    assert not lab[1].take(0)
+
+
+def test_where_there_is_one_place_the_owners_job_is_first_and_has_a_right_to_it() -> None:
+    turns = Turns(1)
+    can = False
+    holder, queued = turns.enter(yes, "bank"), turns.enter(yes, "bank")
+    assert holder.take(0)
+    own = turns.enter(lambda: can)
+    assert (own.place, queued.place) == (1, 2)
+    assert (holder.contested, holder.owed) == (True, False)
+    can = True
+    assert holder.owed
+    holder.give_back(0)
+    assert not queued.take(0)
+    assert own.take(0)
+    assert not own.contested or not own.owed
+    assert (holder.place, queued.place) == (1, 2)  # it keeps its number
 
 
 class Node:

@@ -16,15 +16,19 @@ class Beats:
     Args:
         states: of its peers.
         lock: guards them.
-        relays: whether others wait for each other through this node, as through an active one.
-
-    Attributes:
         steps: gives, for each job under way in which a peer takes part, a number that changes whenever it makes progress here.
+        relays: whether others wait for each other through this node, as through an active one.
     """
 
-    def __init__(self, states: Mapping[str, PeerState], lock: threading.Condition, *, relays: bool) -> None:
-        self.steps: Callable[[str], Mapping[str, int]] = lambda peer: {}
-        self._states, self._lock, self._relays = states, lock, relays
+    def __init__(
+        self,
+        states: Mapping[str, PeerState],
+        lock: threading.Condition,
+        *,
+        steps: Callable[[str], Mapping[str, int]],
+        relays: bool,
+    ) -> None:
+        self._states, self._lock, self._steps, self._relays = states, lock, steps, relays
         self._pulse = Pulse()
 
     def next(self, peer: str) -> Beat:
@@ -40,7 +44,7 @@ class Beats:
         An active node has others wait for each other that have no conversation, so there it changes, too, while another party
         of such a job makes progress.
         """
-        steps = self.steps(peer)
+        steps = self._steps(peer)
         pieces = [pipe.pieces for state in self._states.values() for pipe, job in state.pipes.items() if job in steps]
         others = [state for name, state in self._states.items() if self._relays and name != peer]
         moves = [state.moves for state in others if not steps.keys().isdisjoint(state.pipes.values())]

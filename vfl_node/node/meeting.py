@@ -26,6 +26,9 @@ from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe
 
+WORD_COUNTS = 12
+"""A peer's word that it makes progress has it waited for without a byte, but for no more than so many times ``stall_s``."""
+
 NOTICE_S = 0.2
 """How often it is checked whether a party has left to which nobody listens at the moment."""
 
@@ -42,6 +45,7 @@ class Meeting:
         interruption: how the attempt before broke off, for the owner; empty if none did.
         give_way: raises if the job should give its place to another one instead of waiting.
         stall_s: how long this party waits for another while none of the others makes progress; None: for ever.
+        owed: says whether another job has a right to the place of this one, which then waits for bytes and for nobody's word.
 
     Attributes:
         channels: peer → the conversation with it, in the order in which they were met.
@@ -58,11 +62,13 @@ class Meeting:
         interruption: str = "",
         give_way: Callable[[], None] = lambda: None,
         stall_s: float | None = None,
+        owed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._give_way = give_way
         self.channels: dict[str, Channel] = {}
         self._job_id = job_id
         self._stall_s = stall_s
+        self._owed = owed
         self._others = others
         self._peers = peers
         self._stop = stop
@@ -213,12 +219,15 @@ class Meeting:
         """
         if self._stall_s is None:
             return None
-        moved = max([*(pipe.moved for pipe in self._pipes.values()), *map(self._peers.moved, self._pipes)])
+        now = time.monotonic()
+        moved, said = max(pipe.moved for pipe in self._pipes.values()), max(map(self._peers.moved, self._pipes))
+        word = now - said <= self._stall_s
+        limit_s = self._stall_s * (WORD_COUNTS if word and not self._owed() else 1)
         for peer, pipe in self._pipes.items():
             since = pipe.waiting_since
-            if since is not None and time.monotonic() - max(since, moved) > self._stall_s:
-                phase = self.channels[peer].phase_name
-                text = f"{peer} has not got on in phase {phase!r} for {self._stall_s:.0f} s, though it is connected"
+            if since is not None and now - max(since, moved) > limit_s:
+                phase, but = self.channels[peer].phase_name, " and says that it works" if word else ""
+                text = f"{peer} has not got on in phase {phase!r} for {limit_s:.0f} s, though it is connected{but}"
                 lost = PeerLost(text, code="E_STALLED", hint=f"see the log of {peer}'s node; stall_s says how long to wait")
                 pipe.cancel(lost)
                 return lost

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -51,7 +51,7 @@ class Peers:
 
     Attributes:
         on_up: called with the peer whenever its link comes up.
-        beats: what is said with each beat.
+        steps: as :attr:`vfl_node.node.beats.Beats.steps`.
     """
 
     def __init__(
@@ -63,12 +63,13 @@ class Peers:
         recorder: Recorder | None = None,
     ) -> None:
         self.on_up: Callable[[str], None] = lambda peer: None
+        self.steps: Callable[[str], Mapping[str, int]] = lambda peer: {}
         self._settings = settings
         self._on_notice = on_notice
         self._recorder = recorder
         self._changed = threading.Condition()
         self._states = {name: PeerState(name, peer.address) for name, peer in settings.connected.items()}
-        self.beats = Beats(self._states, self._changed, relays=settings.role == "active")
+        self._beats = Beats(self._states, self._changed, steps=lambda peer: self.steps(peer), relays=settings.role == "active")
         self._stopping = threading.Event()
         instance = secrets.token_hex(16)
         self._dialers = {
@@ -274,7 +275,7 @@ class Peers:
                 notice = link.receive(BEAT_S)
                 now = time.monotonic()
                 if now - beaten >= BEAT_S:
-                    self._send(peer, link, Notice(beat=self.beats.next(peer)))
+                    self._send(peer, link, Notice(beat=self._beats.next(peer)))
                     beaten = now
                 if notice is not None:
                     heard = now

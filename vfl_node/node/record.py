@@ -79,6 +79,10 @@ class Record:
         """The party that decides how the job ends."""
         return self.parties[0]
 
+    def peer(self, own: str) -> str | None:
+        """The peer of ``own`` that submitted the job; None if that was the owner of ``own``."""
+        return None if self.submitter == own else self.submitter
+
     def others(self, own: str) -> list[str]:
         """The parties with which ``own`` has a conversation, in the order of the job: active, passive, coordinator."""
         return list(self.job.parties.met_by(own))

@@ -8,13 +8,17 @@ waiting for each other in a circle:
   parties everywhere.
 - A job that has a place but has not met all its parties gives the place to one that can go on: at once if it cannot go on
   itself, and after a while if it could. It keeps its number, and rests for a while so that others have a turn.
+
+Peers cannot keep a node from its owner or from each other. Each peer's jobs have a share of the places, and the last place is
+for jobs of the owner. Where there is only one, the owner's jobs are first in line.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
 from itertools import count
 
 ABLE_S = 0.2
@@ -29,43 +33,55 @@ class Turns:
 
     Args:
         places: how many jobs go on at once.
+        per_peer: how many of them jobs of one peer may have; None: all that peers may have.
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, per_peer: int | None = None) -> None:
         self._places = places
+        self._for_peers = max(1, places - 1)
+        self._per_peer = self._for_peers if per_peer is None else per_peer
         self._changed = threading.Condition()
         self._numbers = count()
         self._waiting: list[Turn] = []
         self._holding: set[Turn] = set()
 
-    def enter(self, able: Callable[[], bool]) -> Turn:
+    def enter(self, able: Callable[[], bool], peer: str | None = None) -> Turn:
         """A turn behind all others.
 
         Args:
             able: says whether its job can go on now; called often, by any thread, under a lock, so it must take no lock itself.
+            peer: who submitted the job; None: this node's owner.
         """
         with self._changed:
-            turn = Turn(self, next(self._numbers), able)
-            self._waiting.append(turn)
+            turn = Turn(self, next(self._numbers), able, peer)
+            self._line_up(turn)
         return turn
 
-    @property
-    def waiting(self) -> int:
-        """How many jobs wait."""
-        return len(self._waiting)
-
-    def _next(self) -> Turn | None:
-        """Whose turn it is: that of the first job that can go on; if none can, of the first."""
-        awake = [turn for turn in self._waiting if turn._rests_until <= time.monotonic()] or self._waiting
+    def _next(self, holding: Set[Turn]) -> Turn | None:
+        """Whose turn it is while ``holding`` have places: that of the first job that can go on; if none can, of the first."""
+        fitting = self._fitting(self._waiting, holding)
+        awake = [turn for turn in fitting if turn._rests_until <= time.monotonic()] or fitting
         return next((turn for turn in awake if turn._able), awake[0] if awake else None)
+
+    def _fitting(self, turns: Sequence[Turn], holding: Set[Turn]) -> list[Turn]:
+        """Those of ``turns`` for which there is a place while ``holding`` have theirs."""
+        running = Counter(turn._peer for turn in holding)
+        own_only = running.total() - running[None] >= self._for_peers
+        room = running.total() < self._places
+        return [turn for turn in turns if room and not (turn._peer and (own_only or running[turn._peer] >= self._per_peer))]
+
+    def _line_up(self, turn: Turn) -> None:
+        self._waiting.append(turn)
+        self._waiting.sort(key=lambda turn: (self._places == 1 and turn._peer is not None, turn._number))
 
 
 class Turn:
     """The turn of one job."""
 
-    def __init__(self, turns: Turns, number: int, able: Callable[[], bool]) -> None:
+    def __init__(self, turns: Turns, number: int, able: Callable[[], bool], peer: str | None) -> None:
         self._turns = turns
         self._number = number
+        self._peer = peer
         self._is_able = able
         self._known = (-ABLE_S, False)
         self._rests_until = 0.0
@@ -79,18 +95,29 @@ class Turn:
     @property
     def contested(self) -> bool:
         """Whether another job that can go on waits for the place of this one."""
-        with self._turns._changed:
-            full = len(self._turns._holding) >= self._turns._places
-            following = self._turns._next() if full else None
-            return following is not None and following._able
+        return self._heir is not None
+
+    @property
+    def owed(self) -> bool:
+        """Whether that is one of this node's owner, and this is one of a peer."""
+        heir = self._heir
+        return heir is not None and heir._peer is None and self._peer is not None
+
+    @property
+    def _heir(self) -> Turn | None:
+        """The job that would go on in the place of this one, and has none otherwise."""
+        turns = self._turns
+        with turns._changed:
+            following, heir = turns._next(turns._holding), turns._next(turns._holding - {self})
+            return heir if heir is not None and heir._able and heir is not following else None
 
     def take(self, timeout_s: float) -> bool:
         """Wait up to ``timeout_s`` for a place; returns whether the job has one."""
         turns, limit = self._turns, time.monotonic() + timeout_s
         with turns._changed:
             while self in turns._waiting:
-                room = len(turns._holding) < turns._places
-                if room and turns._next() is self:
+                room = bool(turns._fitting([self], turns._holding))
+                if room and turns._next(turns._holding) is self:
                     turns._waiting.remove(self)
                     turns._holding.add(self)
                     turns._changed.notify_all()  # there may be room for the next one
@@ -108,8 +135,7 @@ class Turn:
             self._rests_until = time.monotonic() + rest_s
             if self in turns._holding:
                 turns._holding.discard(self)
-                turns._waiting.append(self)
-                turns._waiting.sort(key=lambda turn: turn._number)
+                turns._line_up(self)
                 turns._changed.notify_all()
 
     def leave(self) -> None:

@@ -96,7 +96,7 @@ class Work:
             self.requests.close() if self.requests else self.verdict.end_with(cancelled_by_owner())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
         # Last: were anything after this to fail, nobody would leave the turn.
-        self.turn = None if self._job.is_service else turns.enter(lambda: self.others.able)
+        self.turn = None if self._job.is_service else turns.enter(lambda: self.others.able, record.peer(settings.name))
 
     def start(self) -> None:
         """Begin. If no thread can be started, the job ends at once and may be resumed."""
@@ -212,8 +212,12 @@ class Work:
         if self.place or not (self.turn and self.turn.contested):
             return
         patient = not self.others.queueing or time.monotonic() - self._since < PATIENCE_S
-        if not (patient and self.others.able):
+        if self._is_owed() or not (patient and self.others.able):
             raise GaveWay("another job goes first", for_peer="another job goes first at its node")
+
+    def _is_owed(self) -> bool:
+        """Whether a job of this node's owner waits for the place of this one, which is a peer's."""
+        return self.turn is not None and self.turn.owed
 
     def _go_on(self) -> None:
         """Run the job from its table to its report, in as many attempts as it takes."""
@@ -283,6 +287,7 @@ class Work:
             interruption=interruption,
             give_way=self._give_way,
             stall_s=None if self._job.is_service else self._settings.stall_s,  # a service waits for requests
+            owed=self._is_owed,
         )
 
     def _renew_deadline(self) -> float:

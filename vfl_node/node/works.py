@@ -49,7 +49,7 @@ class Works:
         self._settings = settings
         self._store = store
         self._works: dict[str, Work] = {}
-        self._turns = Turns(settings.jobs_at_once)
+        self._turns = Turns(settings.jobs_at_once, settings.running_per_peer)
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
         self._budget = Budget(settings.limits, settings.models, settings.protection)
@@ -59,10 +59,10 @@ class Works:
     def attach(self, peers: Peers) -> None:
         """Set the peers with which jobs are run, before any of them may call."""
         self._peers = peers
-        peers.beats.steps = self._steps
+        peers.steps = self._steps
 
     def _steps(self, peer: str) -> dict[str, int]:
-        """As :attr:`vfl_node.node.beats.Beats.steps`; takes no lock."""
+        """As :attr:`vfl_node.node.peers.Peers.steps`; takes no lock."""
         works = [work for work in list(self._works.values()) if not work.ended]
         return {work.record.id: work.progress.steps for work in works if peer in work.others.names}
 
@@ -134,7 +134,7 @@ class Works:
         with self._lock:
             works = [work for work in self._works.values() if work.alive and not work.ended]
         others = 0 if stored else self._store.count(submitter)
-        check_room(self._settings, works, others, self._turns.waiting, submitter, serves=serves)
+        check_room(self._settings, works, others, submitter, serves=serves)
 
     def begin(self, record: Record) -> None:
         """Begin to work on a job; nothing happens if it is under way.
