@@ -324,7 +324,7 @@ def test_an_estimate_counts_the_records_of_the_nodes_own_table(
     shutil.copy(trial.files[name], tmp_path / name / f"{name}.csv")
     words = ["estimate", str(job), "--config", str(tmp_path / name / "node.yaml"), other, "1000", "--json"]
     records = json.loads(CliRunner().invoke(cli.app, words).stdout)["records"]
-    assert records == {"clinic": 1000, "lab": 1000} | {name: 160}
+    assert records == {"active": 1000, "passive": 1000} | {role: 160}
 
 
 def test_nodes_of_one_machine_get_different_ports(tmp_path: Path) -> None:
@@ -650,7 +650,7 @@ def test_who_follows_a_job_to_its_end_reads_what_came_of_it(with_node: Any, job:
 def test_who_follows_a_job_that_fails_reads_where_and_why(with_node: Any) -> None:
     views = [view("bad", "running", phase="align", done=1, total=2, unit="rows"), view("bad", "failed", **FAILED)]
     result = with_node(FakeNode(views), "watch", "bad")
-    assert result.stderr.splitlines() == ["bad: align 1 of 2 rows", "bad is failed after 3 s, in phase align"]
+    assert result.stderr.splitlines() == ["bad: align 1 of 2 rows", "bad: failed after 3 s, in phase align"]
     error = result.exception
     assert isinstance(error, VflError)
     assert (error.code, error.message, error.hint) == ("E_TOO_FEW", "too few [records]", "more of them")
