@@ -201,6 +201,20 @@ def test_a_run_says_the_sizes_of_several_sets(tmp_path: Path, capsys: pytest.Cap
     assert said in capsys.readouterr().out.splitlines()
 
 
+def test_a_run_for_a_program_ends_with_a_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training, about = {"warnings": ["Few rows."]}, {"rows": 9, "population": "owned"}
+    report = {"alignment": {"warnings": []}, "training": training, "metrics": {"auc": 0.9} | about, "local_metrics": None}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    trial_commands._print_outcome(tmp_path / "report.json", 1.26)
+    assert json.loads(capsys.readouterr().out) == {
+        "state": "done",
+        "took_s": 1.3,
+        "metrics": {"federated": {"auc": 0.9}},
+        "warnings": ["Few rows."],
+        "report_path": str(tmp_path / "report.html"),
+    }
+
+
 @pytest.mark.parametrize(("option", "ending"), [("--data", "csv"), ("--settings", "yaml")])
 def test_of_several_passive_parties_each_is_named(tmp_path: Path, option: str, ending: str) -> None:
     job = tmp_path / "job.yaml"
