@@ -286,6 +286,8 @@ class Peers:
         elif kind == "beat":
             with self._changed:
                 self._states[peer].beat(progressed=notice.beat.progressed)
+        elif notice.parting:
+            raise PeerLost(f"{peer} ended the link: {peer_text(notice.parting)}", code="E_CERTIFICATE")
         elif kind in ("offer", "cancel"):
             reply = self._on_notice(peer, notice)
             if reply is not None:
