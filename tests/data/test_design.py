@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.dates import dates_in
+from vfl_node.data.date_formats import dates_in
 from vfl_node.data.design import MOST, RESOLUTION, Design, LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.scaling import LinearScaling as Scaling

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.dates import dates_in
+from vfl_node.data.date_formats import dates_in
 from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.scaling import Scaling

@@ -20,12 +20,13 @@ import pyarrow as pa
 from vfl_node.data.cells import MISSING, numbers_of
 from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of
 from vfl_node.data.declared import kind_of
+from vfl_node.data.feature_columns import column_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.images import Image
 from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
 from vfl_node.data.levels import near_unique
-from vfl_node.data.reading import column_of, ids_of, image_in, table_with
+from vfl_node.data.reading import ids_of, image_in, table_with
 from vfl_node.data.row_columns import read_groups, read_order
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, KeyColumn, ListColumn, Table, check_enough, values_of
 from vfl_node.data.targets import TargetProfile, read_targets
@@ -232,7 +233,7 @@ def profile(
             columns.append(ColumnProfile(name, "ignored", declared=True))
         else:
             try:
-                features[name] = column_of(text, name, kind, pixel=name in pixels)
+                features[name] = column_of(text, name, kind, data.notation, pixel=name in pixels)
             except DataError as error:
                 errors.append(error)
                 use: Use = "date" if error.code == "E_DATE" else "numeric"

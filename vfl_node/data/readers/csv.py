@@ -6,6 +6,7 @@ import codecs
 import csv
 from collections.abc import Collection, Iterator
 
+from vfl_node.data.declared import DecimalSign
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.dialect import decimal_of, delimiter_of
 from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile
@@ -41,13 +42,13 @@ class CsvReader(Reader):
 
     repeatable = True
 
-    def __init__(self, file: InputFile, *, delimiter: str | None = None, decimal: str | None = None) -> None:
+    def __init__(self, file: InputFile, *, delimiter: str | None = None, decimal: DecimalSign | None = None) -> None:
         self.source = file.source
         self._file = file
         self._rest = _Rest(file)
         lines = self._rest.head()
         self.delimiter = delimiter or delimiter_of(lines)
-        self.decimal = decimal or decimal_of(lines, self.delimiter)
+        self.decimal, self.decimal_known = (decimal, True) if decimal else decimal_of(lines, self.delimiter)
         self.format = self._in_words()
         self.names = self._header()
 
