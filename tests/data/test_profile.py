@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from vfl_node.data.profile import ColumnProfile, FormProfile, TableProfile, profile
+from vfl_node.data.column_profile import ColumnProfile
+from vfl_node.data.profile import FormProfile, TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table

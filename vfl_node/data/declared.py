@@ -68,6 +68,8 @@ class Notation(Frozen):
     def within(self, table: Notation) -> Notation:
         """The same, where it says nothing as ``table`` says it of all columns; missing words are those of both."""
         said = {key: value for key, value in self if key != "missing" and value is not None}
+        if self.decimal and self.decimal == table.thousands:
+            said.setdefault("thousands", None)
         return table.model_copy(update={**said, "missing": tuple(dict.fromkeys((*table.missing, *self.missing)))})
 
 

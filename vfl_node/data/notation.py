@@ -109,7 +109,7 @@ def numbers_in(
         column: as text.
         notation: what the owner says of it.
         decimal: how the input writes decimals.
-        known: whether that is sure, and no guess.
+        known: whether that is sure, and no guess, so that it decides where two readings are possible.
         declared: whether it is numeric, however few of its values are numbers.
 
     Cost: that of :func:`~vfl_node.data.cells.numbers_of`, of each different cell. Where not all are plain numbers, about 1 µs
@@ -123,24 +123,22 @@ def numbers_in(
     missing = absent(texts, {*ABSENT, *map(str.lower, notation.missing)})
     there = np.where(missing, 0, rows)
     own = decimal_of(notation, decimal)
-    values = plain = numbers_of(texts, own)
+    plain = numbers_of(texts, own)
     infinite, found = np.zeros(len(texts), np.bool_), plain_notation(notation)
+    readings, unit = [(NumberForm(own, ""), plain)], ""
     if not (np.isfinite(plain) | missing).all():
         infinite = ~missing & np.isinf(plain) & (_matches(texts, _INFINITE) | _matches(texts, PLAIN))
         if declared or _may_be_numbers(texts):
             parts = _Parts(texts, rows, notation.unit)
-            forms = _forms(notation, own, known=known or notation.decimal is not None or own != decimal)
-            readings = {form: parts.read(form) for form in forms if parts.has(form)}
-            if parts.unit == "":
-                readings[NumberForm(own, "")] = plain
-            form, values = chosen(list(readings.items()), there)
-            if values is not plain:
-                thousands = form.thousands or notation.thousands or ""
-                found = Notation(missing=notation.missing, decimal=form.decimal, thousands=thousands, unit=parts.unit)
-    finite = np.isfinite(values) & ~missing
-    numbers, present = int(there[finite].sum()), int(there.sum())
-    if not declared and (numbers + int(there[infinite].sum()) < SHARE * present or (not numbers and rows.any())):
+            readings, unit = _readings(parts, plain, _forms(notation, own, alone=own != decimal)), parts.unit
+    numbers = max(int(there[np.isfinite(values)].sum()) for _, values in readings)
+    if not declared and (numbers + int(there[infinite].sum()) < SHARE * there.sum() or (not numbers and rows.any())):
         return None
+    form, values = chosen(readings, there, preferred=known)
+    if values is not plain:
+        thousands = form.thousands or notation.thousands or ""
+        found = Notation(missing=notation.missing, decimal=form.decimal, thousands=thousands, unit=unit)
+    finite = np.isfinite(values) & ~missing
     values = np.where(missing | sentinels(values, infinite, notation.missing), np.nan, values)
     led = 0 if (np.trunc(values[finite]) != values[finite]).any() else int(there[finite & _matches(texts, "^0[0-9]")].sum())
     return NumbersRead(np.append(values, np.nan)[column.codes], np.append(infinite, False)[column.codes], found, led)
@@ -171,12 +169,15 @@ def means_infinite(words: Sequence[str]) -> bool:
     return bool({"inf", "-inf", "infinity", "-infinity"} & {word.lower() for word in words})
 
 
-def chosen(readings: Sequence[tuple[T, NDArray[np.float64]]], rows: NDArray[np.int64]) -> tuple[T, NDArray[np.float64]]:
+def chosen(
+    readings: Sequence[tuple[T, NDArray[np.float64]]], rows: NDArray[np.int64], *, preferred: bool = False
+) -> tuple[T, NDArray[np.float64]]:
     """The reading, with its values, that finds the most; of equal ones the first.
 
     Args:
         readings: of the different cells of a column, each with what it finds, float64[k]; not finite: nothing.
         rows: how many rows have each cell, int64[k].
+        preferred: whether the first is right where others find as much.
 
     Raises:
         Ambiguous: another one finds as much and something else.
@@ -185,7 +186,7 @@ def chosen(readings: Sequence[tuple[T, NDArray[np.float64]]], rows: NDArray[np.i
     name, values = readings[int(np.argmax(found))]
     counted = rows > 0
     for (other, others), count in zip(readings, found, strict=True):
-        if count == max(found) and not np.array_equal(values[counted], others[counted], equal_nan=True):
+        if not preferred and count == max(found) and not np.array_equal(values[counted], others[counted], equal_nan=True):
             raise Ambiguous((name, other))
     return name, values
 
@@ -199,13 +200,23 @@ def without(column: CategoricalColumn, words: Sequence[str]) -> CategoricalColum
     return CategoricalColumn(codes[column.codes], tuple(np.array(column.levels, object)[~gone]), column.detected)
 
 
-def _forms(notation: Notation, own: DecimalSign, *, known: bool) -> Iterator[NumberForm]:
+def _forms(notation: Notation, own: DecimalSign, *, alone: bool) -> Iterator[NumberForm]:
     """The readings that are possible, those with the column's own decimals first."""
-    both: tuple[DecimalSign, ...] = (own,) if known else (own, "," if own == "." else ".")
+    alone = alone or notation.decimal is not None or notation.thousands == ""  # then no other sign of decimals is possible
+    both: tuple[DecimalSign, ...] = (own,) if alone else (own, "," if own == "." else ".")
     decimals = [decimal for decimal in both if decimal != notation.thousands]
     separators = get_args(Thousands) if notation.thousands is None else dict.fromkeys(("", notation.thousands))
     for decimal in decimals:
         yield from (NumberForm(decimal, thousands) for thousands in separators if thousands != decimal)
+
+
+def _readings(
+    parts: _Parts, plain: NDArray[np.float64], forms: Iterator[NumberForm]
+) -> list[tuple[NumberForm, NDArray[np.float64]]]:
+    """What each form finds; the first one, without anything beside the numbers, what are ``plain`` ones."""
+    first, *others = forms
+    found = [(form, parts.read(form)) for form in others if parts.has(form)]
+    return [(first, parts.read(first) if parts.unit else plain), *found]
 
 
 class _Parts:

@@ -95,7 +95,8 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
         *idle_feature_audit(protection.features, session.role, defended, "training"),
         *idle_label_limit(protection, session.role, trained.label_audit),
     )
-    after = cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
+    after = cautions.of_encoded(trained.columns, before)
+    after += cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
     for text in after:
         session.progress.emit(ResultDoubted(text))
     own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))
@@ -103,12 +104,12 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
 
 
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
-    """What makes the result doubtful before training, at the party with the labels; logged, and returned for its report."""
+    """What makes the result doubtful before training; logged, and returned for this party's report."""
     session, table = run.session, run.data.table
-    if table.labels is None:
-        return ()
-    rows = cautions.of_rows(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
-    texts = (*cautions.of_labels(table, session.job.classes), *rows)
+    texts = cautions.of_columns(table)
+    if table.labels is not None:
+        rows = cautions.of_rows(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
+        texts += (*cautions.of_labels(table, session.job.classes), *rows)
     for text in texts:
         session.progress.emit(ResultDoubted(text))
     return texts

@@ -166,11 +166,20 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, format, seen, use, tuple(errors), _warnings(seen, job) if seen else ())
+    warnings = (*_of_columns(seen, job, use), *_warnings(seen, job)) if seen else ()
+    return TableCheck(data, format, seen, use, tuple(errors), warnings)
+
+
+def _of_columns(seen: TableProfile, job: Job | None, use: JobUse | None) -> tuple[str, ...]:
+    """Columns of which a model would get hardly anything, or something else than they hold."""
+    if seen.table is None or not seen.whole or (job and job.train is None):
+        return ()
+    said = cautions.of_columns(seen.table)
+    return said + cautions.of_encoded(use.columns if use else (), said)
 
 
 def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
-    """What would make a result doubtful, as far as this table tells it."""
+    """What would make a result doubtful, as far as this table and its labels tell it."""
     table, label = seen.table, seen.label
     if table is None or table.labels is None or not isinstance(label, LabelProfile) or (job and job.train is None):
         return ()
