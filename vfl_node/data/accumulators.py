@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from vfl_node.data.cells import MISSING, is_number, numbers_of, text_of, written, zero_led
+from vfl_node.data.cells import ABSENT, MISSING, absent, is_number, numbers_of, text_of, written, zero_led
 from vfl_node.data.notation import Wrong
 from vfl_node.data.tables import CategoricalColumn
 
@@ -91,18 +91,21 @@ class _NumberCells:
         self._values = _Growing()
         self._zero_led = 0
         self._plain = True
+        self._some = self._words = False  # whether there are numbers, and cells that are missing only beside numbers
 
     def extend(self, cells: pa.Array) -> None:
         values = numbers_of(cells, self._decimal)
         if not is_number(cells.type):
             self._plain = self._plain and not np.isinf(values).any()
+            self._some = self._some or not np.isnan(values).all()
+            self._words = self._words or (not self._some and bool(absent(text_of(cells), ABSENT).any()))
             if self._plain and _are_whole(values[:_LOOKED_AT]):
                 self._zero_led += zero_led(text_of(cells))
         self._values.extend(values)
 
     def column(self) -> ParsedNumbers | None:
         values = self._values.taken()
-        if not self._plain:
+        if not self._plain or (self._words and not self._some):
             return None
         return ParsedNumbers(values, self._zero_led if self._zero_led and _are_whole(values) else 0)
 

@@ -53,13 +53,13 @@ def dates_in(column: CategoricalColumn, notation: Notation = UNSAID, *, declared
     Raises:
         Ambiguous: two formats are possible.
     """
-    kept = without(column, (*ABSENT, *notation.missing))
-    rows = np.bincount(kept.codes[kept.codes >= 0], minlength=len(kept.levels))
-    formats = _possible(kept.levels, notation.date_format)
+    formats = _possible(column.levels, notation.date_format)
     if not formats and declared:
         formats = [notation.date_format or ISO]
     if not formats:
         return None
+    kept = without(column, (*ABSENT, *notation.missing))
+    rows = np.bincount(kept.codes[kept.codes >= 0], minlength=len(kept.levels))
     readings = [(each, seconds_as(kept.levels, each)) for each in formats]
     if not declared and rows[_finite(readings)].sum() < SHARE * rows.sum():
         return None

@@ -62,7 +62,7 @@ def column_of(
         return lists_in(text.chunks(name), of_list)
     column = text.feature(name, read_as(kind, notation, text.decimal))
     with _one_reading(text, name):
-        numbers = _numbers(text, name, column, notation, kind)
+        numbers = _numbers(text, column, notation, kind)
         dates = None
         if numbers is None and isinstance(column, CategoricalColumn) and kind != "categorical":
             dates = dates_in(column, notation, declared=kind == "date")
@@ -76,7 +76,7 @@ def column_of(
 
 
 def _numbers(
-    text: TextColumns, name: str, column: ParsedNumbers | CategoricalColumn, notation: Notation, kind: Kind | None
+    text: TextColumns, column: ParsedNumbers | CategoricalColumn, notation: Notation, kind: Kind | None
 ) -> NumbersRead | None:
     """The numbers of a column; None: it is one of something else."""
     if isinstance(column, CategoricalColumn):
@@ -84,12 +84,8 @@ def _numbers(
             return None
         return numbers_in(column, notation, text.decimal, known=text.decimal_known, declared=kind == "numeric")
     values, infinite = column.values, np.isinf(column.values)
-    if notation.unit and (values[np.isfinite(values)] != 0).any():
-        raise DataError(
-            f"{text.source}: the numbers of column {name!r} lack the sign or unit that they are declared to have",
-            code="E_NUMERIC",
-            hint="the same column of the table that a model was trained on has it, or data.columns says so: write it here, too",
-        )
+    if notation.unit:
+        values[np.isfinite(values) & (values != 0)] = np.inf
     values[sentinels(values, infinite, notation.missing)] = np.nan
     return NumbersRead(values, infinite, plain_notation(notation), column.zero_led)
 
@@ -99,7 +95,7 @@ def _numeric(text: TextColumns, name: str, numbers: NumbersRead, declared: Decla
     wrong = np.flatnonzero(np.isinf(values))
     if len(wrong):
         what, many = numbers.wrong(int(wrong[0])), _cells(len(wrong), len(values))
-        infinite = "say data.missing: [inf] if infinite numbers are missing values, " if what != "text" else ""
+        infinite = "say data.missing: [inf] if infinite numbers are missing values, " if numbers.infinite[wrong[0]] else ""
         hint = f"correct the cell, leave it empty if the value is missing, {infinite}or {_otherwise(kind_of(declared))}"
         raise DataError(
             f"{text.where(name, int(wrong[0]))}: {what} in numeric column {name!r} ({many})",

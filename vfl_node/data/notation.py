@@ -37,7 +37,7 @@ SHARE = 0.95
 LOOKED_AT = 200
 """So many of the different cells tell whether a column may hold numbers, or dates, at all."""
 
-Wrong = Literal["text", "an infinite number"]
+Wrong = Literal["text", "an infinite number", "no number with the column's sign or unit"]
 
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|SGD|HKD|KRW|TRY|RUB"
 _NUMBER = (
@@ -46,6 +46,7 @@ _NUMBER = (
     r" ?(?P<after>[^0-9 .,'+()\[\]-][^0-9 ,'+()\[\]]{0,11})?$"
 )
 _INFINITE = r"^[+-]?(?i:inf|infinity)$"
+_ASCII = 127
 _SPELLINGS = (("−", "-"), ("’", "'"), ("\u00a0", " "), ("\u202f", " "), ("\u2009", " "))
 
 
@@ -97,7 +98,9 @@ class NumbersRead:
 
     def wrong(self, row: int) -> Wrong:
         """What a cell is that :attr:`values` says is infinite."""
-        return "an infinite number" if self.infinite[row] else "text"
+        if self.infinite[row]:
+            return "an infinite number"
+        return "no number with the column's sign or unit" if self.notation and self.notation.unit else "text"
 
 
 def numbers_in(
@@ -126,7 +129,7 @@ def numbers_in(
     plain = numbers_of(texts, own)
     infinite, found = np.zeros(len(texts), np.bool_), plain_notation(notation)
     readings, unit = [(NumberForm(own, ""), plain)], ""
-    if not (np.isfinite(plain) | missing).all():
+    if notation.unit or not (np.isfinite(plain) | missing).all():
         infinite = ~missing & np.isinf(plain) & (_matches(texts, _INFINITE) | _matches(texts, PLAIN))
         if declared or _may_be_numbers(texts):
             parts = _Parts(texts, rows, notation.unit)
@@ -275,8 +278,10 @@ def _joined(*texts: pa.Array, between: str = "") -> pa.Array:
 
 def _spelt(texts: pa.Array) -> pa.Array:
     """The same with ASCII's minus, apostrophe and space."""
-    for letter, plain in _SPELLINGS:
-        texts = pc.replace_substring(texts, letter, plain)
+    *_, content = texts.buffers()
+    if content is not None and np.frombuffer(content, np.uint8).max(initial=0) > _ASCII:
+        for letter, plain in _SPELLINGS:
+            texts = pc.replace_substring(texts, letter, plain)
     return texts
 
 
