@@ -40,13 +40,16 @@ _PIVOT = 69
 """Of years of two digits: POSIX."""
 
 
-def dates_in(column: CategoricalColumn, notation: Notation = UNSAID, *, declared: bool = False) -> DateColumn | None:
+def dates_in(
+    column: CategoricalColumn, notation: Notation = UNSAID, *, declared: bool = False, whole: bool = True
+) -> DateColumn | None:
     """The dates of a column of text; those of its values that are no date are infinite. None: too few are dates.
 
     Args:
         column: as text.
         notation: what the owner says of it.
         declared: whether it holds dates, however few of its values are.
+        whole: whether these are all rows; of formats that the first rows allow, the others may exclude some.
 
     Cost: that of :func:`~vfl_node.data.dates.seconds_of` for each format that a look at 200 levels allows.
 
@@ -63,7 +66,7 @@ def dates_in(column: CategoricalColumn, notation: Notation = UNSAID, *, declared
     readings = [(each, seconds_as(kept.levels, each)) for each in formats]
     if not declared and rows[_finite(readings)].sum() < SHARE * rows.sum():
         return None
-    found, seconds = chosen(readings, rows)
+    found, seconds = chosen(readings, rows, preferred=not whole)
     said = Notation(missing=notation.missing, date_format=notation.date_format or (None if found == ISO else found))
     return DateColumn(np.append(seconds, np.nan)[kept.codes], notation=None if said == UNSAID else said)
 

@@ -42,7 +42,13 @@ def read_as(kind: Kind | None, notation: Notation, decimal: DecimalSign) -> Feat
 
 
 def column_of(
-    text: TextColumns, name: str, declared: Declared | None, table: Notation = UNSAID, *, pixel: bool = False
+    text: TextColumns,
+    name: str,
+    declared: Declared | None,
+    table: Notation = UNSAID,
+    *,
+    pixel: bool = False,
+    whole: bool = True,
 ) -> Column:
     """The column in its declared kind; if none is declared, in the kind that its values suggest.
 
@@ -52,6 +58,7 @@ def column_of(
         declared: what the settings say of it.
         table: how they say that cells of any column are written.
         pixel: whether it is one of an image.
+        whole: whether these are all rows; of two readings that the first rows allow, the others may exclude one.
 
     Raises:
         DataError: text or an infinite number in a numeric column, or numbers that can be read in two ways (``E_NUMERIC``); no
@@ -62,10 +69,10 @@ def column_of(
         return lists_in(text.chunks(name), of_list)
     column = text.feature(name, read_as(kind, notation, text.decimal))
     with _one_reading(text, name):
-        numbers = _numbers(text, column, notation, kind)
+        numbers = _numbers(text, column, notation, kind, whole=whole)
         dates = None
         if numbers is None and isinstance(column, CategoricalColumn) and kind != "categorical":
-            dates = dates_in(column, notation, declared=kind == "date")
+            dates = dates_in(column, notation, declared=kind == "date", whole=whole)
     if numbers is not None:
         return _numeric(text, name, numbers, declared, pixel=pixel)
     if dates is not None:
@@ -76,13 +83,14 @@ def column_of(
 
 
 def _numbers(
-    text: TextColumns, column: ParsedNumbers | CategoricalColumn, notation: Notation, kind: Kind | None
+    text: TextColumns, column: ParsedNumbers | CategoricalColumn, notation: Notation, kind: Kind | None, *, whole: bool
 ) -> NumbersRead | None:
     """The numbers of a column; None: it is one of something else."""
     if isinstance(column, CategoricalColumn):
         if kind in ("categorical", "date"):
             return None
-        return numbers_in(column, notation, text.decimal, known=text.decimal_known, declared=kind == "numeric")
+        known = text.decimal_known or not whole
+        return numbers_in(column, notation, text.decimal, known=known, declared=kind == "numeric")
     values, infinite = column.values, np.isinf(column.values)
     if notation.unit:
         values[np.isfinite(values) & (values != 0)] = np.inf

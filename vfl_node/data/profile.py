@@ -201,7 +201,7 @@ def profile(
             columns.append(ColumnProfile(name, "ignored", declared=True))
         else:
             try:
-                features[name] = column_of(text, name, kind, data.notation, pixel=name in pixels)
+                features[name] = column_of(text, name, kind, data.notation, pixel=name in pixels, whole=whole)
             except DataError as error:
                 errors.append(error)
                 use: Use = "date" if error.code == "E_DATE" else "numeric"
