@@ -1,4 +1,4 @@
-"""Each warning comes where it is due and not elsewhere: of columns at their owner, others at the party with the labels."""
+"""Each warning comes where it is due and not elsewhere, and only the party with the labels has it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import structlog
 
-from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.execution import cautions
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate
@@ -56,44 +55,6 @@ def test_columns_that_give_the_label_away() -> None:
     )
     assert len(named) == cautions.MOST_NAMED
     assert more == "2 more columns alone predict the label almost perfectly."
-
-
-def text(*cells: str) -> CategoricalColumn:
-    levels = tuple(sorted(set(cells)))
-    return CategoricalColumn(np.array([levels.index(cell) for cell in cells]), levels, detected=True)
-
-
-def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
-    units = [f"{row} {'kg' if row % 3 else 'g'}" for row in range(400)]
-    columns = {
-        "place": NumericColumn(np.arange(400.0), zero_led=120),
-        "size": text(*units),
-        "note": replace(text(*units), detected=False),
-        "kind": text(*(f"kind {row % 30}" for row in range(400))),  # 13 or 14 rows each
-    }
-    place, size, note = cautions.of_columns(replace(table(), columns=columns))
-    assert place == (
-        "Column 'place' is read as numbers, and 120 of its 400 cells begin with a zero before other digits, as postcodes and "
-        "other codes do: these zeros are lost. Declare it (data.columns: {place: categorical}; numeric if it holds numbers)."
-    )
-    assert size == (
-        "Column 'size' is read as categories, and 400 of its 400 values are levels that fewer than 10 of your records have. "
-        "Such levels are merged or learnt by heart, so the model gets hardly anything from the column. If it holds numbers or "
-        "dates, correct its cells or say how they are written (data.columns: {size: {kind: numeric, missing: [WORD]}} or "
-        "{kind: date, date_format: d/m/Y}); else say data.columns: {size: ignore}."
-    )
-    assert note.endswith("from the column. To leave it out say data.columns: {note: ignore}.")
-    assert cautions.of_columns(replace(table(90), columns={"size": text(*units[:90])})) == ()
-    many = {f"place {number}": NumericColumn(np.arange(400.0), zero_led=1) for number in range(7)}
-    assert cautions.of_columns(replace(table(), columns=many))[-1] == "2 more columns may hold codes."
-
-
-def test_columns_of_which_no_level_is_left() -> None:
-    lost = EncodedColumn("size", "categorical", None, 0, 12, (), 0)
-    kept = [replace(lost, levels=1), replace(lost, merged=0), replace(lost, kind="list"), replace(lost, kind="numeric")]
-    (said,) = cautions.of_encoded([lost, *kept], ())
-    assert said.startswith("Column 'size' is read as categories, and all its 12 levels are merged")
-    assert cautions.of_encoded([lost], [said]) == ()
 
 
 def test_few_rows() -> None:
@@ -148,25 +109,18 @@ def test_an_accuracy_is_judged_over_all_repeats() -> None:
 
 @pytest.fixture(scope="module")
 def named(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The clinic's table with class names, and one column that gives them away; the lab's with codes, and with two units."""
+    """The clinic's table with class names, and one column that gives them away."""
     folder = tmp_path_factory.mktemp("named")
     head, *rows = (line.split(",") for line in trial.clinic.read_text().splitlines())
     names = {"0": "benign-canary", "1": "malign-canary"}
     lines = [[*head[:-1], "outcome", "diagnosis"], *([*row[:-1], row[-1], names[row[-1]]] for row in rows)]
     path = folder / "clinic.csv"
     path.write_text("".join(",".join(line) + "\n" for line in lines))
-    head, *rows = (line.split(",") for line in trial.lab.read_text().splitlines())
-    odd = [[f"{row % 80:05}", f"{row} {'cm' if row % 2 else 'mm'}"] for row in range(len(rows))]
-    lab = folder / "lab.csv"
-    lines = [[*head, "place", "size"], *(row + more for row, more in zip(rows, odd, strict=True))]
-    lab.write_text("".join(",".join(line) + "\n" for line in lines))
-    return replace(trial, clinic=path, lab=lab)
+    return replace(trial, clinic=path)
 
 
 @pytest.mark.parametrize("positive", [None, "benign-canary"])
-def test_each_party_has_warnings_of_its_own_columns_and_the_owner_of_the_labels_their_names(
-    named: Any, tmp_path: Path, positive: Any
-) -> None:
+def test_the_owner_of_the_labels_has_names_and_warnings_and_nobody_else(named: Any, tmp_path: Path, positive: Any) -> None:
     label = "diagnosis" if positive is None else {"column": "diagnosis", "positive": positive}
     with structlog.testing.capture_logs() as lines:
         job = named.job(
@@ -184,10 +138,7 @@ def test_each_party_has_warnings_of_its_own_columns_and_the_owner_of_the_labels_
     assert "48 labelled rows are held out" in said
     logged = "\n".join(str(line) for line in lines)
     assert all(warning in logged for warning in clinic["warnings"] if "Column" in warning or "rows" in warning)
-    assert lab["classes"] is None
-    assert [warning[:13] for warning in lab["warnings"]] == ["Column 'place", "Column 'size'"]
-    assert not any("'place'" in warning or "'size'" in warning for warning in clinic["warnings"])
-    assert all(warning in logged for warning in lab["warnings"])
+    assert (lab["classes"], lab["warnings"]) == (None, [])
     page = (folders["clinic"] / "report.html").read_text()
     assert f"The positive class is {clinic['classes'][1]}. In brackets" in page
     assert "as benign-canary" in page

@@ -1,18 +1,15 @@
-"""Warnings where a result would mislead: too few rows, rare positives, a column that gives the label away or tells nothing.
+"""Warnings where a result would mislead: too few rows, rare positives, a column that gives the label away.
 
-Those of columns are for each party with data, the others for the one that has the labels, in its log and its report. They are
-whole sentences with what to do, without a label or any other cell. Nothing that is sent depends on them.
+All of them are for the party that has the labels, in its log and its report. They are whole sentences with what to do, without
+a label or any other cell. Nothing that is sent depends on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.label_like import label_like
-from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate
 
 if TYPE_CHECKING:
@@ -25,63 +22,7 @@ FEW_POSITIVES = 30
 """With fewer positives the standard error of an AUC of .8 exceeds .048 (Hanley and McNeil 1982)."""
 
 MOST_NAMED = 5
-"""Columns that get a sentence each for one reason."""
-
-
-def of_columns(table: Table) -> tuple[str, ...]:
-    """What this party's columns give rise to: those that are codes rather than numbers, and categories of hardly any use."""
-    codes = [
-        f"Column {name!r} is read as numbers, and {column.zero_led:,} of its {len(column.values):,} cells begin with a zero "
-        "before other digits, as postcodes and other codes do: these zeros are lost. Declare it (data.columns: "
-        f"{{{name}: categorical}}; numeric if it holds numbers)."
-        for name, column in table.columns.items()
-        if isinstance(column, NumericColumn) and column.zero_led
-    ]
-    useless = [
-        f"Column {name!r} is read as categories, and {counts[0]:,} of its {counts[1]:,} values are levels that fewer than "
-        f"{FEW_ROWS_EACH} of your records have. Such levels are merged or learnt by heart, so the model gets hardly anything "
-        f"from the column. {_remedy(name, column)}"
-        for name, column in table.columns.items()
-        if isinstance(column, CategoricalColumn) and (counts := mostly_rare(column))
-    ]
-    return (*_few(codes, "more columns may hold codes"), *_few(useless, "more columns are categories of hardly any use"))
-
-
-def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[str, ...]:
-    """What the encoder of a model has made of the columns: those of which no level is left.
-
-    Args:
-        columns: of this party.
-        said: warnings that were given already.
-    """
-    known = tuple(said)
-    lost = [
-        f"Column {column.name!r} is read as categories, and all its {column.merged:,} levels are merged, because fewer than "
-        f"train.least_rows of the training rows have each: the model gets nothing from it. Say data.columns: "
-        f"{{{column.name}: ignore}}, or declare it as what it holds."
-        for column in columns
-        if column.kind == "categorical"
-        and not column.levels
-        and column.merged
-        and not any(text.startswith(f"Column {column.name!r} is read as categories") for text in known)
-    ]
-    return _few(lost, "more columns have no level left")
-
-
-def _remedy(name: str, column: CategoricalColumn) -> str:
-    ignore = f"data.columns: {{{name}: ignore}}"
-    if not column.detected:
-        return f"To leave it out say {ignore}."
-    return (
-        "If it holds numbers or dates, correct its cells or say how they are written (data.columns: "
-        f"{{{name}: {{kind: numeric, missing: [WORD]}}}} or {{kind: date, date_format: d/m/Y}}); else say {ignore}."
-    )
-
-
-def _few(sentences: list[str], more: str) -> tuple[str, ...]:
-    """The first of them, and how many others there are."""
-    rest = len(sentences) - MOST_NAMED
-    return (*sentences[:MOST_NAMED], *([f"{rest} {more}."] if rest > 0 else []))
+"""Label-like columns that get a sentence each."""
 
 
 def of_labels(table: Table, classes: int) -> tuple[str, ...]:
@@ -99,13 +40,15 @@ def of_labels(table: Table, classes: int) -> tuple[str, ...]:
         )
     columns = label_like(table, classes)
     measure = "AUC" if classes == 2 else "accuracy"
-    alike = [
+    said += [
         f"Column {column.name!r} alone predicts the label almost perfectly ({measure} {column.score:.4f} on {column.rows:,} of "
         "your records). If it was recorded together with the label or after it, new records do not have it yet, and the model "
         f"is useless for them: leave it out (data.columns: {{{column.name}: ignore}})."
-        for column in columns
+        for column in columns[:MOST_NAMED]
     ]
-    return (*said, *_few(alike, "more columns alone predict the label almost perfectly"))
+    if len(columns) > MOST_NAMED:
+        said.append(f"{len(columns) - MOST_NAMED} more columns alone predict the label almost perfectly.")
+    return tuple(said)
 
 
 def of_rows(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:

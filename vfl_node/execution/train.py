@@ -12,7 +12,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import after_alignment
-from vfl_node.execution import cautions
+from vfl_node.execution import cautions, column_cautions
 from vfl_node.execution.align import Aligned, aligned
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.named_columns import check_named_columns
@@ -95,7 +95,7 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
         *idle_feature_audit(protection.features, session.role, defended, "training"),
         *idle_label_limit(protection, session.role, trained.label_audit),
     )
-    after = cautions.of_encoded(trained.columns, before)
+    after = column_cautions.of_encoded(trained.columns, before)
     after += cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
     for text in after:
         session.progress.emit(ResultDoubted(text))
@@ -106,7 +106,7 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
     """What makes the result doubtful before training; logged, and returned for this party's report."""
     session, table = run.session, run.data.table
-    texts = cautions.of_columns(table)
+    texts = column_cautions.of_columns(table)
     if table.labels is not None:
         rows = cautions.of_rows(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
         texts += (*cautions.of_labels(table, session.job.classes), *rows)

@@ -27,7 +27,7 @@ from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
-from vfl_node.execution import cautions
+from vfl_node.execution import cautions, column_cautions
 from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.machine import now
@@ -174,8 +174,8 @@ def _of_columns(seen: TableProfile, job: Job | None, use: JobUse | None) -> tupl
     """Columns of which a model would get hardly anything, or something else than they hold."""
     if seen.table is None or not seen.whole or (job and job.train is None):
         return ()
-    said = cautions.of_columns(seen.table)
-    return said + cautions.of_encoded(use.columns if use else (), said)
+    said = column_cautions.of_columns(seen.table)
+    return said + column_cautions.of_encoded(use.columns if use else (), said)
 
 
 def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
