@@ -11,7 +11,7 @@ import pytest
 from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
-from vfl_node.execution import cautions
+from vfl_node.execution import column_cautions
 from vfl_node.settings import Data
 
 SHUFFLED = (2, 0, 1)
@@ -45,7 +45,7 @@ def test_a_copy_of_the_labels_is_no_feature_of_a_party_that_needs_none(tmp_path:
 def test_row_numbers_are_no_feature_of_either_party(tmp_path: Path, name: str, needs_label: bool) -> None:
     table = read(written(tmp_path, name), needs_label=needs_label)
     assert list(table.columns) == ["x"]
-    said = cautions.of_columns(table)
+    said = column_cautions.of_left_out(table)
     assert [name in sentence for sentence in said] == ([True] if needs_label else [False, True])
     assert list(read(written(tmp_path, name), columns={name: "numeric"}).columns) == ["x", name]
 
