@@ -6,8 +6,10 @@ import errno
 import io
 import json
 import shutil
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -315,9 +317,53 @@ def test_init_and_certify(tmp_path: Path) -> None:
     refused(command("init", "clinic", "--role", "active", tmp_path / "clinic"), 2, "exists already")
     refused(command("init", "../x", "--role", "active", tmp_path / "x"), 2, "cannot be a party's name")
     refused(command("certify", tmp_path / "none", "--authority", tmp_path / "ca"), 2, "vfl-node init")
-    assert command("certify", tmp_path / "clinic", "--authority", tmp_path / "ca").returncode == 0
-    assert (tmp_path / "clinic" / "node.crt").exists()
+    said = command("certify", tmp_path / "clinic", "--authority", tmp_path / "ca").stdout.splitlines()
+    for line, (path, what) in zip(
+        said,
+        {
+            "ca/ca.crt": "vfl-node authority of federation trial, valid until 20",
+            "ca/ca.key": "its key: whoever has it can pose as every party",
+            "clinic/node.crt": "clinic of federation trial, valid until 20",
+            "clinic/ca.crt": "a copy of the authority's certificate",
+        }.items(),
+        strict=True,
+    ):
+        assert line.startswith(f"wrote {tmp_path / path}: {what}")
+        assert (tmp_path / path).exists()
     refused(command("--role", "passive", "--config", tmp_path / "clinic" / "node.yaml"), 2, "says role: active")
+
+
+@pytest.mark.parametrize(("name", "role", "other"), [("clinic", "active", "--passive"), ("lab", "passive", "--active")])
+def test_an_estimate_counts_the_records_of_the_nodes_own_table(
+    job: Path, trial: Any, tmp_path: Path, name: str, role: str, other: str
+) -> None:
+    from vfl_node.node.setup import init
+
+    init(name, role, tmp_path / name)  # type: ignore[arg-type]
+    shutil.copy(trial.files[name], tmp_path / name / f"{name}.csv")
+    words = ["estimate", str(job), "--config", str(tmp_path / name / "node.yaml"), other, "1000", "--json"]
+    records = json.loads(CliRunner().invoke(cli.app, words).stdout)["records"]
+    assert records == {"clinic": 1000, "lab": 1000} | {name: 160}
+
+
+def test_nodes_of_one_machine_get_different_ports(tmp_path: Path) -> None:
+    from vfl_node.node.setup import OF_ROLE, init
+
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "node.yaml").write_text("not: [ours\n")
+    _, first, http, _ = OF_ROLE["passive"]
+    with socket.socket() as used:
+        used.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody else's on this machine: all the same
+            used.bind(("0.0.0.0", first))
+            used.listen()
+        for name in ("lab", "insurer", "bank"):
+            init(name, "passive", tmp_path / name)
+    settings = [load_settings(tmp_path / name / "node.yaml") for name in ("lab", "insurer", "bank")]
+    ports = [int(str(address).rpartition(":")[2]) for of in settings for address in (of.listen, of.http)]
+    assert len(set(ports)) == 6
+    assert first not in ports
+    assert all(port >= min(first, http) for port in ports)
 
 
 def test_mistakes_in_predictions(job: Path, trial: Any, tmp_path: Path) -> None:

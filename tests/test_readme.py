@@ -10,13 +10,18 @@ import re
 import shlex
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.node import forked_node
 from tests.node.nodes import Child, command
@@ -111,6 +116,43 @@ def _serve(line: str, work: Path, services: list[Child]) -> None:
 def _node(folder: Path, words: list[str], log: Path) -> None:
     os.chdir(folder)
     forked_node.run({}, words, log)
+
+
+def test_the_block_of_python_runs_after_the_line_that_installs(
+    trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What else is installed here is hidden from it."""
+    (line,) = [line for line in commands() if line.startswith("pip install")]
+    extras = re.findall(r"\[([a-z,]+)\]", line)
+    needed = requirements("vfl-node", set(extras[0].split(",")) if extras else set())
+    modules = {name: {canonicalize_name(of) for of in by} for name, by in metadata.packages_distributions().items()}
+    absent = {name for name, by in modules.items() if not by & needed}
+    assert {"pandas", "polars", "sklearn"} <= absent  # or this test shows nothing
+    for name in {name for name in absent if name not in sys.modules} | {"pandas", "polars", "sklearn"}:
+        monkeypatch.setitem(sys.modules, name, None)  # cannot be imported
+    shutil.copy(trial.clinic, tmp_path / "clinic.csv")
+    shutil.copy(trial.lab, tmp_path / "lab.csv")
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("python")
+    exec(compile(re.sub(r'"epochs": \d+', '"epochs": 2', block), "README.md", "exec"), {})
+    assert re.fullmatch(r"0\.\d+ alone: 0\.\d+\n", capsys.readouterr().out)
+    assert (tmp_path / "report.html").exists()
+
+
+def requirements(package: str, extras: set[str]) -> set[str]:
+    """Names of all that ``package`` with ``extras`` installs, itself included."""
+    found, waiting = set(), [(package, frozenset(extras))]
+    while waiting:
+        name, of = waiting.pop()
+        if (name, of) in found:
+            continue
+        found.add((name, of))
+        with suppress(metadata.PackageNotFoundError):  # for another system
+            for text in metadata.requires(name) or ():
+                wanted = Requirement(text)
+                if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in (of or {""})):
+                    waiting.append((canonicalize_name(wanted.name), frozenset(wanted.extras)))
+    return {name for name, _ in found}
 
 
 def test_links_and_pictures_exist() -> None:

@@ -28,7 +28,7 @@ from experiments.florist.experiment import ACTIVE, PASSIVE, Drawn, Trial, random
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
-from vfl_node.crypto.shares.tallies import RANGE
+from vfl_node.crypto.shares.sines import PERIOD
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost
@@ -168,7 +168,7 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
     return {
         "auc": {"hidden": union.auc_of(opened), "psi": union.auc_of(psi), "same batches": union.auc_of(twin)},
         "apart": max(float(np.abs(one - other).max()) for one, other in zip(opened, twin, strict=True)),
-        "beyond": float((np.abs(alone.scores(union.tested, opened)) > RANGE / 2).mean()),
+        "beyond": float((np.abs(alone.scores(union.tested, opened)) > PERIOD / 2).mean()),
         "union": m,
         "shared": len(own),
         "columns": union.values.shape[1] - 1,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import vfl_node
-from vfl_node.errors import PeerLost
+from vfl_node.errors import PeerError, PeerLost
 from vfl_node.node import peers as module
 from vfl_node.node.peers import Peers
 from vfl_node.session.preflight import PROTOCOL_VERSION
@@ -21,6 +21,7 @@ from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
 
 PATIENT = SimpleNamespace(check=lambda: None, wait=time.sleep)
+FOR_LONG = time.monotonic() + 3600
 HELLO = Notice(
     hello=Hello(party="lab", role="passive", protocol_version=PROTOCOL_VERSION, software_version=vfl_node.__version__)
 )
@@ -59,6 +60,31 @@ def conversation(clinic: Any) -> Any:
     wait_until(lambda: clinic.peers.online("lab"))
     threading.Thread(target=clinic.dialer.converse, args=["job-1"], daemon=True).start()
     return clinic.peers.conversation("lab", "job-1", waiting=PATIENT, deadline=time.monotonic() + 240)
+
+
+def test_another_version_is_named_with_both_numbers_at_once_and_no_job_waits_for_it(clinic: Any) -> None:
+    """The lab hears the clinic's number, too, and says the same."""
+    older = Notice(hello=Hello(party="lab", role="passive", protocol_version=3, software_version="0.3.0"))
+    link = clinic.dialer.link()
+    link.send(older)
+    heard = link.receive(10)
+    assert heard is not None
+    assert heard.hello.protocol_version == PROTOCOL_VERSION  # so the other side can say the same
+    wait_until(lambda: clinic.peers.status()["lab"]["cause"])
+
+    def ask(peer: str) -> Notice:
+        return clinic.peers.ask(peer, Notice(), key="job", waiting=PATIENT, deadline=FOR_LONG)
+
+    for say in (clinic.peers.check_version, ask):
+        with pytest.raises(PeerError) as caught:
+            say("lab")
+        numbers = f"lab speaks protocol version 3 (vfl-node 0.3.0), this node {PROTOCOL_VERSION} (vfl-node"
+        assert (caught.value.code, numbers in caught.value.message) == ("E_VERSION", True)
+        assert "install the same version on both nodes" in caught.value.hint
+    assert clinic.peers.status()["lab"]["cause"].startswith("lab speaks protocol version 3")
+    clinic.dialer.link().send(HELLO)  # it was brought up to date
+    wait_until(lambda: clinic.peers.online("lab"))
+    clinic.peers.check_version("lab")
 
 
 def test_a_peer_that_falls_silent_is_lost_with_its_conversations(clinic: Any, monkeypatch: pytest.MonkeyPatch) -> None:

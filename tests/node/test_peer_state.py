@@ -28,13 +28,13 @@ def test_a_link_goes_up_is_replaced_and_goes_down() -> None:
 
 def test_a_cause_is_news_once_and_goes_when_the_link_is_up() -> None:
     state = PeerState("lab", None)
-    assert state.down("connection refused", fenced=False)
-    assert not state.down("connection refused", fenced=True)
-    assert state.fenced
+    assert state.down("connection refused", "E_UNREACHABLE")
+    assert not state.down("connection refused", "E_FENCED")
+    assert state.code == "E_FENCED"
     assert state.describe().startswith("lab (which dials in to this node), absent since")
     assert state.describe().endswith(": connection refused")
     state.up(link())
-    assert (state.cause, state.down("connection refused", fenced=False)) == ("", True)
+    assert (state.cause, state.code, state.down("connection refused")) == ("", "", True)
 
 
 def test_a_beat_says_whether_there_was_progress() -> None:

@@ -54,11 +54,15 @@ def init(
     federation: Annotated[str, typer.Option(help="Trust domain in the certificates.")] = "trial",
 ) -> None:
     """Write a commented configuration, a key and a certificate request."""
+    import yaml
+
     from vfl_node.node.setup import init as write
 
     _checked_name(name)
     for path in write(name, role.value, folder, federation=federation):
         out.print(f"wrote {path}")
+    ports = yaml.safe_load((folder / "node.yaml").read_text())
+    out.print(f"ports: listen {ports['listen']} for peers, http {ports['http']} for its owner", markup=False)
     out.print(
         f"next: have {folder / 'node.csr'} signed (for a trial: vfl-node certify {folder}), then edit {folder / 'node.yaml'}"
     )
@@ -72,8 +76,8 @@ def certify(
     """Sign nodes' certificate requests with a trial authority on this machine."""
     from vfl_node.node.setup import certify as sign
 
-    for path in sign(folders, authority):
-        out.print(f"wrote {path}")
+    for written in sign(folders, authority):
+        out.print(f"wrote {written.path}: {written.what}", markup=False)
 
 
 @app.command()

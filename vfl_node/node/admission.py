@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vfl_node.node.work import Work
 
 MOST_QUEUED = 256
-"""So many jobs of this owner may wait for their turn, and so many of peers be under way or wait: peers must not exhaust a node."""
+"""So many jobs of this owner may wait for their turn, and so many of peers be under way or wait, which must not fill a node."""
 
 MOST_QUEUED_OF_PEER = 64
 """So many of them may be of one peer; fewer if more peers than four may submit jobs, so that there is room for each."""

@@ -1,4 +1,4 @@
-"""What is used of what this node's owner allows over many jobs: for the owner, in ``/health``, on the board and by a command."""
+"""What is used of what a node's owner allows over many jobs: for the owner, in ``/health``, on the board and by a command."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ class Jobs:
         Raises:
             UsageError: the job does not name this node in its role, or names an unknown peer; this node is a coordinator.
             DataError: this node has no table for it.
+            PeerError: a party speaks another version of the protocol (``E_VERSION``).
             VflError: it predicts, and cannot (:func:`vfl_node.node.predictions.check`).
         """
         check_allowed(self._settings, job)
@@ -67,6 +68,7 @@ class Jobs:
                 raise UsageError(
                     "this job predicts new records, and there are none", hint="vfl-node predict JOB --align --data FILE"
                 )
+        self._works.check_versions(job)
         with self._works.beginning():
             self._works.check_room(self._settings.name, serves=job.is_service)
             predictions.supersede(self._store, job)

@@ -116,7 +116,7 @@ class Others:
 
         Raises:
             PeerLost: one is still away at ``deadline``, monotonic seconds (``E_PEER_ABSENT``).
-            PeerError: one does not take part.
+            PeerError: one does not take part, or speaks another version of the protocol (``E_VERSION``).
         """
         last, again = deadline, 0.0
         announced: list[str] | None = None
@@ -129,6 +129,8 @@ class Others:
             if absent != announced or time.monotonic() > again:  # also to one that has come while another is still away
                 self.announce(meeting)
                 announced, again = absent, time.monotonic() + ASK_AGAIN_S
+            for name in absent:
+                self._peers.check_version(name)
             meeting.check()
             meeting.wait(LOOK_S)
             deadline = max(last, time.monotonic() + ASK_AGAIN_S)

@@ -22,7 +22,7 @@ class PeerState:
         link: the standing link, while it is up.
         since: when ``link`` last went up or down, seconds since the epoch.
         cause: why the link is down, if that is known.
-        fenced: whether the peer turns this node away because another one is connected there under the same name.
+        code: of ``cause``.
         dialable: whether the last call of this node reached the peer, as far as it has called.
         asked: keys of the offers that somebody waits for a reply to.
         replies: key → reply.
@@ -37,7 +37,7 @@ class PeerState:
     link: LinkStream | None = None
     since: float = field(default_factory=time.time)
     cause: str = ""
-    fenced: bool = False
+    code: str = ""
     dialable: bool = True
     asked: set[str] = field(default_factory=set)
     replies: dict[str, Notice] = field(default_factory=dict)
@@ -48,15 +48,16 @@ class PeerState:
 
     def up(self, link: LinkStream) -> LinkStream | None:
         """``link`` is up; returns the one before it, if that was still there."""
-        previous, self.link, self.cause, self.since = self.link, link, "", time.time()
+        previous, self.link, self.since = self.link, link, time.time()
+        self.cause = self.code = ""
         return previous
 
-    def down(self, cause: str, *, fenced: bool) -> bool:
+    def down(self, cause: str, code: str = "") -> bool:
         """There is no link, for ``cause``; returns whether that is news."""
         news = self.link is not None or self.cause != cause
         if self.link is not None:
             self.link, self.since = None, time.time()
-        self.cause, self.fenced = cause, fenced
+        self.cause, self.code = cause, code
         return news
 
     def ended(self, link: LinkStream) -> None:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
+from vfl_node.node.asking import Asking
 from vfl_node.node.beats import Beats
 from vfl_node.node.calls import CONNECT_S, RETRY_S, Calls, Waiting
+from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.greeting import greeting, mistake_in
 from vfl_node.node.peer_state import PeerState
 from vfl_node.settings import Settings
@@ -70,6 +72,7 @@ class Peers:
         self._changed = threading.Condition()
         self._states = {name: PeerState(name, peer.address) for name, peer in settings.connected.items()}
         self._beats = Beats(self._states, self._changed, steps=lambda peer: self.steps(peer), relays=settings.role == "active")
+        self._asking = Asking(self._states, self._changed, self._send)
         self._stopping = threading.Event()
         instance = secrets.token_hex(16)
         self._dialers = {
@@ -84,6 +87,7 @@ class Peers:
             for name, peer in settings.connected.items()
             if peer.address
         }
+        self._certificates = CertificateWatch(credentials, self._dialers, self._states, self._down) if credentials else None
         self._calls = Calls(
             self._dialers,
             check=self._check_process,
@@ -110,6 +114,8 @@ class Peers:
     def start(self) -> str | None:
         """Listen and dial; returns the bound ``host:port``, if any. Raises UsageError (``E_PORT``)."""
         bound = self._server.start() if self._server else None
+        if self._certificates:
+            self._certificates.start(self._stopping)
         for name in self._dialers:
             threading.Thread(target=self._keep_link, args=(name,), name=f"link-{name}", daemon=True).start()
         return bound
@@ -149,42 +155,12 @@ class Peers:
             return self._states[peer].describe()
 
     def ask(self, peer: str, notice: Notice, *, key: str, waiting: Waiting, deadline: float) -> Notice:
-        """Send an offer once the link is up and wait for the reply to ``key``.
+        """As :meth:`vfl_node.node.asking.Asking.ask`."""
+        return self._asking.ask(peer, notice, key=key, waiting=waiting, deadline=deadline)
 
-        Raises:
-            PeerLost: no reply until ``deadline`` (monotonic seconds; ``E_PEER_ABSENT``).
-            VflError: what ``waiting`` raises.
-        """
-        state = self._states[peer]
-        try:
-            while True:
-                waiting.check()
-                with self._changed:
-                    link = state.link
-                    state.asked.add(key)
-                    state.replies.pop(key, None)
-                if link is not None:
-                    try:
-                        self._send(peer, link, notice)
-                        reply = self._reply(peer, key, link, waiting, deadline)
-                        if reply is not None:
-                            return reply
-                    except PeerLost:
-                        pass
-                if time.monotonic() > deadline:
-                    if state.fenced:
-                        hint = "two nodes run under one certificate: stop one, then go on: vfl-node resume JOB"
-                        raise PeerLost(f"no word from {self.describe(peer)}", code="E_FENCED", hint=hint)
-                    raise PeerLost(
-                        f"no word from {self.describe(peer)}",
-                        code="E_PEER_ABSENT",
-                        hint="is that node running, and are its address and certificate right?",
-                    )
-                waiting.wait(0.1)
-        finally:
-            with self._changed:
-                state.asked.discard(key)
-                state.replies.pop(key, None)
+    def check_version(self, peer: str) -> None:
+        """As :meth:`vfl_node.node.asking.Asking.check_version`."""
+        self._asking.check_version(peer)
 
     def tell(self, peer: str, notice: Notice) -> None:
         """Send a notice if the link is up; best effort."""
@@ -233,6 +209,8 @@ class Peers:
         failures = 0
         while not self._stopping.is_set():
             try:
+                if self._certificates and (fault := self._certificates.fault):
+                    raise PeerLost(fault, code="E_CERTIFICATE")  # the peer would only say that it refuses it
                 link = self._dialers[peer].link(timeout_s=CONNECT_S)
                 failures, self._states[peer].dialable = 0, True
                 try:
@@ -245,7 +223,7 @@ class Peers:
             except VflError as error:
                 if error.code != "E_CALL_BACK":
                     self._states[peer].dialable = False
-                    self._down(peer, error.message, fenced=error.code == "E_FENCED")
+                    self._down(peer, error.message, error.code)
             except Exception:
                 log.exception("internal error", peer=peer)  # the link is begun again whatever happened
             self._stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
@@ -258,8 +236,8 @@ class Peers:
         mistake = mistake_in(answer, peer)
         if answer is None or mistake:
             link.close()
-            if not self.online(peer):  # otherwise there is another link, which works
-                self._down(peer, mistake)
+            if mistake and not self.online(peer):  # otherwise there is another link, which works
+                self._down(peer, mistake.message, mistake.code)
             return
         with self._changed:
             state = self._states[peer]
@@ -286,7 +264,7 @@ class Peers:
             with self._changed:
                 ours = state.link is link
             if ours and not self._stopping.is_set():
-                self._down(peer, error.message)
+                self._down(peer, error.message, error.code)
         finally:
             with self._changed:
                 state.ended(link)
@@ -304,11 +282,7 @@ class Peers:
     def _handle(self, peer: str, link: LinkStream, notice: Notice) -> None:
         kind = notice.WhichOneof("body")
         if kind == "offer_reply":
-            with self._changed:
-                state, key = self._states[peer], notice.offer_reply.job_id
-                if key in state.asked:  # else nobody waits for it any more, or ever did
-                    state.replies[key] = notice
-                    self._changed.notify_all()
+            self._asking.hear(peer, notice)
         elif kind == "beat":
             with self._changed:
                 self._states[peer].beat(progressed=notice.beat.progressed)
@@ -322,17 +296,9 @@ class Peers:
             self._recorder.notice(self._settings.name, peer, notice)
         link.send(notice)
 
-    def _reply(self, peer: str, key: str, link: LinkStream, waiting: Waiting, deadline: float) -> Notice | None:
-        state = self._states[peer]
+    def _down(self, peer: str, cause: str, code: str = "") -> None:
         with self._changed:
-            while key not in state.replies and state.link is link and time.monotonic() < deadline:
-                waiting.check()
-                self._changed.wait(0.1)
-            return state.replies.pop(key, None)
-
-    def _down(self, peer: str, cause: str, *, fenced: bool = False) -> None:
-        with self._changed:
-            news = self._states[peer].down(cause, fenced=fenced)
+            news = self._states[peer].down(cause, code)
             self._changed.notify_all()
-        if news:
-            log.warning("peer absent", peer=peer, cause=cause)
+        if news and cause:
+            log.warning("peer absent", peer=peer, cause=cause, code=code)

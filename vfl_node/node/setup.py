@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from vfl_node.errors import UsageError
 from vfl_node.settings import Role
-from vfl_node.transport.authority import make_authority, make_key_and_request, sign
+from vfl_node.transport.authority import described, make_authority, make_key_and_request, sign
 from vfl_node.transport.credentials import write_private
 
 CONFIG = """\
@@ -66,11 +69,24 @@ OF_ROLE: dict[Role, tuple[str, int, int, str]] = {
         "clinic",
     ),
 }
-"""What its settings say of a role: its meaning, its two ports, and a peer."""
+"""What its settings say of a role: its meaning, the first choice of its two ports, and a peer."""
+
+PORTS_TRIED = 1000
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that was written, and what it is in a few words."""
+
+    path: Path
+    what: str
 
 
 def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> list[Path]:
     """Write ``node.yaml``, ``node.key`` (0600) and ``node.csr`` into ``folder``; returns the files.
+
+    Each port is the first from its role's on that is free on this machine and that no ``node.yaml`` beside ``folder`` has, so
+    that nodes of several parties can run on one machine.
 
     Raises:
         UsageError: one of them exists already (nothing is overwritten).
@@ -82,6 +98,9 @@ def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> l
     folder.mkdir(parents=True, exist_ok=True)
     key, request = make_key_and_request(name, federation)
     meaning, port, http, other = OF_ROLE[role]
+    taken = _ports_beside(folder)
+    port = _free_port("0.0.0.0", port, taken)  # noqa: S104 - as the settings say
+    http = _free_port("127.0.0.1", http, taken | {port})
     data = DATA.format(name=name, label=LABEL if role == "active" else "") if role != "coordinator" else ""
     paths[0].write_text(
         CONFIG.format(
@@ -101,8 +120,8 @@ def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> l
     return paths
 
 
-def certify(folders: list[Path], authority: Path) -> list[Path]:
-    """Sign each folder's ``node.csr`` with a trial authority, made in ``authority`` where absent.
+def certify(folders: list[Path], authority: Path) -> list[Written]:
+    """Sign each folder's ``node.csr`` with a trial authority, made in ``authority`` where absent; returns what was written.
 
     For trials: one machine that holds the authority's key can impersonate every party.
 
@@ -120,14 +139,41 @@ def certify(folders: list[Path], authority: Path) -> list[Path]:
             issued, secret = make_authority(_federation(folder))
             certificate.write_bytes(issued)
             write_private(key, secret)
+            written += [
+                Written(certificate, described(issued)),
+                Written(key, "its key: whoever has it can pose as every party"),
+            ]
         signed = sign(certificate.read_bytes(), key.read_bytes(), request.read_bytes())
         (folder / "node.crt").write_bytes(signed)
+        written.append(Written(folder / "node.crt", described(signed)))
         if not ((folder / "ca.crt").exists() and certificate.samefile(folder / "ca.crt")):
             shutil.copyfile(certificate, folder / "ca.crt")
-        written.append(folder / "node.crt")
+            written.append(Written(folder / "ca.crt", "a copy of the authority's certificate"))
     return written
 
 
 def _federation(folder: Path) -> str:
     config = folder / "node.yaml"
     return str(yaml.safe_load(config.read_text()).get("federation", "trial")) if config.exists() else "trial"
+
+
+def _ports_beside(folder: Path) -> set[int]:
+    """Ports that the nodes with settings beside ``folder`` have."""
+    ports = set()
+    for config in folder.absolute().parent.glob("*/node.yaml"):
+        with suppress(OSError, ValueError, yaml.YAMLError):  # somebody else's file
+            settings = yaml.safe_load(config.read_text())
+            for address in (settings.get("listen"), settings.get("http")) if isinstance(settings, dict) else ():
+                ports.add(int(str(address).rpartition(":")[2]))
+    return ports
+
+
+def _free_port(host: str, first: int, taken: set[int]) -> int:
+    """The first port from ``first`` on that is not ``taken`` and can be bound; ``first`` itself if there is none."""
+    for port in range(first, first + PORTS_TRIED):
+        with suppress(OSError), socket.socket() as bound:
+            if port not in taken:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bound.bind((host, port))
+                return port
+    return first

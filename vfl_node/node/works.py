@@ -15,6 +15,7 @@ import structlog
 
 from vfl_node.errors import Paused, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
+from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.node.admission import check_room
 from vfl_node.node.endings import conclude, node_stopping, quarantined
@@ -111,6 +112,12 @@ class Works:
         """Send a notice to ``peer`` if its link is up; best effort."""
         if self._peers:
             self._peers.tell(peer, notice)
+
+    def check_versions(self, job: Job) -> None:
+        """Raise PeerError (``E_VERSION``) if a party of a job speaks another version of the protocol."""
+        assert self._peers is not None
+        for peer in job.parties.met_by(self._settings.name):
+            self._peers.check_version(peer)
 
     @contextmanager
     def beginning(self) -> Iterator[None]:

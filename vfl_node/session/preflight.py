@@ -17,6 +17,8 @@ from vfl_node.transport.generated.vfl.v1 import session_pb2
 PROTOCOL_VERSION = 10
 """Raised whenever two releases can no longer talk to each other."""
 
+SAME_VERSION = "install the same version on both nodes; a job that had begun then goes on: vfl-node resume JOB"
+
 
 class InputCommitments(Protocol):
     """Where commitments to the parties' inputs are kept between attempts."""
@@ -90,14 +92,7 @@ async def preflight(
         )
         theirs = await channel.receive(session_pb2.Preflight)
         if theirs.protocol_version != PROTOCOL_VERSION:
-            raise PeerError(
-                f"{channel.peer} speaks protocol version {theirs.protocol_version} "
-                f"(vfl-node {peer_text(theirs.software_version, 20)}), "
-                f"this node {PROTOCOL_VERSION} (vfl-node {vfl_node.__version__})",
-                code="E_VERSION",
-                hint="install the same version on both nodes",
-                for_peer=f"it speaks protocol version {PROTOCOL_VERSION}, not {theirs.protocol_version}",
-            )
+            raise other_version(channel.peer, theirs.protocol_version, theirs.software_version)
         if theirs.party != channel.peer:
             raise ProtocolError(f"{channel.peer} presents itself as another party", code="E_IDENTITY")
         differing = differing_fields(ours, {field.field: field.sha256 for field in theirs.fields})
@@ -115,3 +110,14 @@ async def preflight(
     channel.attempt = agreed
     failpoints.reach("agreed")
     return Agreement(agreed, common)
+
+
+def other_version(peer: str, protocol: int, software: str) -> PeerError:
+    """The error of a node whose ``peer`` says that it speaks version ``protocol``, in release ``software``."""
+    return PeerError(
+        f"{peer} speaks protocol version {protocol} (vfl-node {peer_text(software, 20)}), "
+        f"this node {PROTOCOL_VERSION} (vfl-node {vfl_node.__version__})",
+        code="E_VERSION",
+        hint=SAME_VERSION,
+        for_peer=f"it speaks protocol version {PROTOCOL_VERSION}, not {protocol}",
+    )

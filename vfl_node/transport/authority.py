@@ -23,6 +23,7 @@ CLOCK_SKEW = timedelta(hours=1)
 """New certificates are valid from this long ago, for peers whose clocks are behind."""
 
 _AUTHORITY_DAYS = 3650
+_ORGANIZATION, _NAME = NameOID.ORGANIZATION_NAME, NameOID.COMMON_NAME
 
 
 def make_authority(federation: str, *, now: datetime | None = None) -> tuple[bytes, bytes]:
@@ -114,6 +115,13 @@ def sign(authority: bytes, authority_key: bytes, request: bytes, *, days: int = 
         .sign(private_key(authority_key, "the authority's key"), hashes.SHA256())
     )
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def described(certificate: bytes) -> str:
+    """Whose ``certificate`` (one of this module's, PEM) it is, of which federation, and the day on which it ends."""
+    issued = x509.load_pem_x509_certificate(certificate)
+    federation, name = (str(issued.subject.get_attributes_for_oid(of)[0].value) for of in (_ORGANIZATION, _NAME))
+    return f"{name} of federation {federation}, valid until {issued.not_valid_after_utc:%Y-%m-%d}"
 
 
 def _requested_name(request: x509.CertificateSigningRequest, federation: str) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 from cryptography import x509
@@ -17,9 +17,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.settings import Tls
 from vfl_node.transport.identity import MALFORMED, alternative_names, dns_of, owner_of
-
-WARN_BEFORE = timedelta(days=14)
-"""There is a warning for a certificate that expires sooner."""
+from vfl_node.transport.validity import Validity
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,7 @@ class Credentials:
         authority: certificates that the federation trusts, PEM.
         certificate: own certificate (and intermediate ones), PEM.
         key: own private key, PEM; never shown.
+        validity: of the own certificate; None for material that was not checked.
         warnings: what the owner should know, such as an early expiry.
     """
 
@@ -39,12 +38,13 @@ class Credentials:
     files: Tls
     name: str
     federation: str
+    validity: Validity | None = None
     warnings: tuple[str, ...] = ()
 
-    def current(self) -> Credentials:
+    def current(self, now: datetime | None = None) -> Credentials:
         """The material in the files now; if they cannot be used (for example half replaced), the material read before."""
         with contextlib.suppress(UsageError):
-            return load_credentials(self.files, name=self.name, federation=self.federation)
+            return load_credentials(self.files, name=self.name, federation=self.federation, now=now)
         return self
 
 
@@ -67,13 +67,11 @@ def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | 
     trusted, chain = _certificates(authority, files.ca), _certificates(certificate, files.certificate)
     secret = private_key(key, str(files.key))
     try:
-        expiry = _checked(chain, trusted, secret, files, name=name, federation=federation, now=now)
+        validity = _checked(chain, trusted, secret, files, name=name, federation=federation, now=now)
     except MALFORMED:  # an error in a field that is read only now
         raise unusable(f"{files.certificate} or {files.ca} holds a certificate that cannot be read") from None
-    warnings = []
-    if expiry - now < WARN_BEFORE:
-        warnings.append(f"{files.certificate} expires on {expiry:%Y-%m-%d %H:%M} UTC, in {(expiry - now).days} days: renew it")
-    return Credentials(authority, certificate, key, files, name, federation, tuple(warnings))
+    warning = validity.warning(str(files.certificate), now)
+    return Credentials(authority, certificate, key, files, name, federation, validity, (warning,) if warning else ())
 
 
 def _checked(
@@ -85,8 +83,8 @@ def _checked(
     name: str,
     federation: str,
     now: datetime,
-) -> datetime:
-    """When a party's own certificate, the first of ``chain``, expires. Raises UsageError if it cannot be used."""
+) -> Validity:
+    """When a party's own certificate, the first of ``chain``, is valid. Raises UsageError if it cannot be used."""
     leaf = chain[0]
     try:
         owner = owner_of(leaf, federation)
@@ -101,14 +99,14 @@ def _checked(
     if now < leaf.not_valid_before_utc:
         since = f"{leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
         raise unusable(f"{files.certificate} is valid only from {since}", hint="check this machine's clock")
-    expiry = leaf.not_valid_after_utc
-    if now >= expiry:
-        raise unusable(f"{files.certificate} expired on {expiry:%Y-%m-%d %H:%M} UTC", hint="ask the authority for a new one")
+    if now >= leaf.not_valid_after_utc:
+        until = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+        raise unusable(f"{files.certificate} expired on {until}", hint="ask the authority for a new one")
     try:
         PolicyBuilder().store(Store(trusted)).time(now).build_client_verifier().verify(leaf, chain[1:])
     except VerificationError as error:
         raise unusable(f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})") from None
-    return expiry
+    return Validity.of(leaf)
 
 
 def write_private(path: Path, data: bytes) -> None:

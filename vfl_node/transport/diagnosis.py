@@ -48,7 +48,7 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
                 return "" if secure.recv(9) else _refused(credentials)
     except ssl.SSLCertVerificationError as error:
         try:
-            return _about(_certificate_at(host, port, timeout_s), error, peer, federation)
+            return _about(certificate_at(address, timeout_s), error, peer, federation)
         except MALFORMED:  # an error in a field that is read only now
             return "its certificate cannot be read"
     except ssl.SSLError as error:
@@ -78,8 +78,9 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
     return context
 
 
-def _certificate_at(host: str, port: str, timeout_s: float) -> x509.Certificate | None:
-    """The certificate that the server shows, unverified; only for the text of an error."""
+def certificate_at(address: str, timeout_s: float = 3.0) -> x509.Certificate | None:
+    """The certificate that the server shows, unverified; only to say what is wrong with it."""
+    host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])

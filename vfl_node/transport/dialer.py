@@ -13,9 +13,10 @@ from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
 from vfl_node.settings import is_loopback
 from vfl_node.transport import calls
 from vfl_node.transport.credentials import Credentials
-from vfl_node.transport.diagnosis import diagnose
-from vfl_node.transport.identity import dns_of
+from vfl_node.transport.diagnosis import certificate_at, diagnose
+from vfl_node.transport.identity import MALFORMED, dns_of
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+from vfl_node.transport.validity import Validity
 
 _DIALER_OPTIONS = (*calls.OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
@@ -65,6 +66,17 @@ class Dialer:
     def link(self, *, timeout_s: float = 10.0) -> LinkStream:
         """Open the standing link. Raises as :meth:`converse`."""
         return self._dial("Link", LinkStream(self._peer), [], timeout_s)
+
+    def validity(self) -> Validity | None:
+        """When the certificate is valid that the peer shows now, by a handshake of its own; None if that does not succeed.
+
+        It is not verified here, only who opens a stream does that.
+        """
+        try:
+            shown = certificate_at(self._address) if self._credentials else None
+            return Validity.of(shown) if shown else None
+        except MALFORMED:
+            return None
 
     def close(self) -> None:
         """Close everything that is still open."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import grpc
+from cryptography import x509
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.settings import is_loopback
@@ -23,6 +24,7 @@ from vfl_node.transport.connections import Connections, most_connections
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.identity import party_of, uri_of
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+from vfl_node.transport.validity import Validity
 
 STREAMS_PER_PARTY = 32
 """Default number of streams that one party may have open at a server: its link and its conversations."""
@@ -166,6 +168,7 @@ class NodeServer:
                 stream = kind(party)
                 about = calls.metadata(context.invocation_metadata())
                 stream.instance = about.get(calls.INSTANCE, "")[: calls.INSTANCE_CHARACTERS]
+                stream.validity = _validity(context)
                 stream.attach(context.cancel)
                 if not context.add_callback(stream.hung_up):
                     return
@@ -213,7 +216,7 @@ class NodeServer:
             version = b",".join(proven.get("ssl_tls_version", [b"unknown"])).decode()
             if version != "TLSv1.3":
                 raise _refused(f"expected TLS version TLSv1.3, got {version}")
-            party = party_of(b"".join(proven.get("x509_pem_cert", [])), self._federation)
+            party = party_of(_certificate(context), self._federation)
         if party not in self._peers:
             raise _refused(f"expected a peer of {self._own}, got {uri_of(party, self._federation)}")
         return party
@@ -285,6 +288,17 @@ def _is_loopback_caller(peer: str) -> bool:
     except ValueError:
         return False
     return (getattr(host, "ipv4_mapped", None) or host).is_loopback
+
+
+def _certificate(context: Any) -> bytes:
+    """The certificate of the caller, PEM; empty in plaintext."""
+    return b"".join(context.auth_context().get("x509_pem_cert", []))
+
+
+def _validity(context: Any) -> Validity | None:
+    """When the caller's certificate is valid; it was read before."""
+    pem = _certificate(context)
+    return Validity.of(x509.load_pem_x509_certificate(pem)) if pem else None
 
 
 def _refused(message: str) -> PolicyError:

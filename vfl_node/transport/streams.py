@@ -26,6 +26,7 @@ from vfl_node.errors import PeerLost, ProtocolError, VflError
 from vfl_node.transport import bounds
 from vfl_node.transport.frames import PIECE_BYTES, Frame, LongFrame, parsed, pieces_of
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.validity import Validity
 
 QUEUE_BYTES = 16 << 20
 """Bytes that may wait in each direction of a conversation."""
@@ -64,6 +65,7 @@ class Stream(Generic[M]):
         self.moved = time.monotonic()  # when one arrived last
         self.waiting_since: float | None = None  # while the owner waits for the peer
         self.instance = ""  # of the peer's process, once the transport knows
+        self.validity: Validity | None = None  # of the certificate that the peer showed, if the transport knows
         self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received
         self._message, self._parse = message, parse
         self._close_s = close_s

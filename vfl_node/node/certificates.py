@@ -1,0 +1,83 @@
+"""Whether certificates are still valid while links are up: a link ends when that of either side has expired, with the cause."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+
+import structlog
+
+from vfl_node.errors import PeerLost
+from vfl_node.node.peer_state import PeerState
+from vfl_node.transport.credentials import Credentials
+from vfl_node.transport.dialer import Dialer
+
+log = structlog.get_logger()
+
+LOOK_S = 20.0
+"""How often they are checked: a job that waits names the cause within a minute."""
+
+
+class CertificateWatch:
+    """Checks the certificates of this node and of its peers against this node's clock.
+
+    Args:
+        credentials: of this node, as they were when it started.
+        dialers: of the peers that it dials, whose certificates a stream does not show.
+        states: of all peers.
+        down: called with (peer, cause, code) for each peer without a link while this node's own certificate cannot be used.
+        clock: gives the time, in UTC.
+
+    Attributes:
+        fault: why this node's own certificate cannot be used now; empty if it can.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        dialers: Mapping[str, Dialer],
+        states: Mapping[str, PeerState],
+        down: Callable[[str, str, str], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        self.fault = ""
+        self._credentials, self._dialers, self._states, self._down, self._clock = credentials, dialers, states, down, clock
+        self._warned = clock().date()  # there was a warning when they were read
+
+    def start(self, stopping: threading.Event) -> None:
+        """Check until ``stopping`` is set."""
+        threading.Thread(target=self._watch, args=(stopping,), name="certificates", daemon=True).start()
+
+    def look(self) -> None:
+        """Check once: end the links that have no valid certificate at both ends, and warn once a day of an early expiry."""
+        now = self._clock()
+        self._credentials = own = self._credentials.current(now)
+        before, self.fault = self.fault, ""
+        if own.validity:
+            self.fault = own.validity.fault(f"this node's certificate {own.files.certificate}", now)
+            warning = own.validity.warning(str(own.files.certificate), now)
+            if warning and not self.fault and now.date() != self._warned:
+                log.warning(warning)
+                self._warned = now.date()
+        for peer, state in self._states.items():
+            self._look_at(peer, state, before, now)
+
+    def _look_at(self, peer: str, state: PeerState, before: str, now: datetime) -> None:
+        link = state.link
+        if link is None:
+            if self.fault or (before and state.cause == before):
+                self._down(peer, self.fault, "E_CERTIFICATE" if self.fault else "")
+            return
+        if link.validity is None and peer in self._dialers:
+            link.validity = self._dialers[peer].validity()
+        cause = self.fault or (link.validity.fault(f"{peer}'s certificate", now) if link.validity else "")
+        if cause:
+            link.end(PeerLost(cause, code="E_CERTIFICATE"))
+
+    def _watch(self, stopping: threading.Event) -> None:
+        while not stopping.wait(LOOK_S):
+            try:
+                self.look()
+            except Exception:
+                log.exception("internal error")  # the watch must outlive it
