@@ -11,6 +11,7 @@ import pytest
 from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
+from vfl_node.errors import DataError
 from vfl_node.execution import column_cautions
 from vfl_node.settings import Data
 
@@ -60,6 +61,12 @@ def test_row_labels_of_a_frame_may_be_the_ids(tmp_path: Path) -> None:
     pd.DataFrame({"x": [1.0, 2.0]}, index=["a", "b"]).to_parquet(path)
     table = read(path, id="__index_level_0__")
     assert (list(table.ids), list(table.columns), table.left_out) == ([b"text:a", b"text:b"], ["x"], {})
+    with pytest.raises(DataError) as refused:
+        read(path)
+    assert refused.value.code == "E_COLUMN"
+    assert refused.value.hint.endswith(
+        "__index_level_0__ has row labels of pandas without a name: frame.rename_axis('id') names them"
+    )
     numbered = tmp_path / "numbered.parquet"
     pd.DataFrame({"id": ["a", "b"], "x": [1.0, 2.0]}).sample(frac=1, random_state=1).to_parquet(numbered)
     assert list(read(numbered).columns) == ["x"]
