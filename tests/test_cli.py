@@ -220,6 +220,20 @@ def test_a_run_says_the_sizes_of_several_sets(tmp_path: Path, capsys: pytest.Cap
     assert said in capsys.readouterr().out.splitlines()
 
 
+def test_a_run_for_a_program_ends_with_a_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training, about = {"warnings": ["Few rows."]}, {"rows": 9, "population": "owned"}
+    report = {"alignment": {"warnings": []}, "training": training, "metrics": {"auc": 0.9} | about, "local_metrics": None}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    trial_commands._print_outcome(tmp_path / "report.json", 1.26)
+    assert json.loads(capsys.readouterr().out) == {
+        "state": "done",
+        "took_s": 1.3,
+        "metrics": {"federated": {"auc": 0.9}},
+        "warnings": ["Few rows."],
+        "report_path": str(tmp_path / "report.html"),
+    }
+
+
 @pytest.mark.parametrize(("option", "ending"), [("--data", "csv"), ("--settings", "yaml")])
 def test_of_several_passive_parties_each_is_named(tmp_path: Path, option: str, ending: str) -> None:
     job = tmp_path / "job.yaml"
@@ -343,7 +357,7 @@ def test_an_estimate_counts_the_records_of_the_nodes_own_table(
     shutil.copy(trial.files[name], tmp_path / name / f"{name}.csv")
     words = ["estimate", str(job), "--config", str(tmp_path / name / "node.yaml"), other, "1000", "--json"]
     records = json.loads(CliRunner().invoke(cli.app, words).stdout)["records"]
-    assert records == {"clinic": 1000, "lab": 1000} | {name: 160}
+    assert records == {"active": 1000, "passive": 1000} | {role: 160}
 
 
 def test_nodes_of_one_machine_get_different_ports(tmp_path: Path) -> None:
@@ -669,7 +683,7 @@ def test_who_follows_a_job_to_its_end_reads_what_came_of_it(with_node: Any, job:
 def test_who_follows_a_job_that_fails_reads_where_and_why(with_node: Any) -> None:
     views = [view("bad", "running", phase="align", done=1, total=2, unit="rows"), view("bad", "failed", **FAILED)]
     result = with_node(FakeNode(views), "watch", "bad")
-    assert result.stderr.splitlines() == ["bad: align 1 of 2 rows", "bad is failed after 3 s, in phase align"]
+    assert result.stderr.splitlines() == ["bad: align 1 of 2 rows", "bad: failed after 3 s, in phase align"]
     error = result.exception
     assert isinstance(error, VflError)
     assert (error.code, error.message, error.hint) == ("E_TOO_FEW", "too few [records]", "more of them")

@@ -154,7 +154,7 @@ def test_without_a_place_for_temporary_files_cause_and_remedy_are_named(
     for name, make in makers.items():
         with monkeypatch.context() as patch:
             patch.setattr(tempfile, name, nowhere)
-            with pytest.raises(UsageError, match="temporary files .* No usable temporary directory") as caught:
+            with pytest.raises(UsageError, match=r"temporary files .* No usable temporary directory") as caught:
                 make()
             assert caught.value.code == "E_FILE"
             assert "TMPDIR" in caught.value.hint

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
-from importlib.metadata import entry_points, requires, version
+from importlib.metadata import entry_points, requires
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 import vfl_node
 from vfl_node.job import load_job
+from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings import load_settings
 
 ROOT = Path(__file__).parents[1]
@@ -30,8 +31,10 @@ BANNED_BUILTINS = {"eval", "exec", "compile", "__import__"}
 BANNED_ATTRIBUTES = {("torch", "load"), ("torch", "save")}
 
 
-def test_version_is_single_sourced() -> None:
-    assert version("vfl-node") == vfl_node.__version__
+def test_version_is_single_sourced_and_tells_the_protocol() -> None:
+    """What an older installation of this tree says is not asked: a wheel is made with the version below."""
+    assert 'version = {attr = "vfl_node.__version__"}' in (ROOT / "pyproject.toml").read_text()
+    assert vfl_node.__version__.split(".")[1] == str(PROTOCOL_VERSION)
     assert f"## [{vfl_node.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 

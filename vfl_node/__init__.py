@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from vfl_node.api import Result, run
     from vfl_node.job import Job
 
-__version__ = "0.1.0"
+__version__ = "0.10.0"
+"""The minor version is that of the protocol (:data:`vfl_node.session.preflight.PROTOCOL_VERSION`)."""
 
 __all__ = ["Job", "Result", "__version__", "run"]
 

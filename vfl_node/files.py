@@ -106,6 +106,12 @@ def read_checked(path: Path, *, hint: str = "restore it from a backup") -> bytes
     return verified(path.read_bytes(), str(path), hint=hint)
 
 
+def holds_checked(path: Path) -> bool:
+    """Whether the file at ``path`` says that :func:`write_checked` wrote it; whether it is whole is another question."""
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
 def checked(data: bytes) -> bytes:
     """``data`` behind its head."""
     version = VERSION.to_bytes(2, "big")

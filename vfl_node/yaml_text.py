@@ -48,7 +48,7 @@ class _Strict(yaml.constructor.SafeConstructor):
         return int(super().construct_yaml_int(node))
 
 
-_Strict.add_constructor("tag:yaml.org,2002:int", _Strict.construct_yaml_int)
+_Strict.add_constructor("tag:yaml.org,2002:int", _Strict.construct_yaml_int)  # type: ignore[type-var]
 
 
 def read(text: str, source: str) -> Any:

@@ -166,7 +166,7 @@ def test_example_ran_to_its_end(federation: Compose) -> None:
 
 def test_the_link_that_is_printed_opens_the_report_on_this_machine_once(federation: Compose) -> None:
     printed = federation("logs", "--no-color", "example").stdout
-    (link,) = re.findall(r"its report: (http://127\.0\.0\.1:\S+)", printed)
+    (link,) = re.findall(r"on the board: (http://127\.0\.0\.1:\S+)", printed)
     door, _, fragment = link.partition("#")
     ticket, to = fragment.removeprefix("ticket=").split("&to=")
     with urllib.request.urlopen(door, data=ticket.encode(), timeout=240) as entered:

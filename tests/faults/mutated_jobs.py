@@ -1,4 +1,4 @@
-"""Whole jobs of every kind, in one process, in which what one party sends is changed on its way.
+"""Whole jobs of every kind, in one process, in which what one party sends is changed, on its way or before.
 
     python tests/faults/mutated_jobs.py --seed 7 --jobs 1000        a thousand jobs
     python tests/faults/mutated_jobs.py --seed 7 --job 123          that one again, with the story of its end
@@ -16,198 +16,82 @@ import gc
 import os
 import random
 import resource
+import shutil
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import kinds
 import torch
-from google.protobuf.message import DecodeError, Message
+from kinds import ALL, KINDS, SERVES, job_of, settings_of
+from mutations import HOWS, Change, Speaker, Wire
 
-from vfl_node.configuration import parse
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.reading import read_table
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.execution import run as run_module
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.requests import Requests
 from vfl_node.execution.run import Run, set_up
 from vfl_node.execution.simulation import side_by_side
 from vfl_node.job import Job
+from vfl_node.node import predictions
 from vfl_node.node.partners import Partner
-from vfl_node.settings import Data, Limits, Settings
+from vfl_node.node.store import Store
+from vfl_node.settings import Settings
 from vfl_node.training.glm import coordinator
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1 import (
-    alignment_pb2,
-    decryption_pb2,
-    matched_pb2,
-    prediction_pb2,
-    session_pb2,
-    shares_pb2,
-    training_pb2,
-)
 from vfl_node.transport.memory import memory_network, run_together
 
-TWO, THREE = "{active: clinic, passive: lab}", "{active: clinic, passive: lab, coordinator: notary}"
-SPLIT = "train: {bottom: [3], active_bottom: [2], top: [2], epochs: 1, batch_size: 16}\nevaluate: {test_fraction: 0.3}\n"
-LOGISTIC = "align: {protocol: apsi, obfuscation: {size: 30}}\ntrain: {algorithm: logistic, iterations: 2, key_bits: 2048, "
-KINDS = {
-    "psu": f"parties: {TWO}\nalign: {{protocol: psu}}\n",
-    "psi": f"parties: {TWO}\nalign: {{protocol: psi}}\n",
-    "apsi": f"parties: {TWO}\nalign: {{protocol: apsi, obfuscation: {{size: 30}}}}\n",
-    "dummies": f"parties: {TWO}\nalign: {{protocol: psu, dummies: 8}}\n",
-    "split": f"parties: {TWO}\n{SPLIT}",
-    "told": f"parties: {TWO}\n{SPLIT.replace('0.3', '0.3, share_with_passive: true')}",
-    "two-party": f"parties: {TWO}\n{LOGISTIC}flow: two-party}}\n",
-    "coordinator-clear": f"parties: {THREE}\n{LOGISTIC}flow: coordinator-clear}}\n",
-    "coordinator": f"parties: {THREE}\n{LOGISTIC}flow: coordinator, loss: taylor}}\n",
-    "hidden": f"parties: {THREE}\nalign: {{protocol: psu}}\ntrain: {{algorithm: hidden, epochs: 2, batch_size: 16}}\n",
-}
-"""Kind → the job. Those with ciphertexts take a hundred times as long as the others, and are drawn a fiftieth as often."""
-
-WEIGHTS = [1.0 if "logistic" not in text else 0.02 for text in KINDS.values()]
-ROLES = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
-TYPES: dict[str, type[Message]] = {
-    message.full_name: getattr(of, name)
-    for of in (alignment_pb2, decryption_pb2, matched_pb2, prediction_pb2, session_pb2, shares_pb2, training_pb2)
-    for name, message in of.DESCRIPTOR.message_types_by_name.items()
-}
-EXTREME: dict[str, list[Any]] = {
-    "int": [0, 1, -1, 2**31 - 1, 2**32 - 1, 2**63 - 1, -(2**63)],
-    "bytes": [b"", b"\0", b"\xff" * 31, bytes(4096), b"\xff" * 100_000],
-    "str": ["", "\0", "../../x", "clinic", "x" * 100_000, "\u202e" * 40],
-    "bool": [True, False],
-    "float": [0.0, -1.0, float("inf"), float("nan"), 1e308],
-}
+Said = Mapping[tuple[str, str], list[str]]
+"""(Sender, receiver) → the types of messages, in their order."""
 
 
-@dataclass
-class Change:
-    """What happens to one message."""
+@dataclass(frozen=True)
+class Brings:
+    """What one party brings to a job, beside its channels."""
 
-    how: str
-    at: int
-    chance: random.Random
+    settings: Settings
+    job: Job
+    folder: JobFolder
+    memories: Mapping[str, Any]
+    table: Any
+    predicting: Any = None
 
-    def apply(self, frame: Any) -> list[Any]:
-        """What arrives instead of ``frame``."""
-        made = session_pb2.Frame.FromString(frame.SerializeToString())
-        body, chance = bytearray(made.body), self.chance
-        if self.how == "lost":
-            return []
-        if self.how == "duplicated":
-            return [frame, made]
-        if self.how == "flipped" and body:
-            body[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
-        elif self.how == "truncated" and body:
-            del body[chance.randrange(len(body)) :]
-        elif self.how == "oversize":
-            body += bytes(chance.choice([1, 1000, 1 << 20]))
-        elif self.how == "random":
-            body[:] = chance.randbytes(chance.choice([0, 1, 40, 5000]))
-        elif self.how == "another type":
-            made.type = chance.choice(sorted(TYPES))
-        elif self.how == "header":
-            name = chance.choice(["sequence", "attempt", "phase", "job_id", "type"])
-            setattr(
-                made,
-                name,
-                chance.choice(EXTREME["str"]) if isinstance(getattr(made, name), str) else chance.choice([0, 7, 2**32 - 1]),
-            )
-        elif self.how == "extreme":
-            body[:] = self._extreme(made.type, bytes(body))
-        made.body = bytes(body)
-        return [made]
+    @classmethod
+    def of(cls, job: Job, name: str, tables: kinds.Tables, folder: Path) -> Brings:
+        """To a job that predicts nothing."""
+        settings = settings_of(job, name, tables, folder / name)
+        table = read_input(settings, job) if settings.data else None
+        memories = {peer: Partner(folder / "partners" / name, peer) for peer in job.remembered_by(name)}
+        return cls(settings, job, JobFolder(folder / name), memories, table)
 
-    def _extreme(self, type_name: str, body: bytes) -> bytes:
-        """One field of the message at the end of its range, or repeated a thousand times."""
-        message = TYPES.get(type_name, session_pb2.Beat)()
-        try:
-            message.ParseFromString(body)
-            return self._changed(message)
-        except (DecodeError, ValueError, TypeError):
-            return body
-
-    def _changed(self, message: Any) -> bytes:
-        chance = self.chance
-        fields = list(message.DESCRIPTOR.fields)
-        if not fields:
-            return b"\x08\x01"
-        field = chance.choice(fields)
-        value = getattr(message, field.name)
-        if hasattr(value, "extend") and not isinstance(value, bytes | str):
-            if len(value) and chance.random() < 0.5:
-                del value[chance.randrange(len(value))]
-            elif field.message_type is not None:
-                for _ in range(chance.choice([1, 1000])):
-                    value.add()
-            else:
-                value.extend([_like(chance, field)] * chance.choice([1, 1000]))
-        elif field.message_type is not None:
-            value.ParseFromString(self._changed(value))
-        else:
-            setattr(message, field.name, _like(chance, field))
-        return bytes(message.SerializeToString())
-
-
-def _like(chance: random.Random, field: Any) -> Any:
-    kinds = {1: "float", 2: "float", 8: "bool", 9: "str", 12: "bytes"}
-    values = EXTREME[kinds.get(field.type, "int")]
-    if kinds.get(field.type) is None:
-        unsigned, wide = field.type in (4, 6, 7, 13), field.type in (3, 4, 6, 16, 18)
-        low, high = (0 if unsigned else -(2**63 if wide else 2**31)), 2 ** ((64 if wide else 32) - (not unsigned)) - 1
-        values = [value for value in values if low <= value <= high]
-    return chance.choice(values)
-
-
-HOWS = (
-    "lost",
-    "duplicated",
-    "swapped",
-    "flipped",
-    "truncated",
-    "oversize",
-    "random",
-    "another type",
-    "header",
-    "extreme",
-    "file",
-)
-
-
-class Wire:
-    """A pipe whose party's messages are changed on their way."""
-
-    def __init__(self, pipe: Any, change: Change | None) -> None:
-        self._pipe, self._change = pipe, change
-        self._sent = 0
-        self._held: list[Any] = []
-
-    async def put(self, frame: Any) -> None:
-        number, self._sent = self._sent, self._sent + 1
-        change = self._change
-        if change is None or number != change.at:
-            for one in [frame, *self._held]:
-                await self._pipe.put(one)
-            self._held = []
-        elif change.how == "swapped":
-            self._held = [frame]
-        elif change.how == "broken off":
-            raise VflError("broken off", code="E_BROKEN")
-        else:
-            for one in change.apply(frame):
-                await self._pipe.put(one)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._pipe, name)
+    def run(self, attempt: int, channels: Mapping[str, Channel]) -> Run:
+        """The run of this party."""
+        own, progress = Randomness(self.folder.seed(first=attempt == 1)), LiveProgress("trial", Stop())
+        return set_up(
+            self.settings,
+            self.job,
+            "trial",
+            self.table,
+            own,
+            self.folder,
+            progress,
+            attempt,
+            self.memories,
+            channels,
+            self.predicting,
+        )
 
 
 class Mutated:
@@ -220,28 +104,31 @@ class Mutated:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder, self._seed = folder, seed
-        chance = random.Random("tables")
-        self._files = {}
-        for name, rows in (("clinic", range(40)), ("lab", range(12, 52))):
-            cells = [f"p{row},{chance.random():.4f},{chance.random():.4f}" for row in rows]
-            label = [f",{row % 2}" if name == "clinic" else "" for row in rows]
-            head = "id,x,y" + (",label" if name == "clinic" else "")
-            self._files[name] = folder / f"{name}.csv"
-            self._files[name].write_text("\n".join([head, *(a + b for a, b in zip(cells, label, strict=True))]) + "\n")
-        self._sent: dict[str, dict[tuple[str, str], int]] = {}
+        self._tables = kinds.tables(folder)
+        self._said: dict[str, Said] = {}
+
+    def said(self, kind: str) -> Said:
+        """What the parties of a job of this kind say to each other where nothing is changed."""
+        if kind not in self._said:
+            ends, self._said[kind] = self._played(kind, None, "", "")
+            for end in ends:
+                if end is not None:
+                    raise AssertionError(f"{kind}, with nothing changed: {type(end).__name__}: {end}") from end
+        return self._said[kind]
 
     def one(self, number: int, *, say: Callable[[str], None] = lambda _: None) -> str:
         """Job ``number``: how it ended. Raises AssertionError where it ended as none may."""
         chance = random.Random(f"{self._seed}/{number}")
-        (kind,) = chance.choices(list(KINDS), WEIGHTS)
-        if kind not in self._sent:
-            ends, self._sent[kind] = self._played(kind, None, "", "")
-            for end in ends:
-                if end is not None:
-                    raise AssertionError(f"{kind}, with nothing changed: {type(end).__name__}: {end}") from end
-        sender, receiver = chance.choice([pair for pair, count in self._sent[kind].items() if count])
-        change = Change(chance.choice(HOWS), chance.randrange(self._sent[kind][sender, receiver]), chance)
-        where = f"job {number} of seed {self._seed}: {kind}, message {change.at} of {sender} to {receiver} {change.how}"
+        (kind,) = chance.choices(ALL, kinds.WEIGHTS)
+        said = self.said(kind)
+        sender, receiver = chance.choice([pair for pair, types in said.items() if types])
+        types = said[sender, receiver]
+        how = chance.choice([how for how in HOWS if how != "file" or kind in KINDS])
+        rare = chance.choice(sorted(set(types)))  # each type of message is as likely
+        at = chance.choice([at for at, name in enumerate(types) if name == rare])
+        change = Change(how, at if how == "meant" else chance.randrange(len(types)), chance)
+        what = f"message {change.at} ({types[change.at]}) of {sender} to {receiver} {how}"
+        where = f"job {number} of seed {self._seed}: {kind}, {what}"
         say(where)
         try:
             results = (
@@ -290,40 +177,75 @@ class Mutated:
 
     def _played(
         self, kind: str, change: Change | None, sender: str, receiver: str, folder: Path | None = None, attempt: int = 1
-    ) -> tuple[list[Any], dict[tuple[str, str], int]]:
-        job = parse(f"name: trial\n{KINDS[kind]}", Job, source="job")
-        wires: dict[tuple[str, str], Wire] = {}
-        runs: list[Any] = []
-        names = job.parties.all
-        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
+    ) -> tuple[list[Any], Said]:
+        job, runs, speakers = job_of(kind), [], {}
+        with tempfile.TemporaryDirectory(dir=self._folder) as scratch, ExitStack() as stack:
             kept = folder or Path(scratch)
-            for name, channels in memory_network(*names, job_id="trial").items():
-                for peer, channel in channels.items():
+            of_party = self._brings(kind, job, kept, stack) if kind in SERVES else {}
+            if of_party:
+                job = next(iter(of_party.values())).job
+            for name, channels in memory_network(*job.parties.all, job_id="trial").items():
+                met = {peer: channel for peer, channel in channels.items() if peer in job.parties.met_by(name)}
+                for peer, channel in met.items():
                     changed = change if (name, peer) == (sender, receiver) else None
-                    wires[name, peer] = channel._pipe = Wire(channel._pipe, changed)  # type: ignore[assignment]
-                runs += side_by_side(self._run(job, name, kept, attempt, channels))
+                    channel._pipe = Wire(channel._pipe, changed)  # type: ignore[assignment]
+                    speakers[name, peer] = Speaker(channel, changed)
+                brings = of_party.get(name) or Brings.of(job, name, self._tables, kept)
+                runs += side_by_side(brings.run(attempt, met))
             results = run_together(*runs)
-        return results, {pair: wire._sent for pair, wire in wires.items()}
+        return results, {pair: speaker.types for pair, speaker in speakers.items()}
 
-    def _run(self, job: Job, name: str, folder: Path, attempt: int, channels: Mapping[str, Channel]) -> Run:
-        role: Any = ROLES[name]
-        data = Data(path=self._files[name], label="label" if name == "clinic" else None) if name in self._files else None
-        settings = Settings(
-            name=name,
-            role=role,
-            data=data,
-            insecure_loopback=True,
-            device="cpu",
-            limits=Limits(min_set_size=1),
-            group_threads=1,
+    def _brings(self, kind: str, job: Job, folder: Path, stack: ExitStack) -> dict[str, Brings]:
+        """What each party of a job of predictions brings, by a copy of what it stored when the model was trained."""
+        _, asker, new = SERVES[kind]
+        trained = self._folder / f"trained {kind}"
+        if not trained.exists():
+            self._train(job, trained)
+        names, made = job.parties.data, {}
+        shutil.copytree(trained, folder, dirs_exist_ok=True)
+        stores = {name: Store(folder / name) for name in names}
+        for store in stores.values():
+            stack.callback(store.close)
+        predicting = predictions.job_for(stores[asker], "trained", asker, new=new)
+        rows = list(kinds.ROWS[asker])[-20:]
+        asked = (
+            "id,x,y,g\n" + "".join(f"p{row},.{row},.5,{row // 2}\n" for row in rows)
+            if new
+            else "id\n" + "".join(f"p{row}\n" for row in rows)
         )
-        table = read_table(data, id_form="text", needs_label=role == "active", party=name) if data else None
-        kept = JobFolder(folder / name)
-        own = Randomness(kept.seed(first=attempt == 1))
-        peers = [peer for peer in channels if peer in job.parties.data] if data else []
-        memories = {peer: Partner(folder / "partners" / name, "other") for peer in peers}
-        progress = LiveProgress("trial", Stop())
-        return set_up(settings, job, "trial", table, own, kept, progress, attempt, memories, channels)
+        for name, store in stores.items():
+            settings = settings_of(job, name, self._tables, folder / name)
+            record = store.add(
+                predicting, submitter=asker, job_id="trial", request=asked.encode() if new and name == asker else None
+            )
+            requests = Requests() if name == asker and not new else None
+            if requests:
+                for _ in range(2):
+                    requests.ask(predictions.read_request(settings, store, predicting, asked.encode()))
+                requests.close()
+            own = store.job_folder(record)
+            table, brought = predictions.prepare(settings, store, predicting, own, requests)
+            memories = {peer: store.partner(peer) for peer in predicting.remembered_by(name)}
+            made[name] = Brings(settings, predicting, own, memories, table, brought)
+        return made
+
+    def _train(self, job: Job, folder: Path) -> None:
+        """Train the model of ``job``; each data party's store lies in ``folder``."""
+        runs = []
+        with ExitStack() as stack, tempfile.TemporaryDirectory(dir=self._folder) as scratch:
+            for name, channels in memory_network(*job.parties.all, job_id="trial").items():
+                met = {peer: channel for peer, channel in channels.items() if peer in job.parties.met_by(name)}
+                brings = Brings.of(job, name, self._tables, Path(scratch))
+                if name in job.parties.data:
+                    store = Store(folder / name)
+                    stack.callback(store.close)
+                    record = store.update(store.add(job, submitter="clinic", job_id="trained"), state="done")
+                    memories = {peer: store.partner(peer) for peer in job.remembered_by(name)}
+                    brings = dataclasses.replace(brings, folder=store.job_folder(record), memories=memories)
+                runs += side_by_side(brings.run(1, met))
+            for end in run_together(*runs):
+                if end is not None:
+                    raise AssertionError(f"a training for predictions: {type(end).__name__}: {end}") from end
 
     def many(self, count: int, *, minutes: float = float("inf"), say: Callable[[str], None] = lambda _: None) -> Counter[str]:
         """That many jobs, or as many as there is time for: how often each end came.

@@ -88,6 +88,18 @@ shown(
     must="E_DUP_IDS, E_ID, E_CSV, E_NUMERIC, E_LABEL, E_ONE_CLASS, E_EMPTY, E_OVERFLOW; one canonical form",
 )
 shown(
+    "61",
+    "a party dies or has a full disk at each point of a job's end, also for longer than the others wait; a cancel there",
+    "tests/node/test_end.py",
+    must="done only where all have stored theirs, else unconfirmed; all end alike, and nothing is lost",
+)
+shown(
+    "62",
+    "kill -9 at places drawn, in eight kinds of jobs of two to five parties",
+    "tests/node/test_kill_at_random.py",
+    must="R",
+)
+shown(
     "secrets",
     "canary ids, labels and cells in logs, state, metrics, reports, answers",
     "tests/node/test_canaries.py",
@@ -97,10 +109,10 @@ shown(
 
 @row(
     "60",
-    "a random mix: changed messages and files, in whole jobs of nine kinds",
+    "a random mix: changed messages and files, in whole jobs of every kind",
     must="R, or an error with a code at every party; no deadlock, no growth of memory",
     how="`tests/faults/mutated_jobs.py`: messages lost, doubled, swapped, with flipped bits, cut, too large, of another type, "
-    "with extreme fields; files of a resumed job with flipped bits, cut, lost",
+    "with extreme fields, also by their sender before digests are made; files of a resumed job with flipped bits, cut, lost",
 )
 def mutated(world: World) -> tuple[str, int, str]:
     jobs, seed = os.environ.get("FAULTS_JOBS", "1000"), os.environ.get("FAULTS_SEED", "1")

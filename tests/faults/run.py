@@ -25,6 +25,7 @@ import absences  # noqa: F401 - registers its rows
 import kills  # noqa: F401
 import network  # noqa: F401
 import proven  # noqa: F401
+import soak  # noqa: F401
 import storage_faults  # noqa: F401
 from found import Found, Shown
 from page import page

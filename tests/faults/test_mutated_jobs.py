@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
+from typing import Any
 
+import kinds
 import mutated_jobs
 import numpy as np
 import pytest
 import torch
-from mutated_jobs import TYPES, Change, Mutated
+from mutated_jobs import Mutated
+from mutations import TYPES, Change, Speaker
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.paillier.keys import PublicKey, check, verify
 from vfl_node.errors import VflError
 from vfl_node.execution import run
 from vfl_node.job import parse_job
 from vfl_node.training.glm import coordinator
+from vfl_node.training.unaligned.methods import METHODS
 from vfl_node.transport import codec
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2, training_pb2
 from vfl_node.transport.memory import memory_channels, run_together
 
+ROOT = Path(__file__).parents[2]
 SEED = 1
 JOBS = 50
 
@@ -31,9 +39,15 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, getattr(module, name))
 
 
-def test_whole_jobs_end_by_themselves(tmp_path: Path) -> None:
-    """Seeded; another seed each time under `make faults`, which prints it."""
+def only(monkeypatch: pytest.MonkeyPatch, *drawn: str) -> None:
+    """Draw these kinds of jobs alone."""
+    monkeypatch.setattr(kinds, "WEIGHTS", [float(kind in drawn) for kind in kinds.ALL])
+
+
+def test_whole_jobs_end_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeded; another seed each time under `make faults`, which prints it, and draws every kind."""
     mutated_jobs.quick()
+    only(monkeypatch, "psu", "psi", "apsi", "psi-star, several", "linkage", "split", "told", "hidden", "service", "new records")
     found = Mutated(tmp_path, SEED).many(JOBS)
     assert sum(found.values()) == JOBS
     assert len(found) > 5  # the changes are noticed in more than a few ways
@@ -45,9 +59,43 @@ def test_the_oracle_sees_what_must_not_be(tmp_path: Path, monkeypatch: pytest.Mo
     mutated_jobs.quick()
     monkeypatch.setattr(codec, "decode", lambda *_, **__: [][0])
     jobs = Mutated(tmp_path, SEED)
-    monkeypatch.setattr(mutated_jobs, "WEIGHTS", [float(kind == "split") for kind in mutated_jobs.KINDS])
+    only(monkeypatch, "split")
     with pytest.raises(AssertionError, match="IndexError"):
         jobs.many(20)
+
+
+@pytest.mark.slow
+def test_every_message_of_a_conversation_is_changed_in_some_kind_of_job(tmp_path: Path) -> None:
+    """By its sender, before digests are made; and every kind of job goes well where nothing is changed."""
+    mutated_jobs.quick()
+    jobs, recorded = Mutated(tmp_path, SEED), json.loads((ROOT / "proto/recorded.json").read_text())
+    travel = {message for seen in recorded.values() for phase, message, *_ in seen if phase != "link"}
+    said = {name.rpartition(".")[2] for kind in kinds.ALL for types in jobs.said(kind).values() for name in types}
+    assert travel - {"Frame", "Abort"} == said  # the envelope is changed on its way, and what ends a job needs no job
+    assert {f"unaligned, {name}" for name in METHODS.own} - {"unaligned, none"} <= set(kinds.KINDS)
+    assert set(ALIGNMENTS.own) <= {kinds.job_of(kind).align.protocol for kind in kinds.ALL}
+
+
+def test_what_a_sender_means_is_what_its_digests_are_made_of() -> None:
+    """A column of elements whose sender changes one, and a phase around it, end well at a receiver that cannot know."""
+
+    async def say(channel: Channel) -> None:
+        async with channel.phase("align"):
+            await channel.send_rows(np.arange(64, dtype=np.uint8).reshape(8, 8), count=8, width=8)
+
+    async def hear(channel: Channel) -> Any:
+        async with channel.phase("align"):
+            return await channel.receive_rows(width=8)
+
+    heard = set()
+    for seed in range(40):
+        sender, receiver = memory_channels("clinic", "lab", job_id="job")
+        Speaker(sender, Change("meant", 1, random.Random(seed)))
+        _, result = run_together((say(sender), sender), (hear(receiver), receiver))
+        assert isinstance(result, np.ndarray | VflError)
+        heard.add(result.tobytes() if isinstance(result, np.ndarray) else result.code)
+    assert sum(isinstance(of, bytes) and len(of) == 64 for of in heard) > 3
+    assert "E_TRUNCATED" not in heard
 
 
 @pytest.mark.parametrize("name", sorted(TYPES))

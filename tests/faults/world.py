@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[1] / "node"))
+sys.path += [str(Path(__file__).parents[1] / "node"), str(Path(__file__).parents[2])]
 
 import forked_node
 from forked_node import DEVICE

@@ -393,7 +393,7 @@ def test_a_start_on_a_full_disk_ends_with_a_sentence_and_a_code(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(os, "umask", lambda _: 0)
     settings = Settings(name="lab", role="passive", insecure_loopback=True, http=None, state_dir=tmp_path / "state")
-    with pytest.raises(StateError, match="cannot use the state folder .*(No space left|disk is full)") as caught:
+    with pytest.raises(StateError, match=r"cannot use the state folder .*(No space left|disk is full)") as caught:
         service.serve(settings)
     assert caught.value.code == "E_DISK_FULL"
     assert "start the node again" in caught.value.hint

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from vfl_node.configuration import parse
-from vfl_node.errors import Paused, PeerLost, StateError, VflError
+from vfl_node.errors import Paused, PeerError, PeerLost, StateError, VflError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.serving import FileTally
 from vfl_node.execution.stored_serving import Serving
@@ -47,6 +47,9 @@ class Absent:
 
     def online(self, _: str) -> bool:
         return False
+
+    def check_version(self, peer: str) -> None:
+        """It is of the same version."""
 
     def describe(self, peer: str) -> str:
         return peer
@@ -313,6 +316,26 @@ def test_a_peer_that_cannot_take_part_now_is_waited_for(node: Node, monkeypatch:
     assert node.state(job_id) == "waiting"
 
 
+def test_no_job_is_submitted_with_a_peer_of_another_version(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(peer: str) -> None:
+        raise PeerError(f"{peer} speaks protocol version 3", code="E_VERSION")
+
+    monkeypatch.setattr(node.peers, "check_version", other)
+    with pytest.raises(PeerError) as caught:
+        node.jobs.submit(node.job())
+    assert (caught.value.code, node.store.all()) == ("E_VERSION", [])
+
+
+def test_a_job_that_waits_fails_at_once_and_may_go_on_after_an_upgrade(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(*_: Any, **__: Any) -> None:
+        raise PeerError("lab speaks protocol version 3", code="E_VERSION")
+
+    monkeypatch.setattr(node.peers, "ask", other)
+    job_id = node.jobs.submit(node.job()).id
+    node.wait_until(lambda: node.state(job_id) == "failed")
+    assert (node.stored(job_id).code, node.stored(job_id).resumable) == ("E_VERSION", True)
+
+
 def test_a_job_that_cannot_be_begun_takes_no_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all later ones would wait for it."""
 
@@ -330,7 +353,7 @@ def test_a_party_that_has_kept_its_report_is_done_where_another_is(
     node: Node, monkeypatch: pytest.MonkeyPatch, online: bool
 ) -> None:
     """Whether it hears so when it tells of the job, or when it meets the others."""
-    ended = OfferReply(accepted=False, code="E_JOB_ENDED", reason="the job has already ended there (done)")
+    ended = OfferReply(accepted=False, code="E_JOB_DONE", reason="the job has already ended there (done)")
     monkeypatch.setattr(node.peers, "online", lambda _: online)
     monkeypatch.setattr(node.peers, "ask", lambda *_, **__: Notice(offer_reply=ended))
     record = node.store.update(node.store.add(node.job(TRAIN), submitter="clinic"), state="paused", attempt=1)

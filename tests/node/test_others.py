@@ -25,11 +25,15 @@ class Peers:
     """Peers of which some are connected; all but those that refuse accept the job."""
 
     def __init__(self) -> None:
-        self.connected, self.refusing = {"lab"}, set[str]()
+        self.connected, self.refusing, self.of_another_version = {"lab"}, set[str](), set[str]()
         self.asked: list[str] = []
 
     def online(self, name: str) -> bool:
         return name in self.connected
+
+    def check_version(self, name: str) -> None:
+        if name in self.of_another_version:
+            raise PeerError(f"{name} speaks protocol version 3", code="E_VERSION")
 
     def ask(self, name: str, offer: Notice, *, deadline: float, **_: Any) -> Notice:
         self.asked.append(name)
@@ -86,3 +90,8 @@ def test_one_that_stays_away_is_named(waiting: Any, peers: Peers) -> None:
     with pytest.raises(PeerLost, match="no word from insurer") as caught:
         waiting(most_s=0)
     assert caught.value.code == "E_PEER_ABSENT"
+
+
+def test_one_of_another_version_ends_the_wait_for_the_others(waiting: Any, peers: Peers) -> None:
+    with pytest.raises(PeerError, match="insurer speaks protocol version 3"):
+        waiting(lambda: peers.of_another_version.add("insurer"))

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError
+from vfl_node.files import write_checked
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partners import Partner, accept_loss
 
@@ -256,13 +258,44 @@ def test_linkages_over_a_set_are_counted_and_the_same_one_is_free(tmp_path: Path
     Partner(tmp_path, "clinic").count_linkages(b"set", b"two", 2)  # after a restart
 
 
-def test_a_memory_without_checksums_is_said_to_be_of_an_earlier_version(tmp_path: Path) -> None:
-    (tmp_path / "lab").mkdir()
-    (tmp_path / "lab" / "secret").write_bytes(b"s" * 32)
+def earlier_memory(folder: Path) -> Path:
+    """As development versions before checksums wrote it: two pairs of sets, and two trainings over one."""
+    folder.mkdir()
+    (folder / "secret").write_bytes(b"s" * 32)
+    (folder / "inputs").write_bytes(b"\n".join(pair.hex().encode() for pair in (b"one", b"two")))
+    (folder / "trainings").write_bytes(b"\n".join(b"%s %s" % (b"set".hex().encode(), job) for job in (b"first", b"second")))
+    return folder
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_memory_without_checksums_goes_on_with_what_it_promised(tmp_path: Path, *, broken_off: bool) -> None:
+    folder = earlier_memory(tmp_path / "lab")
+    if broken_off:
+        write_checked(folder / "inputs", (folder / "inputs").read_bytes())
+    for _ in range(2):  # the upgrade, and a restart after it
+        partner = Partner(tmp_path, "lab")
+        assert partner.secret.bytes(8) == Randomness(b"s" * 32).bytes(8)
+        partner.count_inputs(b"two", 2)
+        with pytest.raises(PolicyError, match="2 different pairs of sets"):
+            partner.count_inputs(b"three", 2)
+        assert partner.count_trainings(b"set", "second", 2) == 2
+        with pytest.raises(PolicyError, match="there were 2 trainings"):
+            partner.count_trainings(b"set", "third", 2)
+    (folder / "inputs").write_bytes(b"")
+    with pytest.raises(StateError) as caught:
+        partner.count_inputs(b"two", 2)
+    assert caught.value.code == "E_STATE_CORRUPT"
+
+
+def test_a_memory_without_checksums_that_hid_something_is_left_to_its_version(tmp_path: Path) -> None:
+    """This version would not find what those jobs drew for the sets, so it would draw it anew."""
+    folder = earlier_memory(tmp_path / "lab")
+    (folder / "dummies-0123.kept").write_bytes(b"100")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(StateError, match="earlier vfl-node") as caught:
         Partner(tmp_path, "lab")
     assert caught.value.code == "E_STATE_VERSION"
-    assert (tmp_path / "lab" / "secret").read_bytes() == b"s" * 32
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path: Path) -> None:

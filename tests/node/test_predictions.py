@@ -943,7 +943,9 @@ def test_a_broken_peer_leaves_one_failed_service(store: Store, job: Callable[[st
             store.end(record.ended(broken))
 
     data = Data(path=tmp_path / "clinic.csv", label="label")
-    settings = Settings(name="clinic", role="active", data=data, insecure_loopback=True, peers={"lab": Peer(address="127.0.0.1:1")})
+    settings = Settings(
+        name="clinic", role="active", data=data, insecure_loopback=True, peers={"lab": Peer(address="127.0.0.1:1")}
+    )
     jobs = Jobs(settings, store, Broken())  # type: ignore[arg-type]
     last = [jobs.submit(service).id for _ in range(5)][-1]
     assert [record.id for record in store.all() if record.is_service] == [last]

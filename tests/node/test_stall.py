@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.test_full_disk import NAMES, Pair
+from tests.node.test_full_disk import JOB, NAMES, Pair
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.execution import train
@@ -21,6 +21,7 @@ from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.node import meeting, retries
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.pulse import Pulse, threads_cpu_s
+from vfl_node.node.turns import Turns
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.streams import StreamPipe
 
@@ -72,6 +73,31 @@ def test_a_thread_that_hangs_is_noticed_and_the_job_ends_well_once_it_goes_on(
     hangs.set()
     pair.wait(lambda: all(pair.ended(name, job_id) for name in NAMES))
     assert [pair.view(name, job_id)["state"] for name in NAMES] == ["done", "done"]
+
+
+def test_an_own_job_takes_the_only_place_of_a_peers_job_that_says_that_it_works_and_sends_nothing(
+    pair: Pair, hangs: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the lab hangs, which submitted the job; its beats say that it computes."""
+    spells = count()
+    monkeypatch.setattr(Pulse, "spells", lambda _: next(spells))
+    monkeypatch.setattr(meeting, "WORD_COUNTS", 1000)
+    clinic = pair.nodes["clinic"]
+    of_the_clinic(monkeypatch, pair, 0.3)
+    clinic._works._turns = Turns(1, 1)
+    clinic._offers._settings = clinic.settings.model_copy(update={"accept_jobs_from": ("lab",)})
+    theirs = pair.nodes["lab"].submit(pair.trial.job(JOB).canonical())["id"]
+    pair.wait(lambda: pair.view("clinic", theirs).get("remark", "").startswith("training on"))
+    time.sleep(0.6)  # twice as long as it may be silent without a word
+    assert pair.view("clinic", theirs)["attempt"] == 1
+    own = pair.submit()
+    pair.wait(lambda: pair.ended("clinic", own))
+    assert pair.view("clinic", own)["state"] == "done"
+    assert not pair.ended("clinic", theirs)
+    of_the_clinic(monkeypatch, pair, 60)
+    hangs.set()
+    pair.wait(lambda: all(pair.ended(name, theirs) for name in NAMES))
+    assert [pair.view(name, theirs)["state"] for name in NAMES] == ["done", "done"]
 
 
 def test_a_party_that_works_for_long_or_on_a_slow_line_is_waited_for() -> None:

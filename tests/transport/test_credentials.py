@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import contextlib
 import shutil
 import subprocess
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -21,6 +23,11 @@ from vfl_node.transport.credentials import load_credentials, write_private
 from vfl_node.transport.identity import party_of
 
 NOW = datetime.now(timezone.utc)
+
+
+def pem(key: Any) -> bytes:
+    """A private key as a file has it."""
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
 def load(certificates, *, name: str = "lab", key: bytes | None = None, certificate: bytes | None = None, **changes):
@@ -61,6 +68,29 @@ def test_certificates_made_with_openssl_are_accepted(tmp_path: Path) -> None:
     assert RECIPE.strip() in page
 
 
+@pytest.mark.parametrize("usage", ["", "keyCertSign", "cRLSign"])
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+def test_an_authority_needs_no_key_usage_but_may_not_have_another(tmp_path: Path, usage: str) -> None:
+    """``openssl req -x509`` alone writes none; TLS itself takes such an authority."""
+    recipe = RECIPE.replace("-addext keyUsage=critical,keyCertSign,cRLSign", f"-addext keyUsage={usage}" if usage else "")
+    subprocess.run(["sh", "-ec", recipe], cwd=tmp_path, check=True, capture_output=True)
+    files = Tls(ca=tmp_path / "ca.crt", certificate=tmp_path / "node.crt", key=tmp_path / "node.key")
+    if usage != "cRLSign":
+        load_credentials(files, name="lab", federation="trial")
+        return
+    with pytest.raises(UsageError, match="not vouched for") as caught:
+        load_credentials(files, name="lab", federation="trial")
+    assert "keyCertSign" in caught.value.hint
+
+
+def test_a_byte_order_mark_before_a_certificate_or_key_is_passed_over(certificates, serve) -> None:
+    files = certificates.good("lab").files
+    for path in (files.ca, files.certificate, files.key):
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    marked = load_credentials(files, name="lab", federation="trial")
+    serve(certificates.good("clinic")).dialer(marked).converse("job-1").close()
+
+
 def test_a_coming_expiry_is_warned_about(certificates) -> None:
     (warning,) = load(certificates, days=29).warnings
     assert "expires on" in warning
@@ -79,14 +109,8 @@ def test_a_coming_expiry_is_warned_about(certificates) -> None:
         ({"ca": b"nothing"}, "holds no certificate"),
         ({"certificate": b"nothing"}, "holds no certificate"),
         ({"key": b"nothing"}, "is not an unencrypted private key"),
-        (
-            {
-                "key": ed25519.Ed25519PrivateKey.generate().private_bytes(
-                    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-                )
-            },
-            "of a kind that gRPC does not take",
-        ),
+        ({"key": pem(ed25519.Ed25519PrivateKey.generate())}, "of a kind that gRPC does not take"),
+        ({"key": pem(ec.generate_private_key(ec.SECP521R1()))}, "on the curve secp521r1, which gRPC does not take"),
     ],
 )
 def test_material_that_cannot_serve_is_refused_with_the_reason(certificates, changes, text: str) -> None:

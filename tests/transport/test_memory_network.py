@@ -76,6 +76,27 @@ def test_one_party_may_run_a_protocol_for_each_channel() -> None:
     assert run_together(*asking, *serving) == ["CLINIC", "LAB", None, None]
 
 
+def test_a_protocol_that_waits_for_another_of_its_party_ends_with_it() -> None:
+    """Though its own peer still has something to say, as over gRPC."""
+    network = memory_network(*NAMES)
+    notary = network["notary"]
+
+    async def waits(channel: Channel) -> None:
+        while True:
+            await channel.pause()
+
+    async def fails() -> None:
+        await hear(notary["lab"])
+        for channel in notary.values():
+            channel.close()
+        raise ValueError("of its own")
+
+    saying = [(say(network[name]["notary"], "last"), network[name]["notary"]) for name in ("clinic", "lab")]
+    waiting, failing, *_ = run_together((waits(notary["clinic"]), notary["clinic"]), (fails(), notary["lab"]), *saying)
+    assert isinstance(waiting, PeerLost)
+    assert isinstance(failing, ValueError)
+
+
 def test_a_circle_of_parties_that_all_wait_is_noticed() -> None:
     network = memory_network(*NAMES)
     circle = {"clinic": "lab", "lab": "notary", "notary": "clinic"}

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.web.shown_node import AUTHORISED, TOKEN, Asked, View, browser
-from vfl_node.errors import Cancelled, DataError, Paused, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
+from vfl_node.errors import (
+    Cancelled,
+    DataError,
+    Paused,
+    PeerError,
+    PolicyError,
+    ProtocolError,
+    StateError,
+    UsageError,
+    VflError,
+)
 from vfl_node.web import app
 from vfl_node.web.access import MOST_TICKETS, TICKET_S, Access, OwnersSocket
 from vfl_node.web.app import MAX_JOB_BYTES

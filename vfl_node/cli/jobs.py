@@ -98,7 +98,7 @@ def _result(view: dict[str, Any]) -> str:
     """What came of a job: its main metric, or what failed and what to do."""
     if error := view["error"]:
         return f"{error['code']}: {error['message']}" + (f"; {error['hint']}" if error["hint"] else "")
-    return main_text(view["metrics"]) or ("aligned" if view["report"] and view["state"] == "done" else "")
+    return main_text(view["metrics"])
 
 
 @app.command()

@@ -105,7 +105,7 @@ def follow(client: Client, job_id: str, board: str = "", *, as_json: bool = Fals
     phase = ""
     with ShownProgress(job_id, as_json=as_json) as shown:
         for view in client.watch(job_id):
-            phase = view["phase"] or phase
+            phase = view["phase"] if view["total"] else phase
             shown.update(view)
     path = client.report_path(job_id) if view["report"] else None
     if as_json:
@@ -113,7 +113,7 @@ def follow(client: Client, job_id: str, board: str = "", *, as_json: bool = Fals
     took = "" if view["took_s"] is None else f" after {human_seconds(view['took_s'])}"
     if view["state"] != "done":
         if not as_json:
-            err.print(f"{job_id} is {view['state']}{took}{f', in phase {phase}' if phase else ''}")
+            err.print(f"{job_id}: {view['state']}{took}{f', in phase {phase}' if phase else ''}")
         error = view["error"] or {"message": f"the job is {view['state']}", "code": "E_JOB", "hint": ""}
         raise VflError(error["message"], code=error["code"], hint=error["hint"] or "")
     if as_json:

@@ -71,6 +71,11 @@ class Others:
         """``names`` with address and state of the link."""
         return tuple(map(self._peers.describe, names))
 
+    def check_versions(self) -> None:
+        """Raise PeerError (``E_VERSION``) if one of them is away because it speaks another version of the protocol."""
+        for name in self.absent:
+            self._peers.check_version(name)
+
     def tell(self) -> None:
         """Offer the job to all that may know of it, and wait for no reply; best effort."""
         for name in filter(self._may_know, self.names):
@@ -129,8 +134,7 @@ class Others:
             if absent != announced or time.monotonic() > again:  # also to one that has come while another is still away
                 self.announce(meeting)
                 announced, again = absent, time.monotonic() + ASK_AGAIN_S
-            for name in absent:
-                self._peers.check_version(name)
+            self.check_versions()
             meeting.check()
             meeting.wait(LOOK_S)
             deadline = max(last, time.monotonic() + ASK_AGAIN_S)

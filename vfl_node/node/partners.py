@@ -25,6 +25,7 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.files import read_checked, remove, write_checked
 from vfl_node.job import Name
 from vfl_node.node.counts import LOSS, PartnerCounts
+from vfl_node.node.partner_upgrade import upgrade
 from vfl_node.session.memory import older
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
@@ -47,7 +48,8 @@ class Partner(PartnerCounts):
 
         Raises:
             ValueError: ``peer`` is not a party's name.
-            StateError: the secret is damaged (``E_STATE_CORRUPT``), or an earlier version wrote it (``E_STATE_VERSION``).
+            StateError: the secret is damaged (``E_STATE_CORRUPT``), or what an earlier version wrote cannot be upgraded
+                (``E_STATE_VERSION``).
         """
         try:
             peer = _PEER.validate_python(peer)
@@ -59,14 +61,7 @@ class Partner(PartnerCounts):
         path = self._folder / "secret"
         if not any(file.suffix != ".tmp" for file in self._folder.iterdir()):
             write_checked(path, secret or secrets.token_bytes(32))
-        if path.exists() and path.stat().st_size == 32:
-            raise StateError(
-                f"{self._folder} was written by an earlier vfl-node, without checksums",
-                code="E_STATE_VERSION",
-                hint="go on with that version; or move the folder away at both nodes: all that hid something from "
-                f"{peer} is drawn anew then, and it may compare new alignments with earlier ones",
-                for_peer="what it remembers of this partner is of an earlier version",
-            )
+        upgrade(self._folder, self._peer)
         hint = f"restore it from a backup; under another secret {peer} may compare new alignments with earlier ones"
         try:
             self._secret = read_checked(path, hint=hint)

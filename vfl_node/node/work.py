@@ -195,6 +195,7 @@ class Work:
             if self.record.state != "waiting":
                 self.record = self._store.update(self.record, state="waiting")
             self.progress.emit(Queued(turn.place))
+            self.others.check_versions()
             absent = self.others.absent
             if not absent:
                 self._renew_deadline()

@@ -16,7 +16,13 @@ from vfl_node.metrics import NotNumbers
 
 T = TypeVar("T")
 
-UNUSABLE = (NotNumbers, np.linalg.LinAlgError, torch.linalg.LinAlgError, FloatingPointError, OverflowError)
+UNUSABLE = (
+    NotNumbers,
+    np.linalg.LinAlgError,
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined]
+    FloatingPointError,
+    OverflowError,
+)
 """What is raised where numbers are of no use; everything else is a defect."""
 
 
@@ -46,6 +52,6 @@ def silent(epochs: Iterable[Mapping[str, float | None]], waits: Mapping[str, int
         return ()
     told = ", ".join(f"{name.replace('_', ' ')} in {count} of {len(shown)} epochs" for name, count in names.items())
     return (
-        f"Attacks of the audit said nothing: {told}. There were too few rows to compare, or numbers that are too large to compute "
-        "with. This does not mean that nothing can be found.",
+        f"Attacks of the audit said nothing: {told}. There were too few rows to compare, or numbers that are too large to "
+        "compute with. This does not mean that nothing can be found.",
     )

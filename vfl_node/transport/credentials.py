@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import stat
@@ -12,12 +13,14 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.settings import Tls
 from vfl_node.transport.identity import MALFORMED, alternative_names, dns_of, owner_of
 from vfl_node.transport.validity import Validity
+
+_P256 = "use ECDSA P-256: vfl-node init makes such a key"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | 
         )
     trusted, chain = _certificates(authority, files.ca), _certificates(certificate, files.certificate)
     secret = private_key(key, str(files.key))
+    if isinstance(secret, ec.EllipticCurvePrivateKey) and not isinstance(secret.curve, (ec.SECP256R1, ec.SECP384R1)):
+        raise unusable(f"{files.key} is on the curve {secret.curve.name}, which gRPC does not take", hint=_P256)
     try:
         validity = _checked(chain, trusted, secret, files, name=name, federation=federation, now=now)
     except MALFORMED:  # an error in a field that is read only now
@@ -102,10 +107,13 @@ def _checked(
     if now >= leaf.not_valid_after_utc:
         until = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
         raise unusable(f"{files.certificate} expired on {until}", hint="ask the authority for a new one")
+    verifier = PolicyBuilder().store(Store(trusted)).time(now).extension_policies(ca_policy=_AUTHORITY, ee_policy=_PARTY)
     try:
-        PolicyBuilder().store(Store(trusted)).time(now).build_client_verifier().verify(leaf, chain[1:])
+        verifier.build_client_verifier().verify(leaf, chain[1:])
     except VerificationError as error:
-        raise unusable(f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})") from None
+        text = f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})"
+        hint = "ask the authority for a new one; its own certificate must be of a CA, and its key usage, if any, keyCertSign"
+        raise unusable(text, hint=hint) from None
     return Validity.of(leaf)
 
 
@@ -130,13 +138,20 @@ def private_key(pem: bytes, what: str) -> ec.EllipticCurvePrivateKey | rsa.RSAPr
     except MALFORMED:
         raise UsageError(f"{what} is not an unencrypted private key in PEM form", code="E_CERTIFICATE") from None
     if not isinstance(key, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
-        raise UsageError(f"{what} is of a kind that gRPC does not take", code="E_CERTIFICATE", hint="use ECDSA P-256")
+        raise unusable(f"{what} is of a kind that gRPC does not take", hint=_P256)
     return key
 
 
+def _may_sign(policy: object, certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
+    """An authority made without a key usage, as by a plain ``openssl req -x509``, may sign: nothing says that it may not."""
+    if usage is not None and not usage.key_cert_sign:
+        raise ValueError("its key usage does not let the authority sign certificates")
+
+
 def _read(path: Path) -> bytes:
+    """A file in PEM form, without the mark that editors put before UTF-8 and gRPC does not take."""
     try:
-        return path.read_bytes()
+        return path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {error.strerror}", code="E_FILE", hint="see tls in this node's configuration"
@@ -148,6 +163,10 @@ def _certificates(pem: bytes, path: Path) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(pem)
     except MALFORMED:
         raise unusable(f"{path} holds no certificate in PEM form, or one that cannot be read") from None
+
+
+_AUTHORITY = ExtensionPolicy.webpki_defaults_ca().may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _may_sign)
+_PARTY = ExtensionPolicy.webpki_defaults_ee()
 
 
 def unusable(message: str, *, hint: str = "") -> UsageError:

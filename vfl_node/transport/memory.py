@@ -33,6 +33,8 @@ class _MemoryPipe:
         return self.inbox.pop(0)
 
     async def pause(self) -> None:
+        if self.closed:  # by another conversation of this party, which has failed
+            raise PeerLost("this party has ended its conversations")
         if self.other.closed and not self.inbox:
             raise PeerLost("the peer has ended its conversation")
         await suspend()

@@ -91,7 +91,8 @@ def measure(targets: Targets, outputs: Tensor, at: Tensor) -> dict[str, Score]:
         first = sum(column.width for column in targets.columns if column.kind == "categories")
         scores |= _flags(flags, values[:, first : first + len(flags)], at)
     usable = np.isfinite(values).all(axis=0)
-    for column, of in zip(targets.columns, np.split(usable, np.cumsum([column.width for column in targets.columns])[:-1])):
+    ends = np.cumsum([column.width for column in targets.columns])
+    for column, of in zip(targets.columns, np.split(usable, ends[:-1]), strict=True):
         if not of.all():
             scores[column.name] = _undefined(column.kind, scores[column.name].rows)
     return {column.name: scores[column.name] for column in targets.columns}

@@ -97,7 +97,7 @@ def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[
 
 
 def check_finite(value: Tensor) -> Tensor:
-    """``value`` itself, if all of it is finite, and no larger than what a peer lets in (:data:`~vfl_node.transport.codec.MOST`).
+    """``value`` itself, if all of it is finite, and within what a peer lets in (:data:`~vfl_node.transport.codec.MOST`).
 
     Raises:
         DataError: training has diverged (``E_DIVERGED``).
