@@ -30,8 +30,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from benchmarks.measure import peak_bytes
-from vfl_node.data.cells import MISSING, number
+from vfl_node.data.cells import number
 from vfl_node.data.identifiers import Identifiers, canonical
+from vfl_node.data.missing_words import MISSING
 from vfl_node.data.reading import read_table
 from vfl_node.settings import Data
 

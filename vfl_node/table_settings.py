@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from vfl_node.data.declared import Declared, DeclaredImage
+from vfl_node.data.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words
 from vfl_node.data_source import DataSource
 from vfl_node.job import Name
 from vfl_node.label_source import LabelAsWritten, LabelSource
@@ -31,6 +31,17 @@ class Data(DataSource):
     label: LabelAsWritten | None = Field(default=None, description="column of labels, where a job needs them (default 'label')")
     columns: dict[str, Declared] = Field(
         default={}, description="kind per column, or kind and scaling; undeclared ones are detected"
+    )
+    missing: Words = Field(
+        default=(),
+        description="more words that stand for a missing value, in any case, in columns of every kind: [unknown, -9]; inf for "
+        "infinite numbers",
+    )
+    thousands: Thousands | None = Field(
+        default=None, description="what separates thousands in numbers, such as ','; '': nothing; None: as each column suggests"
+    )
+    date_format: DateFormat | None = Field(
+        default=None, description="how dates are written, such as d/m/Y; None: as each column suggests"
     )
     image: DeclaredImage | None = Field(
         default=None, description="columns that are the pixels of one image a record: {columns: 'pixel_*', shape: [28, 28]}"
@@ -80,6 +91,11 @@ class Data(DataSource):
                     f"data.keys names column {column!r}, which is already that of {taken[column]}: name another column"
                 )
         return self
+
+    @property
+    def notation(self) -> Notation:
+        """How cells are written, as far as it is said of all columns."""
+        return Notation(missing=self.missing, thousands=self.thousands, date_format=self.date_format)
 
     @property
     def key_columns(self) -> tuple[str, ...]:

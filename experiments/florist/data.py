@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.cells import MISSING
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.missing_words import MISSING
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 
 LEAST = 20

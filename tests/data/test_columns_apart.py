@@ -11,7 +11,8 @@ import pytest
 from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
-from vfl_node.execution import cautions
+from vfl_node.errors import DataError
+from vfl_node.execution import column_cautions
 from vfl_node.settings import Data
 
 SHUFFLED = (2, 0, 1)
@@ -45,7 +46,7 @@ def test_a_copy_of_the_labels_is_no_feature_of_a_party_that_needs_none(tmp_path:
 def test_row_numbers_are_no_feature_of_either_party(tmp_path: Path, name: str, needs_label: bool) -> None:
     table = read(written(tmp_path, name), needs_label=needs_label)
     assert list(table.columns) == ["x"]
-    said = cautions.of_columns(table)
+    said = column_cautions.of_left_out(table)
     assert [name in sentence for sentence in said] == ([True] if needs_label else [False, True])
     assert list(read(written(tmp_path, name), columns={name: "numeric"}).columns) == ["x", name]
 
@@ -60,6 +61,12 @@ def test_row_labels_of_a_frame_may_be_the_ids(tmp_path: Path) -> None:
     pd.DataFrame({"x": [1.0, 2.0]}, index=["a", "b"]).to_parquet(path)
     table = read(path, id="__index_level_0__")
     assert (list(table.ids), list(table.columns), table.left_out) == ([b"text:a", b"text:b"], ["x"], {})
+    with pytest.raises(DataError) as refused:
+        read(path)
+    assert refused.value.code == "E_COLUMN"
+    assert refused.value.hint.endswith(
+        "__index_level_0__ has row labels of pandas without a name: frame.rename_axis('id') names them"
+    )
     numbered = tmp_path / "numbered.parquet"
     pd.DataFrame({"id": ["a", "b"], "x": [1.0, 2.0]}).sample(frac=1, random_state=1).to_parquet(numbered)
     assert list(read(numbered).columns) == ["x"]

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.accumulators import ParsedNumbers
-from vfl_node.data.cells import MISSING
+from vfl_node.data.declared import UNSAID
+from vfl_node.data.feature_columns import column_of
+from vfl_node.data.missing_words import MISSING
+from vfl_node.data.notation import numbers_in
 from vfl_node.data.readers import READERS, csv_blocks
 from vfl_node.data.readers import csv as csv_reader
 from vfl_node.data.readers.opening import open_csv
-from vfl_node.data.reading import column_of
 from vfl_node.data.tables import CategoricalColumn, NumericColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
@@ -73,8 +74,11 @@ def row_by_row(content: bytes) -> tuple[list[list[str]], list[int]] | tuple[str,
 
 
 def number(cell: str) -> float:
+    """NaN: missing, infinity: no number, minus infinity: an infinite one."""
     if cell in MISSING:
         return math.nan
+    if cell in ("inf", "1e999"):
+        return -math.inf
     try:
         value = float(cell)
     except ValueError:
@@ -86,19 +90,23 @@ def column(cells: list[str]) -> tuple[str, list[Any]]:
     """The kind of a column that is not declared, and its values; None: missing, and infinity: not a number."""
     values = [number(cell) for cell in cells]
     present = [value for value in values if not math.isnan(value)]
-    if sum(map(math.isfinite, present)) >= 0.95 * len(present):
-        return "numeric", [None if math.isnan(value) else value for value in values]
+    if sum(value < math.inf for value in present) >= 0.95 * len(present) and (not present or any(map(math.isfinite, present))):
+        return "numeric", [None if math.isnan(value) else abs(value) if math.isinf(value) else value for value in values]
     return "categorical", [None if cell in MISSING else cell for cell in cells]
 
 
 def values(text: TextColumns, name: str) -> tuple[str, list[Any]]:
     read = text.feature(name, None)
-    if isinstance(read, ParsedNumbers):
-        if (wrong := np.flatnonzero(np.isinf(read.values))).size:
-            with pytest.raises(DataError, match=f":{text.line(int(wrong[0]))}:{name}: {read.wrong} in numeric"):
+    if isinstance(read, CategoricalColumn):
+        numbers = numbers_in(read, UNSAID, text.decimal, known=text.decimal_known, declared=False)
+        if numbers is None:
+            return "categorical", [None if code < 0 else read.levels[code] for code in read.codes.tolist()]
+        if (wrong := np.flatnonzero(np.isinf(numbers.values))).size:
+            row = int(wrong[0])
+            with pytest.raises(DataError, match=f":{text.line(row)}:{name}: {numbers.wrong(row)} in numeric"):
                 column_of(text, name, None)
-        return "numeric", [None if math.isnan(value) else value for value in read.values.tolist()]
-    return "categorical", [None if code < 0 else read.levels[code] for code in read.codes.tolist()]
+        read = numbers
+    return "numeric", [None if math.isnan(value) else value for value in read.values.tolist()]
 
 
 @MESSY
@@ -188,7 +196,7 @@ def test_unwritable_arrays_are_not_handed_on(tmp_path: Path) -> None:
 def test_a_file_that_changes_between_its_readings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_reader, "HEAD_BYTES", 100)
     path = tmp_path / "table.csv"
-    path.write_text("x\n" + "1\n" * 90 + "north\n" * 90)
+    path.write_text("x\n" + "1\n" * 190 + "north\n" * 190)
     with closing(open_csv(path, party="lab")) as reader:
         batches = reader.batches
 

@@ -34,7 +34,7 @@ def test_the_page_explains_exactly_the_codes_of_a_table_that_cannot_be_used() ->
         "images",
         "columns_apart",
     )
-    names += ("row_columns", "lists")
+    names += ("row_columns", "lists", "feature_columns")
     sources = [*(folder / "readers").glob("*.py"), *(folder / f"{name}.py" for name in names)]
     raised = {code for source in sources for code in re.findall(r'code="(E_\w+)"', source.read_text(encoding="utf-8"))}
     of_keys = [folder / "keys.py", Path(vfl_node.crypto.filters.values.__file__)]

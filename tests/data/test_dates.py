@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.dates import dates_in, part_of, seconds_of, varies
+from vfl_node.data.date_formats import dates_in
+from vfl_node.data.dates import part_of, seconds_of, varies
 from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn
 
 STEADY = settings(deadline=None, derandomize=True)
@@ -101,11 +102,11 @@ def test_dates_that_are_written_alike_are_read_as_each_by_itself(pattern: str) -
 
 def test_a_column_is_of_dates_if_nearly_all_its_values_are() -> None:
     days = [(datetime(2024, 1, 1, tzinfo=timezone.utc) + timedelta(days=k)).date().isoformat() for k in range(95)]
-    found = dates_in(text(*days, *["unknown"] * 5, None))
+    found = dates_in(text(*days, *["soon"] * 5, None))
     assert found
     assert np.isinf(found.seconds).sum() == 5
     assert np.isnan(found.seconds).sum() == 1
-    assert dates_in(text(*days, *["unknown"] * 6)) is None
+    assert dates_in(text(*days, *["soon"] * 6)) is None
     assert dates_in(text("a", "b", None)) is None
     assert dates_in(text(None)) is None
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.dates import dates_in
+from vfl_node.data.date_formats import dates_in
 from vfl_node.data.design import MOST, RESOLUTION, Design, LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.scaling import LinearScaling as Scaling
@@ -277,9 +277,9 @@ def test_an_encoder_of_version_1_reads_as_it_did() -> None:
 
 def test_a_later_version_is_refused() -> None:
     written = json.loads(LinearEncoder(columns=(), dropped=()).to_json())
-    assert written["version"] == 2
+    assert written["version"] == 3
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        LinearEncoder.from_json(json.dumps({**written, "version": 3}))
+        LinearEncoder.from_json(json.dumps({**written, "version": 4}))
     assert caught.value.code == "E_STATE_VERSION"
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.dates import dates_in
+from vfl_node.data.date_formats import dates_in
 from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.scaling import Scaling
@@ -177,22 +177,22 @@ def test_an_encoder_of_version_1_is_standardised_and_reads_as_it_did() -> None:
 def test_an_encoder_says_its_version() -> None:
     encoder = Encoder.fit(table({"x": numeric(1, 2)}, 2), rows(2))
     document = json.loads(encoder.to_json())
-    assert document["version"] == 4
+    assert document["version"] == 5
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        Encoder.from_json(json.dumps({**document, "version": 5}))
+        Encoder.from_json(json.dumps({**document, "version": 6}))
     assert caught.value.code == "E_STATE_VERSION"
     assert "train again" in caught.value.hint
 
 
 def test_an_encoder_of_an_earlier_form_is_brought_up_to_date() -> None:
     class Later(Encoder):
-        version = 5
-        steps = {4: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
+        version = 6
+        steps = {5: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
 
     encoder = Encoder.fit(table({"x": numeric(1, NAN)}, 2), rows(2))
     later = Later.from_json(encoder.to_json())
     assert [column.indicator for column in (*encoder.columns, *later.columns)] == [True, False]
-    assert json.loads(later.to_json())["version"] == 5
+    assert json.loads(later.to_json())["version"] == 6
 
 
 @pytest.mark.parametrize(

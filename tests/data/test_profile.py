@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from vfl_node.data.profile import ColumnProfile, FormProfile, TableProfile, profile
+from vfl_node.data.column_profile import ColumnProfile
+from vfl_node.data.profile import FormProfile, TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table
@@ -142,3 +143,12 @@ def test_the_first_rows_show_neither_that_a_table_is_too_small_nor_that_it_has_o
     assert (head.rows, head.whole, head.errors) == (30, False, ())
     assert head.table is not None
     assert [error.code for error in look(file, content, rows=100, at_least=101).errors] == ["E_TOO_FEW"]
+
+
+def test_the_first_rows_need_not_tell_how_a_column_is_written(file: Path) -> None:
+    dates = [f"{row % 12 + 1:02}/{row % 11 + 1:02}/2020" for row in range(60)] + ["31/12/2020"]
+    content = "id,at,label\n" + "".join(f"{row},{date},{row % 2}\n" for row, date in enumerate(dates))
+    for rows in (60, 61):
+        seen = look(file, content, rows=rows)
+        assert (seen.errors, seen.columns[1].use, seen.columns[1].written) == ((), "date", "as d/m/Y")
+    assert [error.code for error in look(file, content.replace("31/12", "11/12")).errors] == ["E_DATE"]

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from vfl_node.data.cells import MISSING
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers, composite
+from vfl_node.data.missing_words import MISSING
 from vfl_node.data.readers import csv as csv_reader
 from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
@@ -370,7 +370,7 @@ FAULTS: dict[str, tuple[bytes | str, dict[str, Any], str, str]] = {
     "text for a number": (HEADER + ROWS + "canary-3,canary,1\n", AGE, "E_NUMERIC", ":4:age: text in numeric column 'age' (1"),
     "infinity": (HEADER + ROWS + "canary-3,-inf,1\n", AGE, "E_NUMERIC", ":4:age: an infinite number in numeric"),
     "too large": (HEADER + ROWS + "canary-3,1e999,1\n", AGE, "E_NUMERIC", ":4:age: an infinite number in numeric"),
-    "another spelling of nan": (HEADER + ROWS + "canary-3,NAN,1\n", AGE, "E_NUMERIC", ":4:age: text in numeric"),
+    "half a number": (HEADER + ROWS + "canary-3,1.5.2,1\n", AGE, "E_NUMERIC", ":4:age: text in numeric"),
 }  # fmt: skip
 
 

@@ -69,6 +69,16 @@ def test_a_job_that_only_aligns_reads_no_column_and_a_passive_party_no_label(tmp
     assert (passive.features, passive.label) == (("x", "kind"), None)
 
 
+def test_a_party_without_labels_is_warned_of_its_columns(tmp_path: Path) -> None:
+    content = "id,place,size\n" + "".join(f"r{row},{row % 90:05},{row} {'kg' if row % 2 else 'g'}\n" for row in range(200))
+    own = settings_of(tmp_path, content, "passive")
+    for checked in (check_table(own), check_table(own, job=job(SPLIT))):
+        assert [warning[:13] for warning in checked.warnings] == ["Column 'place", "Column 'size'"]
+    assert check_table(own, job=job()).warnings == ()  # it reads no column
+    few = settings_of(tmp_path, content.replace(" kg", "").replace(" g", ""), "passive", data={"columns": {"place": "numeric"}})
+    assert check_table(few).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("noise", "role", "expected"),
     [

@@ -22,7 +22,8 @@ from vfl_node.job import Job, load_job
 from vfl_node.settings import DEFAULT_TABLE, Data, Peer, Role, Settings, load_settings, peers_in, role_in
 
 if TYPE_CHECKING:
-    from vfl_node.data.profile import ColumnProfile, IdProfile, LabelProfile
+    from vfl_node.data.column_profile import ColumnProfile
+    from vfl_node.data.profile import IdProfile, LabelProfile
     from vfl_node.data.targets import TargetProfile
     from vfl_node.node.check import JobUse, TableCheck
 
@@ -177,6 +178,12 @@ def _note(column: ColumnProfile, rows: int) -> str:
         said.append(f"at most {column.longest:,} items{cut}")
     if (column.distinct or 0) < 2:
         said.append("never varies")
+    if column.written:
+        said.append(column.written)
+    if column.zero_led:
+        said.append(f"{column.zero_led:,} begin with a zero: codes?")
+    if column.rare and not column.near_unique:
+        said.append("nearly all values are rare levels")
     if column.near_unique:
         said.append("text without categories: training refuses it unless it is declared")
     return ", ".join(said)

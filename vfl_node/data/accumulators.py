@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from vfl_node.data.cells import MISSING, is_number, numbers_of, text_of, written
+from vfl_node.data.cells import absent, is_number, numbers_of, text_of, written, zero_led
+from vfl_node.data.missing_words import ABSENT, MISSING
+from vfl_node.data.notation import Wrong
 from vfl_node.data.tables import CategoricalColumn
 
-NUMERIC_SHARE = 0.95
-"""A column that is not declared is numeric if at least this share of its values are finite numbers."""
+_LOOKED_AT = 100
 
-Wrong = Literal["text", "an infinite number"]
+FeatureKind = Literal["text", "categorical"]
 
 
 class _Growing:
@@ -43,30 +44,25 @@ class ParsedNumbers:
     """A column as numbers.
 
     Attributes:
-        values: float64[n]; NaN: missing, infinity: not a finite number.
-        wrong: what the first of those is that are no finite numbers; None if there is none.
+        values: float64[n]; NaN: missing, infinity: an infinite number, of a column that has a type.
+        zero_led: how many cells of text have a zero before other digits; 0 where some numbers have a fraction.
     """
 
     values: NDArray[np.float64] = field(repr=False)
-    wrong: Wrong | None = None
-
-    @property
-    def enough(self) -> bool:
-        """Whether so many values are finite numbers that an undeclared column is numeric."""
-        present = len(self.values) - int(np.count_nonzero(np.isnan(self.values)))
-        return present - int(np.count_nonzero(np.isinf(self.values))) >= NUMERIC_SHARE * present
+    zero_led: int = 0
 
 
 class FeatureCells:
-    """A column in its declared kind; if none is declared, in the kind that its type or its values suggest.
+    """A column as numbers or as text.
 
     Args:
-        kind: declared in the settings.
+        kind: ``categorical``: as text; ``text``: as numbers if its type says so; None: also if it is text and every cell is
+            missing or a plain number.
         decimal: how cells of text write decimals.
         repeatable: whether the cells can be added to another one again. Then numbers are kept as numbers alone.
     """
 
-    def __init__(self, kind: Literal["numeric", "categorical"] | None, *, decimal: str, repeatable: bool) -> None:
+    def __init__(self, kind: FeatureKind | None, *, decimal: str, repeatable: bool) -> None:
         self._kind = kind
         self._decimal, self._repeatable = decimal, repeatable
         self._cells: _NumberCells | _LevelCells | None = None
@@ -74,48 +70,50 @@ class FeatureCells:
     def extend(self, cells: pa.Array) -> None:
         """Add cells, one at least, of any type that has a text."""
         if self._cells is None:
-            if self._kind is None and is_number(cells.type):
-                self._kind = "numeric"
             self._cells = _NumberCells(self._decimal) if self._as_numbers(cells) else _LevelCells()
         self._cells.extend(cells)
 
     def _as_numbers(self, cells: pa.Array) -> bool:
-        if self._kind is None:
-            return self._repeatable and ParsedNumbers(numbers_of(cells, self._decimal)).enough
-        return self._kind == "numeric"
+        if is_number(cells.type) or self._kind:
+            return is_number(cells.type) and self._kind != "categorical"
+        return self._repeatable and not np.isinf(numbers_of(cells, self._decimal)).any()
 
     def column(self) -> ParsedNumbers | CategoricalColumn | None:
-        """The column; None: it is categorical, and must be read again as such. Called once."""
+        """The column; None: some of its text is no plain number, and must be read again. Called once."""
         assert self._cells is not None
-        if isinstance(self._cells, _NumberCells):
-            numbers = self._cells.numbers()
-            return numbers if self._kind or numbers.enough else None
-        column = self._cells.column()
-        if self._kind:
-            return column
-        of_levels = numbers_of(pa.array(column.levels, pa.string()), self._decimal)
-        rows = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
-        if rows[np.isfinite(of_levels)].sum() < NUMERIC_SHARE * rows.sum():
-            return column
-        return ParsedNumbers(np.append(of_levels, np.nan)[column.codes], self._cells.wrong(self._decimal))
+        return self._cells.column()
 
 
 class _NumberCells:
     """A column as numbers; ``decimal`` is how cells of text write decimals."""
 
     def __init__(self, decimal: str) -> None:
-        self._wrong: Wrong | None = None
         self._decimal = decimal
         self._values = _Growing()
+        self._zero_led = 0
+        self._plain = True
+        self._some = self._words = False  # whether there are numbers, and cells that are missing only beside numbers
 
     def extend(self, cells: pa.Array) -> None:
         values = numbers_of(cells, self._decimal)
-        if self._wrong is None and np.isinf(values).any():
-            self._wrong = wrong_number(cells.slice(int(np.argmax(np.isinf(values))), 1), self._decimal)
+        if not is_number(cells.type):
+            self._plain = self._plain and not np.isinf(values).any()
+            self._some = self._some or not np.isnan(values).all()
+            self._words = self._words or (not self._some and bool(absent(text_of(cells), ABSENT).any()))
+            if self._plain and _are_whole(values[:_LOOKED_AT]):
+                self._zero_led += zero_led(text_of(cells))
         self._values.extend(values)
 
-    def numbers(self) -> ParsedNumbers:
-        return ParsedNumbers(self._values.taken(), self._wrong)
+    def column(self) -> ParsedNumbers | None:
+        values = self._values.taken()
+        if not self._plain or (self._words and not self._some):
+            return None
+        return ParsedNumbers(values, self._zero_led if self._zero_led and _are_whole(values) else 0)
+
+
+def _are_whole(values: NDArray[np.float64]) -> bool:
+    values = values[~np.isnan(values)]
+    return bool((np.trunc(values) == values).all())
 
 
 class _LevelCells:
@@ -145,13 +143,6 @@ class _LevelCells:
             np.take(codes, indices, out=every[start : start + len(chunk)])
             start += len(chunk)
         return CategoricalColumn(every, levels)
-
-    def wrong(self, decimal: str) -> Wrong | None:
-        for batch in self._batches:
-            values = numbers_of(batch, decimal)
-            if np.isinf(values).any():
-                return wrong_number(batch.slice(int(np.argmax(np.isinf(values))), 1), decimal)
-        return None
 
 
 def wrong_number(cell: pa.Array, decimal: str) -> Wrong:

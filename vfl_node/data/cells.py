@@ -16,6 +16,7 @@ timestamps         ``2024-01-31T09:30:00``, likewise; with a zone: in UTC, ``202
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-MISSING = frozenset({"", "NA", "N/A", "nan", "NaN", "null", "None", "?"})
-"""Cells of text without a value."""
+from vfl_node.data.missing_words import ABSENT, MISSING
 
 WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 """What :meth:`str.strip` removes: Unicode has no white space beyond U+3000."""
@@ -32,19 +32,47 @@ WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 ASCII_SPACE = "".join(filter(str.isascii, WHITE_SPACE))
 
 _MISSING = pa.array(sorted(MISSING))
-_PLAIN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"  # what Arrow and Python read as the same number
+_ZERO, _NINE = b"09"
+PLAIN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+"""What Arrow and Python read as the same number."""
+
 _WHOLE = 2.0**53  # beyond, a float is not sure of its last digit
 
 
 def number(cell: str) -> float:
     """The number in a cell of text; NaN: missing, infinity: not a finite number."""
-    if cell in MISSING:
-        return math.nan
+    return math.nan if cell in MISSING or cell.lower() in ABSENT else _finite(cell)
+
+
+def _finite(cell: str) -> float:
+    """The number in a cell that is not missing; infinity: not a finite number."""
     try:
         value = float(cell)
     except ValueError:
         return math.inf
     return value if math.isfinite(value) and "_" not in cell else math.inf  # Python reads 2024_01 as 202401
+
+
+def absent(text: pa.Array, words: Iterable[str]) -> NDArray[np.bool_]:
+    """Which cells of text are among ``words``, which are in small letters: bool[n]."""
+    among = pc.is_in(pc.utf8_lower(text), value_set=pa.array(sorted(words), text.type))
+    return np.asarray(among.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def zero_led(text: pa.Array) -> int:
+    """How many cells of text have a zero before another digit, as postcodes and other codes do; nulls do not count.
+
+    Cost: 5 ns a cell.
+    """
+    offsets_of = np.int32 if pa.types.is_string(text.type) else np.int64
+    _, offsets, content = text.buffers()
+    if content is None or len(content) < 2:
+        return 0
+    ends = np.frombuffer(offsets, dtype=offsets_of)[text.offset : text.offset + len(text) + 1]
+    letters = np.frombuffer(content, dtype=np.uint8)
+    starts = ends[:-1][np.diff(ends) > 1]
+    second = letters[starts[letters[starts] == _ZERO] + 1]
+    return int(np.count_nonzero((second >= _ZERO) & (second <= _NINE)))
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -70,10 +98,10 @@ def numbers_of(cells: pa.Array, decimal: str = ".") -> NDArray[np.float64]:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if pa.types.is_decimal(cells.type):
-        return _parsed(cells.cast(pa.string()))  # Arrow's own conversion is not always that to the nearest number
+        return _parsed(cells.cast(pa.string()), ".")  # Arrow's own conversion is not always that to the nearest number
     if is_number(cells.type):
         return _float64(cells.cast(pa.float64(), safe=False))
-    return _parsed(written(text_of(cells), decimal))
+    return _parsed(text_of(cells), decimal)
 
 
 def written(text: pa.Array, decimal: str) -> pa.Array:
@@ -121,13 +149,14 @@ def _shortened(text: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(text, r"^([^.]*)(?:\.0*|(\.[0-9]*[1-9])0*)$", r"\1\2")
 
 
-def _parsed(text: pa.Array) -> NDArray[np.float64]:
-    values = _all_numbers(text)
+def _parsed(text: pa.Array, decimal: str) -> NDArray[np.float64]:
+    values = _all_numbers(written(text, decimal))
     if values is None:
-        text = pc.if_else(pc.is_in(text, value_set=_MISSING.cast(text.type)), pa.scalar(None, text.type), text)
+        gone = pc.or_(pc.is_in(text, value_set=_MISSING.cast(text.type)), pa.array(absent(text, ABSENT)))
+        text = written(pc.if_else(gone, pa.scalar(None, text.type), text), decimal)
         values = _all_numbers(text)
     if values is None:
-        plain = pc.match_substring_regex(text, _PLAIN)
+        plain = pc.match_substring_regex(text, PLAIN)
         values = _float64(pc.if_else(plain, text, pa.scalar(None, text.type)).cast(pa.float64()))
         odd = np.flatnonzero((np.isnan(values) | np.isinf(values)) & text.is_valid().to_numpy(zero_copy_only=False))
         values[odd] = _odd_numbers(text.take(pa.array(odd)))
@@ -146,7 +175,7 @@ def _all_numbers(text: pa.Array) -> NDArray[np.float64] | None:
 def _odd_numbers(text: pa.Array) -> NDArray[np.float64]:
     """Numbers in spellings that Arrow does not know; the few different ones are looked at one by one."""
     encoded: Any = text.dictionary_encode()
-    of_each = np.array([number(cell) for cell in encoded.dictionary.to_pylist()], dtype=np.float64)
+    of_each = np.array([_finite(cell) for cell in encoded.dictionary.to_pylist()], dtype=np.float64)
     return of_each[encoded.indices.to_numpy()]
 
 

@@ -154,6 +154,8 @@ def _names_hint(text: TextColumns | Beginning, name: str, named: Mapping[str, st
     near = get_close_matches(name.casefold(), by_folded, n=1)
     more = ", …" if len(text.names) > _NAMES_SHOWN else ""
     listed = f"columns: {', '.join(text.names[:_NAMES_SHOWN])}{more}"
+    if unnamed := next((column for column in text.names if column.startswith("__index_level_")), None):
+        listed += f"; {unnamed} has row labels of pandas without a name: frame.rename_axis({name!r}) names them"
     return f"did you mean {by_folded[near[0]]!r}? {listed}" if near else listed
 
 

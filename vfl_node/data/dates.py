@@ -1,7 +1,8 @@
-"""Dates and times: how a column of text is known to hold them, and the parts that a model reads.
+"""Dates and times of ISO 8601, and the parts of a date that a model reads.
 
-A date is YYYY-MM-DD of ISO 8601. A time may follow after ``T`` or a space: HH:MM, HH:MM:SS, fractions of a second (which are
-left out), and ``Z`` or an offset such as ``+02:00``. A time with an offset is converted to UTC, one without is taken as it is.
+Here a date is YYYY-MM-DD of ISO 8601; :mod:`vfl_node.data.date_formats` knows other ways to write one. A time may follow after
+``T`` or a space: HH:MM, HH:MM:SS, fractions of a second (which are left out), and ``Z`` or an offset such as ``+02:00``. A time
+with an offset is converted to UTC, one without is taken as it is.
 
 =============  =============================================================
 part           what a model reads
@@ -29,42 +30,16 @@ Part = Literal["days", "month", "weekday", "hour"]
 
 PARTS: tuple[Part, ...] = get_args(Part)
 
-DATE_SHARE = 0.95
-"""A text column that is not declared is one of dates if at least this share of its values are."""
-
 DAY_S = 86_400
 
 _ISO = re.compile(
     r"((?!0000)\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:[.,]\d{1,9})?)?(Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
 )
-_LOOKED_AT = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _MONTHS = tuple(f"{month:02}" for month in range(1, 13))
 _WEEKDAYS = tuple("1234567")
 _HOURS = tuple(f"{hour:02}" for hour in range(24))
-
-
-def dates_in(column: CategoricalColumn) -> DateColumn | None:
-    """The dates of a text column, if enough of its values are dates; those that are not are infinite.
-
-    Cost: that of :func:`seconds_of`, for columns of which a look at 200 levels does not show that they hold something else.
-    """
-    levels = column.levels
-    look = levels[:: max(1, len(levels) // _LOOKED_AT)]
-    if 2 * sum(_ISO.fullmatch(level) is not None for level in look) <= len(look):
-        return None
-    seconds = seconds_of(levels)
-    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(levels))
-    if counts[np.isfinite(seconds)].sum() < DATE_SHARE * counts.sum():
-        return None
-    return declared(column, seconds)
-
-
-def declared(column: CategoricalColumn, seconds: NDArray[np.float64] | None = None) -> DateColumn:
-    """The dates of a text column; a value that is none is infinite."""
-    seconds = seconds_of(column.levels) if seconds is None else seconds
-    return DateColumn(np.append(seconds, np.nan)[column.codes])  # −1, missing, takes the last element
 
 
 def seconds_of(levels: Sequence[str]) -> NDArray[np.float64]:

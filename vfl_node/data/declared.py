@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.scaling import Scaling
@@ -19,11 +20,88 @@ Size = Annotated[int, Field(ge=1, le=4096)]
 Kind = Literal["numeric", "categorical", "date", "list", "ignore"]
 
 
-class DeclaredColumn(Frozen):
+DecimalSign = Literal[".", ","]
+
+Thousands = Literal["", ",", ".", " ", "'"]
+"""What separates thousands; nothing does if it is empty."""
+
+ISO = "Y-m-d"
+"""The format of dates of ISO 8601."""
+
+_FORMAT = re.compile(r"([dmbYy])([/.\- ]|, )?([dmbYy])([/.\- ]|, )?([dmbYy])")
+
+
+def _words(words: Any) -> Any:
+    """One word as several; YAML makes numbers and nulls of some."""
+    words = words if isinstance(words, list | tuple) else [words]
+    return tuple("null" if word is None else str(word) if isinstance(word, int | float) else word for word in words)
+
+
+def _is_format(written: str) -> str:
+    parts = _FORMAT.fullmatch(written)
+    letters = "".join(sorted(parts[1] + parts[3] + parts[5])).replace("b", "m").lower() if parts else ""
+    if "".join(sorted(letters)) != "dmy":
+        raise ValueError("a format has d, m (or b, a month's name) and Y (or y, two digits), such as d/m/Y, d.m.Y or d-b-Y")
+    return written
+
+
+Words = Annotated[tuple[Annotated[str, Field(max_length=100)], ...], BeforeValidator(_words), Field(max_length=100)]
+"""What stands for a missing value."""
+
+DateFormat = Annotated[
+    str, BeforeValidator(lambda of: of.replace("%", "") if isinstance(of, str) else of), AfterValidator(_is_format)
+]
+"""The order of day, month and year, and what stands between them."""
+
+
+class Notation(Frozen):
+    """How cells of text write numbers and dates; None: as the values of the whole column suggest."""
+
+    missing: Words = Field(
+        default=(), description="more words that stand for a missing value, in any case; in a column of numbers by their value"
+    )
+    decimal: DecimalSign | None = Field(default=None, description="how its numbers write decimals, '.' or ','")
+    thousands: Thousands | None = Field(default=None, description="what separates thousands; '': nothing does")
+    unit: str | None = Field(default=None, max_length=32, description="sign or unit beside its numbers; '': there is none")
+    date_format: DateFormat | None = Field(default=None, description="how its dates are written, such as d/m/Y")
+
+    def within(self, table: Notation) -> Notation:
+        """The same, where it says nothing as ``table`` says it of all columns; missing words are those of both."""
+        said = {key: value for key, value in self if key != "missing" and value is not None}
+        if self.decimal and self.decimal == table.thousands:
+            said.setdefault("thousands", None)
+        return table.model_copy(update={**said, "missing": tuple(dict.fromkeys((*table.missing, *self.missing)))})
+
+
+UNSAID = Notation()
+
+
+class DeclaredColumn(Notation):
     """A column of which its kind alone does not say it all."""
 
-    kind: Literal["numeric", "date"]
-    scaling: Scaling = Field(description="how its numbers are scaled, whatever the job's train.scaling says")
+    kind: Literal["numeric", "date", "categorical"]
+    scaling: Scaling | None = Field(
+        default=None, description="how its numbers are scaled, whatever the job's train.scaling says"
+    )
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> DeclaredColumn:
+        own: dict[str, tuple[str, ...]] = {
+            "numeric": ("scaling", "decimal", "thousands", "unit"),
+            "date": ("scaling", "date_format"),
+            "categorical": (),
+        }
+        for key in ("scaling", "decimal", "thousands", "unit", "date_format"):
+            if getattr(self, key) is not None and key not in own[self.kind]:
+                raise ValueError(f"{key} is not for a {self.kind} column")
+        if self.decimal is not None and self.decimal == self.thousands:
+            raise ValueError("decimals and thousands cannot have the same sign")
+        return self
+
+    @property
+    def notation(self) -> Notation:
+        """How its cells are written."""
+        return Notation(**{key: getattr(self, key) for key in Notation.model_fields})
 
 
 class DeclaredList(Frozen):
@@ -89,6 +167,33 @@ def list_of(declared: Declared | None) -> DeclaredList | None:
 def scaling_of(declared: Declared | None) -> Scaling | None:
     """The scaling that is wished for, if any."""
     return declared.scaling if isinstance(declared, DeclaredColumn) else None
+
+
+def notation_of(declared: Declared | None, table: Notation = UNSAID) -> Notation:
+    """How the cells of a column are written, of which this is declared; else as ``table`` says of all columns."""
+    return declared.notation.within(table) if isinstance(declared, DeclaredColumn) else table
+
+
+def as_fitted(declared: Declared) -> Declared:
+    """A column that a model was fitted on: what nothing is said of was plain then, and another table decides nothing anew."""
+    kind = kind_of(declared)
+    said = declared.notation if isinstance(declared, DeclaredColumn) else UNSAID
+    if kind == "numeric":
+        return DeclaredColumn(kind=kind, **{"thousands": "", "unit": "", **_said(said)})
+    if kind == "date":
+        return DeclaredColumn(kind=kind, **{"date_format": ISO, **_said(said)})
+    return declared
+
+
+def written_as(kind: Kind, notation: Notation | None) -> Declared:
+    """What is declared of a column of this kind that is written so; None: plainly."""
+    if notation is None or not (said := _said(notation)) or kind not in ("numeric", "date", "categorical"):
+        return kind
+    return DeclaredColumn(kind=kind, **said)
+
+
+def _said(notation: Notation) -> dict[str, Any]:
+    return {key: value for key, value in notation if value not in (None, ())}
 
 
 def kinds_of(columns: Mapping[str, Declared]) -> dict[str, Kind]:

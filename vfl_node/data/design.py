@@ -48,7 +48,7 @@ from vfl_node.data import transforms
 from vfl_node.data.dates import Part, part_of, parts_of
 from vfl_node.data.levels import Levels
 from vfl_node.data.scaling import LinearScaling, Method
-from vfl_node.data.stored import StoredEncoder
+from vfl_node.data.stored import StoredEncoder, notations_of
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import DataError
 
@@ -166,8 +166,8 @@ class LinearEncoder(StoredEncoder):
         dropped: columns of the table that are not in the design, because they have no information.
     """
 
-    version: ClassVar[int] = 2
-    steps: ClassVar[versions.Steps] = {1: dict}  # which had no transforms
+    version: ClassVar[int] = 3
+    steps: ClassVar[versions.Steps] = {1: dict, 2: dict}  # which had no transforms, and no notations
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     dropped: tuple[str, ...]
@@ -200,7 +200,8 @@ class LinearEncoder(StoredEncoder):
                 elif not isinstance(read, ListColumn):  # which no linear model reads
                     columns += _numeric(name, read.values, _scaling_of(read, scaling, part), common, part)
         encoded = {encoding.name for encoding in columns}
-        return cls(columns=tuple(columns), dropped=tuple(name for name in table.columns if name not in encoded))
+        dropped = tuple(name for name in table.columns if name not in encoded)
+        return cls(columns=tuple(columns), dropped=dropped, notations=notations_of(table))
 
     def transform(self, table: Table) -> Design:
         """The design of all rows of ``table``; columns that the encoder does not know are left out.

@@ -35,7 +35,7 @@ from vfl_node.data.images import Image, missing_pixel
 from vfl_node.data.levels import Levels
 from vfl_node.data.lists import ListLevels
 from vfl_node.data.scaling import Method, Scaling
-from vfl_node.data.stored import StoredEncoder
+from vfl_node.data.stored import StoredEncoder, notations_of
 from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, NumericColumn, Table, values_of
 from vfl_node.errors import DataError
 
@@ -175,8 +175,8 @@ class Encoder(StoredEncoder):
         image: which of the columns are one; their transforms are the same within a channel.
     """
 
-    version: ClassVar[int] = 4
-    steps: ClassVar[versions.Steps] = {1: _with_transforms, 2: dict, 3: dict}  # version 2 had no images, 3 no lists
+    version: ClassVar[int] = 5
+    steps: ClassVar[versions.Steps] = {1: _with_transforms, 2: dict, 3: dict, 4: dict}  # without images, lists, notations
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     image: Image | None = None
@@ -204,7 +204,7 @@ class Encoder(StoredEncoder):
             for name, column in table.columns.items()
             for encoding in ([pixels[name]] if name in pixels else _fitted(name, column, rows, scaling, least_rows))
         )
-        return cls(columns=tuple(columns), image=table.image)
+        return cls(columns=tuple(columns), image=table.image, notations=notations_of(table))
 
     def transform(self, table: Table) -> Features:
         """Encode all rows of ``table``; columns that the encoder does not know are left out.

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pydantic import model_validator
 
 from vfl_node.configuration import Frozen
-from vfl_node.data.declared import Declared, DeclaredColumn, DeclaredImage, Shape
+from vfl_node.data.declared import Declared, DeclaredImage, Shape, kind_of, scaling_of
 from vfl_node.errors import DataError
 
 
@@ -70,10 +70,10 @@ def image_of(
     else:
         pixels = declared.columns
     for name in pixels:
-        said = columns.get(name, "numeric")
+        said = kind_of(columns.get(name, "numeric"))
         if name in set_apart:
             wrong, hint = "identifies records or labels them", "leave it out of data.image"
-        elif isinstance(said, DeclaredColumn):
+        elif scaling_of(columns.get(name)):
             wrong, hint = "has a scaling of its own", "remove it from data.columns: the pixels of an image are scaled together"
         elif said != "numeric":
             wrong, hint = f"is declared {said}", "remove it from data.columns, or from data.image"

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.data.cells import MISSING
 from vfl_node.data.columns_apart import key_columns_of
 from vfl_node.data.dates import DAY_S
+from vfl_node.data.missing_words import MISSING
 from vfl_node.data.row_columns import seconds_in
 from vfl_node.data.tables import KeyColumn
 from vfl_node.data.text_columns import TextColumns

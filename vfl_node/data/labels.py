@@ -19,7 +19,7 @@ from typing import overload
 import numpy as np
 
 from vfl_node.data.cells import number
-from vfl_node.data.missing_words import is_missing, missing_among
+from vfl_node.data.missing_words import is_missing_label, missing_labels
 from vfl_node.data.tables import LabelColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
@@ -85,8 +85,8 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
             hint="leave positive out, or train with classes: 2",
         )
     cells = distinct_cells(text, column)
-    if missing := missing_among(cells):
-        absent = sum(map(is_missing, chain.from_iterable(label_cells(text, column))))
+    if missing := missing_labels(cells):
+        absent = sum(map(is_missing_label, chain.from_iterable(label_cells(text, column))))
         raise DataError(
             f"{_first(text, column, missing)}: the label is missing ({_such(absent, len(text))})",
             code="E_LABEL",

@@ -31,6 +31,16 @@ NEAR_UNIQUE = 0.8
 """A column in which more of its values are distinct is text or an identifier. Hashed categories of a click log reach .57."""
 
 
+FEW_ROWS_EACH = 10
+"""The default of ``train.least_rows``: a level that fewer rows have is learnt by heart, or merged with other ones."""
+
+NEARLY_ALL = 0.8
+"""If more of a column's values are such levels, hardly anything is learnt from it."""
+
+FEW_VALUES = 100
+"""Of fewer values that is no wonder, and there are other warnings of so few records."""
+
+
 class Levels(Frozen):
     """How one categorical column is encoded: ``levels[k]`` has code k + 1.
 
@@ -99,3 +109,10 @@ def near_unique(column: CategoricalColumn) -> tuple[int, int] | None:
     counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
     levels, values = int(np.count_nonzero(counts)), int(counts.sum())
     return (levels, values) if levels > MOST_UNREAD and levels > NEAR_UNIQUE * values else None
+
+
+def mostly_rare(column: CategoricalColumn) -> tuple[int, int] | None:
+    """Number of values that are levels of fewer than :data:`FEW_ROWS_EACH` rows, and of all values, if these are nearly all."""
+    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
+    rare, values = int(counts[counts < FEW_ROWS_EACH].sum()), int(counts.sum())
+    return (rare, values) if values >= FEW_VALUES and rare > NEARLY_ALL * values else None

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vfl_node.configuration import Frozen
-from vfl_node.data.cells import MISSING
 from vfl_node.data.declared import DeclaredList
+from vfl_node.data.missing_words import MISSING
 from vfl_node.data.tables import ListColumn, Table
 from vfl_node.errors import DataError
 
@@ -34,8 +34,9 @@ _BLOCK = 1 << 20  # items whose codes are looked up at a time
 def lists_in(cells: Iterable[pa.Array], declared: DeclaredList) -> ListColumn:
     """The lists of a column.
 
-    White space around an item does not count. Items that stand for a missing value (:data:`~vfl_node.data.cells.MISSING`) are
-    left out, so an empty cell is an empty list. Of a list that is too long ``declared.keep`` stays.
+    White space around an item does not count. Items that stand for a missing value
+    (:data:`~vfl_node.data.missing_words.MISSING`) are left out, so an empty cell is an empty list. Of a list that is too long
+    ``declared.keep`` stays.
 
     Args:
         cells: of text, some rows at a time; null: no value.

@@ -12,23 +12,22 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
-import pyarrow as pa
 
-from vfl_node.data.cells import numbers_of
+from vfl_node.data.column_profile import ColumnProfile, Use, feature_profile
 from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, left_out
 from vfl_node.data.declared import kind_of
+from vfl_node.data.feature_columns import column_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.images import Image
 from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
-from vfl_node.data.levels import near_unique
-from vfl_node.data.missing_words import missing_among
-from vfl_node.data.reading import column_of, ids_of, image_in, table_with
+from vfl_node.data.missing_words import missing_labels
+from vfl_node.data.reading import ids_of, image_in, table_with
 from vfl_node.data.row_columns import read_groups, read_order
-from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, KeyColumn, ListColumn, Table, check_enough, values_of
+from vfl_node.data.tables import Column, KeyColumn, Table, check_enough
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
@@ -40,40 +39,9 @@ from vfl_node.trainers import Task
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
-Use = Literal["id", "label", "order", "group", "key", "row number", "numeric", "categorical", "date", "list", "ignored"]
-
 _LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
 _SPACE = re.compile(r"\s")
 _ZERO_WIDTH = re.compile(f"[{''.join(map(chr, ZERO_WIDTH))}]")
-
-
-@dataclass(frozen=True)
-class ColumnProfile:
-    """One column.
-
-    Attributes:
-        name: of the column.
-        use: what a node takes it for.
-        declared: whether the settings say so; otherwise the values do.
-        missing: rows without a value; None for a column that is not read.
-        distinct: different values, of lists different items; likewise.
-        numbers: how many values of a categorical column are finite numbers; None if it is declared.
-        error: why the column cannot be read in its kind.
-        near_unique: whether training would refuse it as text (``E_TEXT_COLUMN``).
-        longest: most items of a list that are read; None for another kind.
-        cut: rows with more items than that.
-    """
-
-    name: str
-    use: Use
-    declared: bool
-    missing: int | None = None
-    distinct: int | None = None
-    numbers: int | None = None
-    error: DataError | None = None
-    near_unique: bool = False
-    longest: int | None = None
-    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -233,13 +201,13 @@ def profile(
             columns.append(ColumnProfile(name, "ignored", declared=True))
         else:
             try:
-                features[name] = column_of(text, name, kind, pixel=name in pixels)
+                features[name] = column_of(text, name, kind, data.notation, pixel=name in pixels, whole=whole)
             except DataError as error:
                 errors.append(error)
                 use: Use = "date" if error.code == "E_DATE" else "numeric"
                 columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
-                columns.append(_feature(name, features[name], text.decimal, declared=kind is not None))
+                columns.append(feature_profile(name, features[name], text.decimal, declared=kind is not None))
     apart = left_out(set_apart, needs_label=needs_label)
     table = None if errors else replace(table_with(labels, ids, features, image=image), keys=read, left_out=apart)
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
@@ -262,36 +230,15 @@ def _set_apart(text: TextColumns, name: str, use: Apart, *, read: bool) -> Colum
         codes = read_groups(text, name)
         return ColumnProfile(name, use, declared=True, missing=int(np.count_nonzero(codes < 0)), distinct=int(codes.max()) + 1)
     cells = Counter(text.cells(name))
-    missing = sum(cells.pop(cell, 0) for cell in (("",) if use == "id" else missing_among(cells)))
+    missing = sum(cells.pop(cell, 0) for cell in (("",) if use == "id" else missing_labels(cells)))
     return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
-
-
-def _feature(name: str, column: Column, decimal: str, *, declared: bool) -> ColumnProfile:
-    if isinstance(column, ListColumn):
-        empty, longest = int(np.count_nonzero(column.lengths == 0)), int(column.lengths.max(initial=0))
-        return ColumnProfile(name, "list", declared, empty, len(column.levels), longest=longest, cut=column.cut)
-    if not isinstance(column, CategoricalColumn):
-        values = values_of(column)
-        absent = np.isnan(values)
-        use: Use = "date" if isinstance(column, DateColumn) else "numeric"
-        return ColumnProfile(name, use, declared, int(absent.sum()), len(np.unique(values[~absent])))
-    missing = int(np.count_nonzero(column.codes < 0))
-    numbers = None if declared else _numbers(column, decimal)
-    text = column.detected and near_unique(column) is not None
-    return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers, near_unique=text)
-
-
-def _numbers(column: CategoricalColumn, decimal: str) -> int:
-    """How many values of a categorical column are finite numbers."""
-    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
-    return int(counts[np.isfinite(numbers_of(pa.array(column.levels, pa.string()), decimal))].sum())
 
 
 def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int | None) -> LabelProfile | TargetProfile:
     if task == "regression":
         return TargetProfile.of(text, of.column)
     cells = Counter(chain.from_iterable(label_cells(text, of.column)))
-    present = cells.keys() - missing_among(cells)
+    present = cells.keys() - missing_labels(cells)
     anything = task is None and classes is None and of.positive is None
     if anything and any(code_of(cell, MOST_CLASSES) is None for cell in present):
         target = TargetProfile.of(text, of.column)

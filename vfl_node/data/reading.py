@@ -10,26 +10,23 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
-from vfl_node.data import dates
 from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of, left_out
-from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, list_of, scaling_of
+from vfl_node.data.declared import Kind, kind_of, kinds_of, notation_of
+from vfl_node.data.feature_columns import column_of, read_as
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers, parts
-from vfl_node.data.images import CORRECT_PIXEL, Image, image_of, missing_pixel
+from vfl_node.data.images import Image, image_of
 from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import ReadLabels, read_labels
-from vfl_node.data.lists import lists_in
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.row_columns import read_groups, read_order
-from vfl_node.data.scaling import Scaling
 from vfl_node.data.spelling import is_rounded
-from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table, check_enough
+from vfl_node.data.tables import Column, Table, check_enough
 from vfl_node.data.targets import read_targets
-from vfl_node.data.text_columns import Beginning, FeatureKind, TextColumns
+from vfl_node.data.text_columns import Beginning, TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
@@ -166,7 +163,11 @@ def columns_for(
     declared |= dict.fromkeys(image.columns if image else (), "numeric")
     as_text |= {name for name, kind in declared.items() if kind == "list" and name in reader.names}
     kinds = {name: declared.get(name) for name in used if name not in as_text}
-    values = {name: _read_as(kind) for name, kind in kinds.items() if kind != "ignore"}
+    values = {
+        name: read_as(kind, notation_of(data.columns.get(name), data.notation), reader.decimal)
+        for name, kind in kinds.items()
+        if kind != "ignore"
+    }
     return TextColumns(beginning, values, as_text.intersection(used))
 
 
@@ -198,7 +199,11 @@ def table_of(
     image = image_in(text, data, set_apart) if features else None
     kinds = {name: data.columns.get(name) for name in text.names if features and name not in set_apart}
     pixels = frozenset(image.columns if image else ())
-    columns = {name: column_of(text, name, kind, pixel=name in pixels) for name, kind in kinds.items() if kind != "ignore"}
+    columns = {
+        name: column_of(text, name, kind, data.notation, pixel=name in pixels)
+        for name, kind in kinds.items()
+        if kind != "ignore"
+    }
     order = read_order(text, data.order, kind_of(data.columns.get(data.order))) if needs_order and data.order else None
     groups = read_groups(text, data.group) if data.group and features else None
     read = read_keys(text, data, keys, party)
@@ -256,68 +261,3 @@ def _joined(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]
             before += len(cells[0])
 
     return Identifiers.joined(batches())
-
-
-def column_of(text: TextColumns, name: str, declared: Declared | None, *, pixel: bool = False) -> Column:
-    """The column in its declared kind; if none is declared, in the kind that its values suggest.
-
-    Args:
-        text: the input.
-        name: of the column.
-        declared: what the settings say of it.
-        pixel: whether it is one of an image.
-
-    Raises:
-        DataError: text or an infinite number in a numeric column (``E_NUMERIC``), no date in one of dates (``E_DATE``), or no
-            value in one of an image (``E_IMAGE``).
-    """
-    kind, scaling = "numeric" if pixel else kind_of(declared), scaling_of(declared)
-    if (of_list := list_of(declared)) is not None:
-        return lists_in(text.chunks(name), of_list)
-    column = text.feature(name, _read_as(kind))
-    if isinstance(column, CategoricalColumn):
-        if kind == "date":
-            return _dates(text, name, dates.declared(column), kind, scaling)
-        if kind is not None:
-            return column
-        column = replace(column, detected=True)
-        found = dates.dates_in(column)
-        return column if found is None else _dates(text, name, found, kind, scaling)
-    wrong = np.flatnonzero(np.isinf(column.values))
-    if len(wrong):
-        many = _cells(len(wrong), len(column.values))
-        raise DataError(
-            f"{text.where(name, int(wrong[0]))}: {column.wrong} in numeric column {name!r} ({many})",
-            code="E_NUMERIC",
-            hint=CORRECT_PIXEL if pixel else f"correct the cell, leave it empty if the value is missing, or {_otherwise(kind)}",
-        )
-    if pixel and len(missing := np.flatnonzero(np.isnan(column.values))):
-        raise missing_pixel(text.where(name, int(missing[0])), name, len(missing))
-    return NumericColumn(column.values, scaling)
-
-
-def _dates(text: TextColumns, name: str, column: DateColumn, kind: Kind | None, scaling: Scaling | None) -> DateColumn:
-    wrong = np.flatnonzero(np.isinf(column.seconds))
-    if len(wrong):
-        raise DataError(
-            f"{text.where(name, int(wrong[0]))}: no date in date column {name!r} ({_cells(len(wrong), len(column.seconds))})",
-            code="E_DATE",
-            hint="write dates as YYYY-MM-DD, with a time as YYYY-MM-DDTHH:MM:SS; leave the cell empty if the value is missing, "
-            f"or {_otherwise(kind)}",
-        )
-    return replace(column, scaling=scaling)
-
-
-def _otherwise(kind: Kind | None) -> str:
-    return "declare it categorical in data.columns" if kind is None else "declare it otherwise"
-
-
-def _read_as(kind: Kind | None) -> FeatureKind | None:
-    """What the cells of a column of this kind are read as: dates are text first."""
-    if kind == "ignore" or kind == "list":
-        raise ValueError("an ignored column is not read, and lists are taken from text")
-    return "categorical" if kind == "date" else kind
-
-
-def _cells(wrong: int, of: int) -> str:
-    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {of}"

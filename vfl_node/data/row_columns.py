@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.data import dates
 from vfl_node.data.accumulators import FeatureCells
+from vfl_node.data.dates import seconds_of
 from vfl_node.data.declared import Kind
 from vfl_node.data.tables import CategoricalColumn
 from vfl_node.data.text_columns import TextColumns
@@ -69,4 +69,4 @@ def seconds_in(text: TextColumns, name: str) -> NDArray[np.float64]:
         cells.extend(chunk)
     column = cells.column()
     assert isinstance(column, CategoricalColumn)
-    return dates.declared(column).seconds
+    return np.append(seconds_of(column.levels), np.nan)[column.codes]  # −1, missing, takes the last element

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
 from pydantic import ValidationError
 
 from vfl_node import versions
 from vfl_node.configuration import Frozen
+from vfl_node.data.declared import Declared, Kind, Notation, written_as
+from vfl_node.data.tables import ListColumn, Table
 
 Stored = TypeVar("Stored", bound="StoredEncoder")
 
@@ -21,10 +24,17 @@ class StoredEncoder(Frozen):
     Attributes:
         version: of the form of its JSON.
         steps: what brings earlier forms up to it (:mod:`vfl_node.versions`).
+        notations: column → how its cells were written, which tables of other records are read by; of plain ones nothing.
     """
 
     version: ClassVar[int] = 1
     steps: ClassVar[versions.Steps] = {}
+
+    notations: Mapping[str, Notation] = {}
+
+    def written(self, kinds: Mapping[str, Kind]) -> dict[str, Declared]:
+        """What is declared of columns of these kinds in a table of other records."""
+        return {name: written_as(kind, self.notations.get(name)) for name, kind in kinds.items()}
 
     def to_json(self) -> str:
         """Plain JSON, exact to the last bit."""
@@ -42,3 +52,9 @@ class StoredEncoder(Frozen):
             return cls.model_validate_json(json.dumps(document))
         except ValidationError:
             raise versions.damaged(_WHAT, _HINT) from None
+
+
+def notations_of(table: Table) -> dict[str, Notation]:
+    """Column → how its cells are written, where that is not plain."""
+    columns = ((name, column) for name, column in table.columns.items() if not isinstance(column, ListColumn))
+    return {name: column.notation for name, column in columns if column.notation}

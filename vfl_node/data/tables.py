@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.data.declared import DeclaredList
+from vfl_node.data.declared import DeclaredList, Notation
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.images import Image
 from vfl_node.data.scaling import Scaling
@@ -23,10 +23,14 @@ class NumericColumn:
 
     Attributes:
         scaling: the owner's wish, which comes before the job's ``train.scaling``; None: there is none.
+        notation: how cells of text write them; None: plainly.
+        zero_led: how many cells of an undeclared column have a zero before other digits, as postcodes do.
     """
 
     values: NDArray[np.float64] = field(repr=False)
     scaling: Scaling | None = None
+    notation: Notation | None = None
+    zero_led: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +39,12 @@ class DateColumn:
 
     Attributes:
         scaling: as of a :class:`NumericColumn`, for the days.
+        notation: as there.
     """
 
     seconds: NDArray[np.float64] = field(repr=False)
     scaling: Scaling | None = None
+    notation: Notation | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +53,13 @@ class CategoricalColumn:
 
     Attributes:
         detected: whether the values were taken for categories because nothing else suits them; else they are declared so.
+        notation: which words of the owner's stand for a missing value; None: there are none.
     """
 
     codes: NDArray[np.int64] = field(repr=False)
     levels: tuple[str, ...] = field(repr=False)
     detected: bool = False
+    notation: Notation | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,20 +8,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vfl_node.data.accumulators import FeatureCells, ParsedNumbers, Wrong, wrong_number
+from vfl_node.data.accumulators import FeatureCells, FeatureKind, ParsedNumbers, wrong_number
 from vfl_node.data.cells import numbers_of, text_of
+from vfl_node.data.notation import Wrong
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.tables import CategoricalColumn
 from vfl_node.errors import DataError
-
-FeatureKind = Literal["numeric", "categorical"]
 
 
 class Beginning(Reader):
@@ -41,7 +39,8 @@ class Beginning(Reader):
 
     def __init__(self, reader: Reader, columns: Collection[str] | None = None) -> None:
         self.source, self.names = reader.source, reader.names
-        self.repeatable, self.decimal, self.format = reader.repeatable, reader.decimal, reader.format
+        self.repeatable, self.format = reader.repeatable, reader.format
+        self.decimal, self.decimal_known = reader.decimal, reader.decimal_known
         self._reader = reader
         self._rest = reader.batches(columns)
         first = next(self._rest, None)
@@ -69,13 +68,15 @@ class TextColumns:
 
     Args:
         reader: read here to its end.
-        values: column → its kind, None if it is not declared, of those columns of which only the values are kept.
+        values: column → how :class:`~vfl_node.data.accumulators.FeatureCells` reads it, of those columns of which the values
+            alone are kept.
         text: columns that are kept as text; None: all others.
 
     Attributes:
         source: party and input, as errors name them.
         names: columns in the order of the input.
         decimal: how cells of text write decimals.
+        decimal_known: whether that is sure, and no guess.
         format: what was read, in a few words.
         first_row: column → its text in the first row.
         header: the place of the names, for errors.
@@ -89,7 +90,7 @@ class TextColumns:
     ) -> None:
         values = values or {}
         self.source, self.names = reader.source, reader.names
-        self.decimal, self.format = reader.decimal, reader.format
+        self.decimal, self.decimal_known, self.format = reader.decimal, reader.decimal_known, reader.format
         kept = [name for name in reader.names if name not in values and (text is None or name in text)]
         self._kept: dict[str, list[pa.Array]] = {name: [] for name in kept}
         self._starts: list[int] = []  # first row of each batch
@@ -112,13 +113,13 @@ class TextColumns:
         self._values = self._finished(read, reader)
 
     def _finished(self, read: dict[str, FeatureCells], reader: Reader) -> dict[str, ParsedNumbers | CategoricalColumn]:
-        """The columns of ``read``, which is emptied; those that only seemed to be numbers are read again as text."""
+        """The columns of ``read``, which is emptied; those of which some cells are no plain numbers are read again."""
         values: dict[str, ParsedNumbers | CategoricalColumn] = {}
         again: dict[str, FeatureCells] = {}
         for name in list(read):
             column = read.pop(name).column()
             if column is None:
-                again[name] = FeatureCells("categorical", decimal=reader.decimal, repeatable=False)
+                again[name] = FeatureCells("text", decimal=reader.decimal, repeatable=False)
             else:
                 values[name] = column
         rows = 0
@@ -166,7 +167,7 @@ class TextColumns:
         return wrong_number(self._kept[name][batch].slice(row - self._starts[batch], 1), self.decimal)
 
     def feature(self, name: str, kind: FeatureKind | None) -> ParsedNumbers | CategoricalColumn:
-        """Column ``name`` in its declared kind; if none is declared, in the kind that its type or its values suggest."""
+        """Column ``name`` as numbers or as text, as :class:`~vfl_node.data.accumulators.FeatureCells` reads it."""
         if name in self._values:
             return self._values[name]
         return _feature(self._kept[name], kind, self.decimal)
@@ -192,7 +193,7 @@ def _feature(chunks: Sequence[pa.Array], kind: FeatureKind | None, decimal: str)
     cells = FeatureCells(kind, decimal=decimal, repeatable=True)
     for chunk in chunks:
         cells.extend(chunk)
-    return cells.column() or _feature(chunks, "categorical", decimal)
+    return cells.column() or _feature(chunks, "text", decimal)
 
 
 def _there(column: ParsedNumbers | CategoricalColumn | None) -> ParsedNumbers | CategoricalColumn:

@@ -1,7 +1,7 @@
-"""Warnings where a result would mislead: too few rows, rare positives, a column that gives the label away or is left out.
+"""Warnings where a result would mislead: too few rows, rare positives, a column that gives the label away.
 
-They are whole sentences with what to do, without a label or any other cell, for a party's own log and report: of columns that
-are left out each party has them, all others are for the one with the labels. What is sent does not depend on them.
+All of them are for the party that has the labels, in its log and its report. They are whole sentences with what to do, without
+a label or any other cell. Nothing that is sent depends on them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,6 @@ FEW_ROWS = 50
 FEW_POSITIVES = 30
 """With fewer positives the standard error of an AUC of .8 exceeds .048 (Hanley and McNeil 1982)."""
 
-_LEFT_OUT = {
-    "label": "it is called as the labels are, and a copy of them would give away what is to be predicted",
-    "row number": "it numbers the rows or has the row labels of pandas, and says nothing of a record",
-}
-"""What a column was taken for → why it is left out."""
-
 NEARLY_PERFECT, FAR_FROM_IT = 0.995, 0.95
 """AUCs: with the federated model above the one and this party alone below the other, a column may follow from the outcome."""
 
@@ -38,19 +32,6 @@ CHANCE = {"auc": 0.5, "lift": 1.0, "r2": 0.0}
 
 MOST_NAMED = 5
 """Label-like columns that get a sentence each."""
-
-
-def of_columns(table: Table) -> tuple[str, ...]:
-    """Which columns were left out without a word of the settings.
-
-    Args:
-        table: this party's.
-    """
-    return tuple(
-        f"Column {name!r} is left out: {_LEFT_OUT[use]}. If it is a feature, declare its kind (data.columns); else remove it "
-        f"or say data.columns: {{{name}: ignore}}."
-        for name, use in table.left_out.items()
-    )
 
 
 def of_labels(table: Table, classes: int) -> tuple[str, ...]:

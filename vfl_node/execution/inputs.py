@@ -9,7 +9,7 @@ from typing import Any
 
 from vfl_node.alignment.lists import promises
 from vfl_node.crypto.filters.values import check_values
-from vfl_node.data.declared import Declared, list_of
+from vfl_node.data.declared import Declared, as_fitted, list_of
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
@@ -153,8 +153,9 @@ def read_records(
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
     with closing(open_input(source, party=party)) as reader:
-        present: dict[str, Declared] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
-        columns = {**present, **kinds} if all_columns else present
+        fitted = {name: as_fitted(declared) for name, declared in kinds.items()}
+        present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
+        columns = {**present, **fitted} if all_columns else present
         as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)

@@ -11,7 +11,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import after_alignment
-from vfl_node.execution import cautions
+from vfl_node.execution import cautions, column_cautions
 from vfl_node.execution.align import Aligned, aligned
 from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
@@ -95,7 +95,8 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
         *idle_feature_audit(protection.features, session.role, defended, "training"),
         *idle_label_limit(protection, session.role, trained.label_audit),
     )
-    after = cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
+    after = column_cautions.of_encoded(trained.columns, before)
+    after += cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
     if run.data.table.labels is not None:
         after += cautions.of_models(trained, held_out=job.evaluate.test_fraction > 0)
     for text in after:
@@ -107,7 +108,7 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
     """What makes the result doubtful before training; logged, and returned for this party's report."""
     session, table = run.session, run.data.table
-    texts = cautions.of_columns(table)
+    texts = column_cautions.of_left_out(table) + column_cautions.of_columns(table)
     if table.labels is not None:
         rows = cautions.of_rows(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
         texts += (*cautions.of_labels(table, session.job.classes), *rows)

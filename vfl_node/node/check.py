@@ -27,7 +27,7 @@ from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
-from vfl_node.execution import cautions
+from vfl_node.execution import cautions, column_cautions
 from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.machine import now
@@ -166,15 +166,18 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, format, seen, use, tuple(errors), _warnings(seen, job) if seen else ())
+    return TableCheck(data, format, seen, use, tuple(errors), _warnings(seen, job, use) if seen else ())
 
 
-def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
+def _warnings(seen: TableProfile, job: Job | None, use: JobUse | None) -> tuple[str, ...]:
     """What would make a result doubtful, as far as this table tells it."""
     table, label = seen.table, seen.label
     if table is None or (job and job.train is None):
         return ()
-    said = cautions.of_columns(table)
+    said = column_cautions.of_left_out(table)
+    if seen.whole:
+        said += column_cautions.of_columns(table)
+        said += column_cautions.of_encoded(use.columns if use else (), said)
     if table.labels is None or not isinstance(label, LabelProfile):
         return said
     classes = job.classes if job else max(2, *(k + 1 for k in label.counts))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from vfl_node.data.declared import DecimalSign
+
 if TYPE_CHECKING:  # settings know the names of readers, and load no Arrow
     import pyarrow as pa
 
@@ -35,13 +37,15 @@ class Reader(Protocol):
         names: columns in the order of the input, distinct and not empty; known before any row is read.
         repeatable: whether :meth:`batches` may be called again, for the same rows in the same order.
         decimal: how cells of text write decimals, ``.`` or ``,``.
+        decimal_known: whether that is sure, because it was said or nothing else is possible; else it is a guess.
         format: what is read, in a few words for its owner.
     """
 
     source: str
     names: tuple[str, ...]
     repeatable: bool = False
-    decimal: str = "."
+    decimal: DecimalSign = "."
+    decimal_known: bool = False
     format: str = ""
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:

@@ -6,6 +6,7 @@ import codecs
 import csv
 from collections.abc import Collection, Iterator
 
+from vfl_node.data.declared import DecimalSign
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.dialect import decimal_of, delimiter_of, lines_are_quoted, told_delimiter
 from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile
@@ -42,7 +43,7 @@ class CsvReader(Reader):
 
     repeatable = True
 
-    def __init__(self, file: InputFile, *, delimiter: str | None = None, decimal: str | None = None) -> None:
+    def __init__(self, file: InputFile, *, delimiter: str | None = None, decimal: DecimalSign | None = None) -> None:
         self.source = file.source
         self._file = file
         self._rest = _Rest(file)
@@ -57,7 +58,7 @@ class CsvReader(Reader):
                 code="E_CSV",
                 hint="a program has put quotes around whole lines: export the table again, with quotes around single cells",
             )
-        self.decimal = decimal or decimal_of(lines, self.delimiter)
+        self.decimal, self.decimal_known = (decimal, True) if decimal else decimal_of(lines, self.delimiter)
         self.format = self._in_words()
         self.names = self._header()
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
+from vfl_node.data.declared import DecimalSign
+
 DELIMITERS = (",", ";", "\t", "|")
 """Those that are recognised, in the order in which they are preferred."""
 
@@ -48,8 +50,8 @@ def lines_are_quoted(lines: Sequence[str], delimiter: str) -> bool:
     )
 
 
-def decimal_of(lines: Sequence[str], delimiter: str) -> str:
-    """A comma if more columns are numbers with a comma than with a point; else a point.
+def decimal_of(lines: Sequence[str], delimiter: str) -> tuple[DecimalSign, bool]:
+    """A comma if more columns are numbers with a comma than with a point; else a point. And whether that is no mere guess.
 
     With commas between the cells, decimals have points. Cells such as ``1,234`` alone tell nothing, because the comma may
     separate thousands.
@@ -60,10 +62,11 @@ def decimal_of(lines: Sequence[str], delimiter: str) -> str:
     """
     rows = _rows(lines, delimiter)[1:]
     if delimiter == "," or not rows:
-        return "."
+        return ".", delimiter == ","
     width = min(map(len, rows))
     columns = [[row[place].strip() for row in rows if row[place].strip()] for place in range(width)]
-    return "," if sum(map(_by_comma, columns)) > sum(map(_by_point, columns)) else "."
+    commas, points = sum(map(_by_comma, columns)), sum(map(_by_point, columns))
+    return "," if commas > points else ".", commas != points
 
 
 def _by_comma(cells: Sequence[str]) -> bool:

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from vfl_node.data.declared import DecimalSign
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.input_file import unreadable
 from vfl_node.errors import DataError
@@ -23,7 +24,7 @@ _ALIKE = "all parts have the same columns, of the same types, and in CSV a first
 class OpenPart(Protocol):
     """Opens one part."""
 
-    def __call__(self, path: Path, decimal: str | None = None) -> Reader:
+    def __call__(self, path: Path, decimal: DecimalSign | None = None) -> Reader:
         """A reader of ``path``; ``decimal`` is how a CSV writes decimals, None: as its first rows suggest."""
 
 
@@ -98,8 +99,8 @@ class FolderReader(Reader):
                 code="E_COLUMN",
                 hint=f"make it so that {_ALIKE}",
             )
-        if reader.decimal != ".":  # which says nothing of a part that has whole numbers only
-            self.decimal = reader.decimal
+        if reader.decimal_known and self.decimal == ".":  # a part of whole numbers only does not tell
+            self.decimal, self.decimal_known = reader.decimal, True
         self._parts.append(part)
         self.format = f"{reader.format} in {len(self._parts)} {'part' if len(self._parts) == 1 else 'parts'}"
 

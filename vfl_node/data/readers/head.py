@@ -20,7 +20,7 @@ class HeadReader(Reader):
 
     def __init__(self, reader: Reader, rows: int) -> None:
         self.source, self.names = reader.source, reader.names
-        self.decimal, self.format = reader.decimal, reader.format
+        self.decimal, self.decimal_known, self.format = reader.decimal, reader.decimal_known, reader.format
         self.whole = True
         self._reader, self._rows = reader, rows
 

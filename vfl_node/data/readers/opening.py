@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vfl_node.data.declared import DecimalSign
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.csv import CsvReader
@@ -41,12 +42,12 @@ def open_sql(path: Path, *, party: str) -> Reader:
     raise UsageError(f"{party}: {path} is no query", code="E_CONFIG", hint="data: {query: 'select …', database: URL}")
 
 
-def open_auto(path: Path, *, party: str, delimiter: str | None = None, decimal: str | None = None) -> Reader:
+def open_auto(path: Path, *, party: str, delimiter: str | None = None, decimal: DecimalSign | None = None) -> Reader:
     """A reader of a file, or of a folder of part files, by its first bytes; the dialect is for CSV."""
     return _open(path, party, None, delimiter=delimiter, decimal=decimal)
 
 
-def open_csv(path: Path, *, party: str, delimiter: str | None = None, decimal: str | None = None) -> Reader:
+def open_csv(path: Path, *, party: str, delimiter: str | None = None, decimal: DecimalSign | None = None) -> Reader:
     """A reader of a CSV file."""
     return _open(path, party, "csv", delimiter=delimiter, decimal=decimal)
 
@@ -61,19 +62,21 @@ def open_arrow(path: Path, *, party: str) -> Reader:
     return _open(path, party, "arrow")
 
 
-def _open(path: Path, party: str, expected: str | None, **dialect: str | None) -> Reader:
-    def open_file(path: Path, decimal: str | None = None) -> Reader:
-        return _open_file(path, party, expected, **(dialect if decimal is None else {**dialect, "decimal": decimal}))
+def _open(
+    path: Path, party: str, expected: str | None, *, delimiter: str | None = None, decimal: DecimalSign | None = None
+) -> Reader:
+    def open_file(path: Path, decimal: DecimalSign | None = decimal) -> Reader:
+        return _open_file(path, party, expected, delimiter, decimal)
 
     return FolderReader(path, party=party, open_part=open_file) if path.is_dir() else open_file(path)
 
 
-def _open_file(path: Path, party: str, expected: str | None, **dialect: str | None) -> Reader:
+def _open_file(path: Path, party: str, expected: str | None, delimiter: str | None, decimal: DecimalSign | None) -> Reader:
     file = InputFile(path, party=party)
     try:
         format = file.format(expected)
         if format == "csv":
-            return CsvReader(file, **dialect)
+            return CsvReader(file, delimiter=delimiter, decimal=decimal)
         from vfl_node.data.readers.columnar import IpcReader, ParquetReader  # loads Arrow
 
         return ParquetReader(file) if format == "parquet" else IpcReader(file)

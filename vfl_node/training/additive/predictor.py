@@ -37,7 +37,8 @@ class AdditivePredictor(ABC):
 
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """As the base."""
-        return LinearEncoder.from_json(encoder).kinds
+        stored = LinearEncoder.from_json(encoder)
+        return stored.written(stored.kinds)
 
     async def serve(
         self,

@@ -127,7 +127,7 @@ class _StoredModel(BaseModel, extra="forbid", frozen=True):
 
 
 def column_kinds(encoder: str) -> dict[str, Declared]:
-    """Column → kind, for the columns that a model reads; of lists also how they are written.
+    """Column → kind, for the columns that a model reads, and how they are written.
 
     In a short file, kinds that are inferred may differ from these.
 
@@ -137,5 +137,6 @@ def column_kinds(encoder: str) -> dict[str, Declared]:
     Raises:
         StateError: it is not an encoder (``E_STATE_CORRUPT``).
     """
-    columns = Encoder.from_json(encoder).columns
-    return {column.name: column.declared if isinstance(column, ListLevels) else kind_of(column) for column in columns}
+    stored = Encoder.from_json(encoder)
+    lists = {column.name: column.declared for column in stored.columns if isinstance(column, ListLevels)}
+    return stored.written({column.name: kind_of(column) for column in stored.columns}) | lists

@@ -1,0 +1,75 @@
+"""Each column that tells a model nothing, or something else than it holds, is named to its owner."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from structlog.testing import capture_logs
+
+from vfl_node.data.encoded import EncodedColumn
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.execution import column_cautions
+from vfl_node.execution.simulation import simulate
+
+
+def table(rows: int = 400) -> Table:
+    return Table(Identifiers.of(str(row).encode() for row in range(rows)), {})
+
+
+def text(*cells: str) -> CategoricalColumn:
+    levels = tuple(sorted(set(cells)))
+    return CategoricalColumn(np.array([levels.index(cell) for cell in cells]), levels, detected=True)
+
+
+def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
+    units = [f"{row} {'kg' if row % 3 else 'g'}" for row in range(400)]
+    columns = {
+        "place": NumericColumn(np.arange(400.0), zero_led=120),
+        "size": text(*units),
+        "note": replace(text(*units), detected=False),
+        "kind": text(*(f"kind {row % 30}" for row in range(400))),  # 13 or 14 rows each
+    }
+    place, size, note = column_cautions.of_columns(replace(table(), columns=columns))
+    assert place == (
+        "Column 'place' is read as numbers, and 120 of its 400 cells begin with a zero before other digits, as postcodes and "
+        "other codes do: these zeros are lost. Declare it (data.columns: {place: categorical}; numeric if it holds numbers)."
+    )
+    assert size == (
+        "Column 'size' is read as categories, and 400 of its 400 values are levels that fewer than 10 of your records have. "
+        "Such levels are merged or learnt by heart, so the model gets hardly anything from the column. If it holds numbers or "
+        "dates, correct its cells or say how they are written (data.columns: {size: {kind: numeric, missing: [WORD]}} or "
+        "{kind: date, date_format: d/m/Y}); else say data.columns: {size: ignore}."
+    )
+    assert note.endswith("from the column. To leave it out say data.columns: {note: ignore}.")
+    assert column_cautions.of_columns(replace(table(90), columns={"size": text(*units[:90])})) == ()
+    many = {f"place {number}": NumericColumn(np.arange(400.0), zero_led=1) for number in range(7)}
+    assert column_cautions.of_columns(replace(table(), columns=many))[-1] == "2 more columns may hold codes."
+
+
+def test_columns_of_which_no_level_is_left() -> None:
+    lost = EncodedColumn("size", "categorical", None, 0, 12, (), 0)
+    kept = [replace(lost, levels=1), replace(lost, merged=0), replace(lost, kind="list"), replace(lost, kind="numeric")]
+    (said,) = column_cautions.of_encoded([lost, *kept], ())
+    assert said.startswith("Column 'size' is read as categories, and all its 12 levels are merged")
+    assert column_cautions.of_encoded([lost], [said]) == ()
+
+
+def test_a_party_is_warned_of_its_own_columns_in_its_log_and_report(trial: Any, tmp_path: Path) -> None:
+    head, *rows = trial.lab.read_text().splitlines()
+    odd = (f"{line},{row % 80:05},{row} {'cm' if row % 2 else 'mm'}" for row, line in enumerate(rows))
+    lab = tmp_path / "lab.csv"
+    lab.write_text("\n".join([f"{head},place,size", *odd]))
+    job = trial.job("train: {bottom: [8], active_bottom: [4], top: [8], epochs: 1, batch_size: 32}\n")
+    with capture_logs() as lines:
+        folders = simulate(job, {"clinic": trial.clinic, "lab": lab}, tmp_path / "out")
+    reports = {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
+    warnings = reports["lab"]["training"]["warnings"]
+    assert [warning[:13] for warning in warnings] == ["Column 'place", "Column 'size'"]
+    assert not any("Column" in warning for warning in reports["clinic"]["training"]["warnings"])
+    logged = "\n".join(map(str, lines))
+    assert all(warning in logged for warning in warnings)

@@ -1,0 +1,90 @@
+"""Warnings of columns that tell a model nothing, or something else than they hold: for their own owner, at every party.
+
+They are whole sentences with what to do, without a cell, for this party's log and report. Nothing that is sent depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vfl_node.data.encoded import EncodedColumn
+from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+
+MOST_NAMED = 5
+"""Columns that get a sentence each for one reason."""
+
+_LEFT_OUT = {
+    "label": "it is called as the labels are, and a copy of them would give away what is to be predicted",
+    "row number": "it numbers the rows or has the row labels of pandas, and says nothing of a record",
+}
+"""What a column was taken for → why it is left out."""
+
+
+def of_left_out(table: Table) -> tuple[str, ...]:
+    """Which columns were left out without a word of the settings.
+
+    Args:
+        table: this party's.
+    """
+    return tuple(
+        f"Column {name!r} is left out: {_LEFT_OUT[use]}. If it is a feature, declare its kind (data.columns); else remove it "
+        f"or say data.columns: {{{name}: ignore}}."
+        for name, use in table.left_out.items()
+    )
+
+
+def of_columns(table: Table) -> tuple[str, ...]:
+    """What this party's columns give rise to: those that are codes rather than numbers, and categories of hardly any use."""
+    codes = [
+        f"Column {name!r} is read as numbers, and {column.zero_led:,} of its {len(column.values):,} cells begin with a zero "
+        "before other digits, as postcodes and other codes do: these zeros are lost. Declare it (data.columns: "
+        f"{{{name}: categorical}}; numeric if it holds numbers)."
+        for name, column in table.columns.items()
+        if isinstance(column, NumericColumn) and column.zero_led
+    ]
+    useless = [
+        f"Column {name!r} is read as categories, and {counts[0]:,} of its {counts[1]:,} values are levels that fewer than "
+        f"{FEW_ROWS_EACH} of your records have. Such levels are merged or learnt by heart, so the model gets hardly anything "
+        f"from the column. {_remedy(name, column)}"
+        for name, column in table.columns.items()
+        if isinstance(column, CategoricalColumn) and (counts := mostly_rare(column))
+    ]
+    return (*_few(codes, "more columns may hold codes"), *_few(useless, "more columns are categories of hardly any use"))
+
+
+def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[str, ...]:
+    """What the encoder of a model has made of the columns: those of which no level is left.
+
+    Args:
+        columns: of this party.
+        said: warnings that were given already.
+    """
+    known = tuple(said)
+    lost = [
+        f"Column {column.name!r} is read as categories, and all its {column.merged:,} levels are merged, because fewer than "
+        f"train.least_rows of the training rows have each: the model gets nothing from it. Say data.columns: "
+        f"{{{column.name}: ignore}}, or declare it as what it holds."
+        for column in columns
+        if column.kind == "categorical"
+        and not column.levels
+        and column.merged
+        and not any(text.startswith(f"Column {column.name!r} is read as categories") for text in known)
+    ]
+    return _few(lost, "more columns have no level left")
+
+
+def _remedy(name: str, column: CategoricalColumn) -> str:
+    ignore = f"data.columns: {{{name}: ignore}}"
+    if not column.detected:
+        return f"To leave it out say {ignore}."
+    return (
+        "If it holds numbers or dates, correct its cells or say how they are written (data.columns: "
+        f"{{{name}: {{kind: numeric, missing: [WORD]}}}} or {{kind: date, date_format: d/m/Y}}); else say {ignore}."
+    )
+
+
+def _few(sentences: list[str], more: str) -> tuple[str, ...]:
+    """The first of them, and how many others there are."""
+    rest = len(sentences) - MOST_NAMED
+    return (*sentences[:MOST_NAMED], *([f"{rest} {more}."] if rest > 0 else []))
