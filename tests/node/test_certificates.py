@@ -20,6 +20,7 @@ from vfl_node.node.peers import Peers
 from vfl_node.settings import Settings, Tls
 from vfl_node.transport.authority import make_key_and_request, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 from vfl_node.transport.streams import LinkStream
 from vfl_node.transport.validity import Validity
 
@@ -45,6 +46,7 @@ class Watched:
         self.made, self.now = Certificates(folder), datetime.now(timezone.utc)
         self.own = loaded(self.made, "lab", until, self.now)
         self.state, self.link, self.causes = PeerState("clinic", None), LinkStream("clinic"), []
+        self.link._close_s = 0.0  # nobody is there to read
         self.state.up(self.link)
         self.watch = CertificateWatch(self.own, {}, {"clinic": self.state}, self.down, lambda: self.now)
 
@@ -82,6 +84,9 @@ def test_an_own_certificate_that_expires_ends_the_link_and_is_the_cause_until_it
     assert lab.link.ended is not None
     expired = f"this node's certificate {lab.own.files.certificate} expired on"
     assert (lab.link.ended.code, expired in lab.link.ended.message) == ("E_CERTIFICATE", True)
+    (told,) = (Notice.FromString(b"".join(pieces)).parting for pieces in lab.link._outgoing)
+    assert told.startswith("the certificate of lab expired on")
+    assert str(lab.own.files.certificate) not in told
     lab.state.ended(lab.link)
     lab.look(timedelta())
     assert lab.state.describe().count(expired) == 1
@@ -145,7 +150,7 @@ def parties(tmp_path: Path, short: None) -> Iterator[Callable[[str], list[Party]
     made, started = Certificates(tmp_path), list[Party]()
 
     def start(expires: str) -> list[Party]:
-        lasts = {name: 2.0 if name == expires else 1e6 for name in ("clinic", "lab")}
+        lasts = {"clinic": 1e6, "lab": 3e6} | {expires: 2.0}
         started.append(Party(made, "clinic", {"lab": {}}, lasts["clinic"]))
         started.append(Party(made, "lab", {"clinic": {"address": started[0].bound}}, lasts["lab"]))
         return started
@@ -168,6 +173,17 @@ def test_both_sides_name_a_certificate_that_expires_while_their_link_is_up(parti
     assert not mine.peers.online(theirs.name)
     mine.renew()
     wait_until(lambda: clinic.peers.online("lab") and lab.peers.online("clinic"))
+
+
+def test_a_party_whose_clock_is_wrong_tells_the_other_one_why_the_link_ends(parties: Any, monkeypatch: Any) -> None:
+    """The other one sees no fault itself, and is not called any more."""
+    clinic, lab = parties("nobody")
+    wait_until(lambda: clinic.peers.online("lab") and lab.peers.online("clinic"))
+    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (60.0,))
+    lab.peers._certificates._clock = lambda: datetime.now(timezone.utc) + 20 * DAY
+    wait_until(lambda: "lab ended the link: the certificate of clinic expired on" in clinic.cause())
+    assert "its clock says" in clinic.cause()
+    wait_until(lambda: "clinic's certificate expired on" in lab.cause())
 
 
 def test_the_dialer_learns_when_the_listeners_certificate_is_valid(parties: Any) -> None:

@@ -386,4 +386,4 @@ def test_a_pruned_job_is_not_begun_anew_by_a_peer(node: Node) -> None:
     assert node.works.prune(days=None, keep=0, models=False, dry=False) == [record.id]
     assert node.jobs.views() == []
     reply = offered(node, record)
-    assert (reply.accepted, reply.code) == (False, "E_JOB_ENDED")
+    assert (reply.accepted, reply.code) == (False, "E_JOB_DONE")

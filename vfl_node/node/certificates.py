@@ -71,9 +71,15 @@ class CertificateWatch:
             return
         if link.validity is None and peer in self._dialers:
             link.validity = self._dialers[peer].validity()
-        cause = self.fault or (link.validity.fault(f"{peer}'s certificate", now) if link.validity else "")
-        if cause:
-            link.end(PeerLost(cause, code="E_CERTIFICATE"))
+        name, own = self._credentials.name, self._credentials.validity
+        for whose, cause, validity in (
+            (name, self.fault, own),
+            (peer, link.validity and link.validity.fault(f"{peer}'s certificate", now), link.validity),
+        ):
+            if cause and validity:
+                told = validity.fault(f"the certificate of {whose}", now, clock="its clock")
+                link.part(told, PeerLost(cause, code="E_CERTIFICATE"))
+                return
 
     def _watch(self, stopping: threading.Event) -> None:
         while not stopping.wait(LOOK_S):

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
-from vfl_node.node.asking import Asking
 from vfl_node.node.beats import Beats
 from vfl_node.node.calls import CONNECT_S, RETRY_S, Calls, Waiting
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.greeting import greeting, mistake_in
 from vfl_node.node.peer_state import PeerState
+from vfl_node.node.questions import Questions
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.credentials import Credentials
@@ -72,7 +72,7 @@ class Peers:
         self._changed = threading.Condition()
         self._states = {name: PeerState(name, peer.address) for name, peer in settings.connected.items()}
         self._beats = Beats(self._states, self._changed, steps=lambda peer: self.steps(peer), relays=settings.role == "active")
-        self._asking = Asking(self._states, self._changed, self._send)
+        self._asking = Questions(self._states, self._changed, self._send)
         self._stopping = threading.Event()
         instance = secrets.token_hex(16)
         self._dialers = {
@@ -155,11 +155,11 @@ class Peers:
             return self._states[peer].describe()
 
     def ask(self, peer: str, notice: Notice, *, key: str, waiting: Waiting, deadline: float) -> Notice:
-        """As :meth:`vfl_node.node.asking.Asking.ask`."""
+        """As :meth:`vfl_node.node.questions.Questions.ask`."""
         return self._asking.ask(peer, notice, key=key, waiting=waiting, deadline=deadline)
 
     def check_version(self, peer: str) -> None:
-        """As :meth:`vfl_node.node.asking.Asking.check_version`."""
+        """As :meth:`vfl_node.node.questions.Questions.check_version`."""
         self._asking.check_version(peer)
 
     def tell(self, peer: str, notice: Notice) -> None:
@@ -286,6 +286,8 @@ class Peers:
         elif kind == "beat":
             with self._changed:
                 self._states[peer].beat(progressed=notice.beat.progressed)
+        elif notice.parting:
+            raise PeerLost(f"{peer} ended the link: {peer_text(notice.parting)}", code="E_CERTIFICATE")
         elif kind in ("offer", "cancel"):
             reply = self._on_notice(peer, notice)
             if reply is not None:

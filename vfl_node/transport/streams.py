@@ -1,8 +1,7 @@
 """One end of a stream of messages: two queues bounded in bytes, between a party's thread and a transport.
 
-The owner's thread blocks in :meth:`StreamPipe.put` and :meth:`StreamPipe.get`. The transport
-sends and receives on its own threads, so that computing
-overlaps with the wire while memory stays bounded. This module does not depend on gRPC.
+The owner's thread blocks in :meth:`StreamPipe.put` and :meth:`StreamPipe.get`. The transport sends and receives on its own
+threads, so that computing overlaps with the wire while memory stays bounded. This module does not depend on gRPC.
 
 A message larger than :data:`PIECE_BYTES` is sent in pieces of that size. The length of the last field in the first piece
 says how many bytes follow. So a transport never stores more than one piece of a message that nobody reads, and the
@@ -16,8 +15,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -26,6 +25,7 @@ from vfl_node.errors import PeerLost, ProtocolError, VflError
 from vfl_node.transport import bounds
 from vfl_node.transport.frames import PIECE_BYTES, Frame, LongFrame, parsed, pieces_of
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.piece_queue import PieceQueue
 from vfl_node.transport.validity import Validity
 
 QUEUE_BYTES = 16 << 20
@@ -70,8 +70,8 @@ class Stream(Generic[M]):
         self._message, self._parse = message, parse
         self._close_s = close_s
         self._changed = threading.Condition()
-        self._outgoing = _Queue(limit_bytes)
-        self._inbox = _Queue(limit_bytes)
+        self._outgoing = PieceQueue(limit_bytes)
+        self._inbox = PieceQueue(limit_bytes)
         self._accepted = False
         self._closing = False
         self._cancelled: VflError | None = None
@@ -305,6 +305,13 @@ class LinkStream(Stream[session_pb2.Notice]):
         """Queue one notice. Raises PeerLost when the link has ended; a link ends if its queue stays full for LINK_SEND_S."""
         self._put(notice, LINK_SEND_S)
 
+    def part(self, reason: str, error: VflError) -> None:
+        """Tell the peer for what ``reason`` the link ends, if it reads that in time, and end it for ``error``."""
+        with suppress(PeerLost), self._changed:
+            self.send(session_pb2.Notice(parting=reason))
+            self._changed.wait_for(lambda: not self._outgoing or self._over, self._close_s)
+        self.end(error)
+
     def receive(self, timeout_s: float) -> session_pb2.Notice | None:
         """The next notice; None after ``timeout_s`` without one.
 
@@ -317,32 +324,3 @@ class LinkStream(Stream[session_pb2.Notice]):
 
 def _notice(pieces: Sequence[bytes]) -> session_pb2.Notice:
     return session_pb2.Notice.FromString(b"".join(pieces))
-
-
-class _Queue(deque[tuple[bytes, ...]]):
-    """A queue of messages, each in pieces, with a bound in bytes; guarded by the stream's lock."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__()
-        self._limit_bytes = limit_bytes
-        self._size_bytes = 0
-
-    def has_room(self, pieces: tuple[bytes, ...]) -> bool:
-        return not self or self._size_bytes + _cost(pieces) <= self._limit_bytes
-
-    def append(self, pieces: tuple[bytes, ...]) -> None:
-        super().append(pieces)
-        self._size_bytes += _cost(pieces)
-
-    def popleft(self) -> tuple[bytes, ...]:
-        pieces = super().popleft()
-        self._size_bytes -= _cost(pieces)
-        return pieces
-
-    def clear(self) -> None:
-        super().clear()
-        self._size_bytes = 0
-
-
-def _cost(pieces: tuple[bytes, ...]) -> int:
-    return sum(map(len, pieces)) + 64 * (len(pieces) + 1)  # Python objects: a flood of empty messages must count, too

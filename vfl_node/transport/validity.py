@@ -23,11 +23,11 @@ class Validity:
         """That of ``certificate``. Raises one of :data:`vfl_node.transport.identity.MALFORMED` for a malformed one."""
         return cls(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
-    def fault(self, whose: str, now: datetime) -> str:
-        """Why the certificate, ``whose`` it is, cannot be used by this node's clock; empty if it can."""
+    def fault(self, whose: str, now: datetime, *, clock: str = "this node's clock") -> str:
+        """Why the certificate, ``whose`` it is, cannot be used by ``clock``, which says ``now``; empty if it can."""
         if now < self.since:
-            return f"{whose} is valid only from {_text(self.since)}, and this node's clock says {_text(now)}"
-        return f"{whose} expired on {_text(self.until)} (this node's clock says {_text(now)})" if now >= self.until else ""
+            return f"{whose} is valid only from {_text(self.since)}, and {clock} says {_text(now)}"
+        return f"{whose} expired on {_text(self.until)} ({clock} says {_text(now)})" if now >= self.until else ""
 
     def warning(self, what: str, now: datetime) -> str:
         """That the certificate, which is ``what``, expires soon; empty if it does not."""

@@ -7,18 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Notice(_message.Message):
-    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat")
+    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "parting")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
     OFFER_REPLY_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
+    PARTING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     offer: Offer
     offer_reply: OfferReply
     cancel: Cancel
     beat: Beat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ...) -> None: ...
+    parting: str
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., parting: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("party", "role", "protocol_version", "software_version")

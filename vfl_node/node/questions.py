@@ -14,7 +14,7 @@ from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 from vfl_node.transport.streams import LinkStream
 
 
-class Asking:
+class Questions:
     """What is asked over the links. Safe to use from several threads.
 
     Args:
