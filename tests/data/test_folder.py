@@ -58,6 +58,19 @@ def test_parts_of_csv_may_be_empty_and_agree_on_decimals(tmp_path: Path) -> None
     assert column.values.tolist()[:3] == [1, 2, 2.5]
 
 
+@pytest.mark.parametrize(("decimals", "values"), [("0,5", [1.234, 2.345]), ("0.5", [1234, 2345])])
+def test_a_part_with_decimals_tells_thousands_from_decimals_in_all(tmp_path: Path, decimals: str, values: list[float]) -> None:
+    (tmp_path / "1.csv").write_text(f"id;x;y\na;1,234;{decimals}\n")
+    (tmp_path / "2.csv").write_text("id;x;y\nb;2,345;7\n")
+    column = read(tmp_path).columns["x"]
+    assert isinstance(column, NumericColumn)
+    assert column.values.tolist() == values
+    (tmp_path / "1.csv").write_text("id;x;y\na;1,234;5\n")
+    with pytest.raises(DataError, match="the numbers of column 'x' can be read") as refused:
+        read(tmp_path)
+    assert refused.value.code == "E_NUMERIC"
+
+
 def test_categories_with_codes_of_another_width(tmp_path: Path) -> None:
     names = pa.array(["red", "blue"])
     wide = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int16()), names)
