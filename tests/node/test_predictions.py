@@ -937,6 +937,8 @@ def test_a_broken_peer_leaves_one_failed_service(store: Store, job: Callable[[st
 
         beginning = nullcontext
 
+        def check_versions(self, *_: Any) -> None: ...
+
         def check_room(self, *_: Any, **__: Any) -> None: ...
 
         def begin(self, record: Record) -> None:

@@ -87,8 +87,6 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
     before = _cautions(run, alignment)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     trained = await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
-    for text in trained.warnings:
-        session.progress.emit(ResultDoubted(text))
     protection, defended = session.protection, job.train.defended
     idle = (
         *idle_defences(protection.defences, session.role, defended, "training"),

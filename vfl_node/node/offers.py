@@ -80,8 +80,9 @@ class Offers:
             reason = "" if record.message == OWN_WISH else record.message
             self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id, reason=reason)))
         for record in records:
-            if record.active == peer and not record.over and self._store.has_report(record):
-                if self._store.job_folder(record).cancelled:
+            own = record.active == self._settings.name
+            if (own or record.active == peer) and not record.over and self._store.has_report(record):
+                if not own and self._store.job_folder(record).cancelled:
                     self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id)))
                 if record.state == "unconfirmed":
                     with suppress(VflError):  # there is no room at the moment: the next time

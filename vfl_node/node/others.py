@@ -81,6 +81,11 @@ class Others:
         for name in filter(self._may_know, self.names):
             self._peers.tell(name, self._offer())
 
+    def announce_in(self, meet: Callable[[], Meeting]) -> None:
+        """As :meth:`announce`, in a meeting of its own that ``meet`` makes."""
+        with meet() as meeting:
+            self.announce(meeting)
+
     def announce(self, meeting: Meeting) -> None:
         """Offer the job to all that are connected, or ask whether they go on with it. Raises PeerError if one does not."""
         for name in filter(self._peers.online, self.names):
@@ -195,6 +200,8 @@ class Others:
     def _refused(self, name: str, reply: OfferReply) -> None:
         """Raise what it means for the job that ``name`` does not take part; nothing if its submitter hears it anyway."""
         reason = peer_text(reply.reason)
+        if reply.code == JOB_DONE and name != self._parties.active and len(self.names) > 1:  # no other decides for several
+            raise PeerLost(f"the job is done at {name}, and {self._parties.active} has not said so yet")
         if reply.code == JOB_DONE:
             raise PeerError(
                 f"the job is done at {name}, and this party has lost what it had stored of it",

@@ -171,7 +171,7 @@ class Work:
         if self.turn is None:
             self._go_on()
             return
-        self._announce()
+        self.others.announce_in(self._meeting)
         while True:
             self._await_turn(self.turn)
             try:
@@ -182,13 +182,8 @@ class Work:
                 self._budget.release(self.record.id)
                 self.turn.give_back(REST_S if self.others.able else 0.0)  # one that cannot go on is passed over anyway
 
-    def _announce(self) -> None:
-        """As :meth:`vfl_node.node.others.Others.announce`."""
-        with self._meeting() as meeting:
-            self.others.announce(meeting)
-
     def _await_turn(self, turn: Turn) -> None:
-        """Wait for a place for the job. Raises as :meth:`_announce`, and PeerLost if a party is away for too long."""
+        """Wait for a place for the job. Raises as announcing it, and PeerLost if a party is away for too long."""
         asked = time.monotonic()
         while not turn.take(QUEUE_LOOK_S):
             self.stop.check()
@@ -202,7 +197,7 @@ class Work:
             elif time.monotonic() > self._deadline:
                 raise PeerLost(f"no word from {' and '.join(self.others.describe(absent))}", code="E_PEER_ABSENT")
             if time.monotonic() - asked > ASK_QUEUED_S:
-                self._announce()
+                self.others.announce_in(self._meeting)
                 asked = time.monotonic()
         self.stop.check()
         self._since = time.monotonic()
@@ -260,9 +255,10 @@ class Work:
         """This party's table and what it predicts with. If they cannot be used, the others are told before the job fails."""
         table, predicting = None, None
         try:
-            if self._settings.role != "coordinator" and self._job.predict:
+            data = self._settings.role != "coordinator"
+            if data and self._job.predict:
                 table, predicting = prepare(self._settings, self._store, self._job, self._folder, self.requests)
-            elif self._settings.role != "coordinator":
+            elif data:
                 table = read_input(self._settings, self._job)
                 announce(self.progress, self._job, {self._settings.name: table})
             model = predicting.model.job if predicting else None
@@ -324,6 +320,9 @@ class Work:
             )
             self._conversing = True
             meeting.play(conversations(run), run.session.processes)
+        except Exception:
+            if not self._folder.confirmed:  # else it is done, and whoever has not heard so asks again
+                raise
         finally:
             self._conversing = False
 

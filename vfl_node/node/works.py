@@ -226,7 +226,8 @@ class Works:
             record = self._store.get(job_id)
             if record is None or record.state not in UNFINISHED or self.get(job_id):
                 return
-            if record.state == "running":  # neither ended nor paused: the process died in it
+            confirmed = self._store.job_folder(record).confirmed  # it ends at once
+            if record.state == "running" and not confirmed:  # neither ended nor paused: the process died in it
                 record = replace(record, deaths=record.deaths + 1)
                 if record.deaths >= self._settings.quarantine_after:
                     self._store.end(record.ended(quarantined(record.deaths)))

@@ -34,7 +34,7 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.metrics import compute
-from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
+from vfl_node.progress import Advanced, EpochTrained, PhaseBegan, ResultDoubted
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.additive.stored import StoredBatches
@@ -252,6 +252,8 @@ class _Regression:
         if self._service:  # which knows better: an iteration that was repeated was decrypted again
             count = self._service.count
             decryptions[session.peer.peer], bits[session.peer.peer] = count.values, count.bits
+        for text in (*own.warnings, *self._warnings):
+            session.progress.emit(ResultDoubted(text))
         numbers = Numbers(self._size, place.step, self._widths, len(self._testing), bits)
         trained = Trained(
             epochs=tuple(epochs),

@@ -15,6 +15,7 @@ from vfl_node.data.design import Design
 from vfl_node.errors import DataError
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.scales import SCORE_RANGE
+from vfl_node.transport.codec import MOST
 
 Positions = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -152,12 +153,12 @@ def common_enough(integers: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
 
 
 def check_finite(values: Floats) -> Floats:
-    """``values`` themselves, if all are finite.
+    """``values`` themselves, if all are finite and no larger than what a peer lets in (:data:`vfl_node.transport.codec.MOST`).
 
     Raises:
         DataError: training has diverged (``E_DIVERGED``).
     """
-    if not np.isfinite(values).all():
+    if not (np.abs(values) <= MOST).all():  # NaN is not
         raise diverged()
     return values
 

@@ -25,7 +25,7 @@ from vfl_node.crypto.shares.audit import Coins
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.errors import ProtocolError
-from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
@@ -259,6 +259,9 @@ class _Training:
         held_out = testing if session.job.evaluate.test_fraction else testing[:0]
         numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, measured=len(plan.testing) > 0)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
+        doubts = (*inputs.warnings, *warnings(self._train, data.alignment.common, steps, outcome, measures=numbers.measured))
+        for text in doubts:
+            session.progress.emit(ResultDoubted(text))
         trained = Trained(
             epochs=tuple(self._epochs),
             steps=steps,
@@ -266,10 +269,7 @@ class _Training:
             device="cpu",
             disclosures=learns(session.job, numbers),
             section=section,
-            warnings=(
-                *inputs.warnings,
-                *warnings(self._train, data.alignment.common, steps, outcome, measures=numbers.measured),
-            ),
+            warnings=doubts,
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
             columns=encoded_columns(data.table, entering(inputs.encoder, inputs.used)),
