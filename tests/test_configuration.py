@@ -13,7 +13,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.settings import Settings
 from vfl_node.training.split.config import Train
-from vfl_node.yaml_text import MOST_BYTES, MOST_DEPTH, MOST_VALUES
+from vfl_node.yaml_text import MOST_BYTES, MOST_DEPTH, MOST_VALUES, as_key
 
 LEVELS = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else 'x'] * 10)}]" for n in range(9))
 HOSTILE = {
@@ -183,3 +183,8 @@ def test_what_is_called_otherwise_elsewhere_is_a_key_here() -> None:
         assert set(model.called_elsewhere) <= set(model.model_fields)
         assert len(others) == len(set(others))
         assert not set(others) & set(model.model_fields)
+
+
+@pytest.mark.parametrize("name", ["age", "Unnamed: 0", "a, b", "x #1", "{y}", "Größe", "it's"])
+def test_a_name_in_a_hint_can_be_copied(name: str) -> None:
+    assert yaml.safe_load(f"{{{as_key(name)}: ignore}}") == {name: "ignore"}

@@ -148,3 +148,8 @@ def where(marks: Mapping[Place, tuple[yaml.Mark, yaml.Mark]], path: Place, *, ke
             mark = key_and_value[0 if key or depth < len(path) else 1]
             return mark.line + 1, mark.column + 1
     return ()
+
+
+def as_key(name: str) -> str:
+    """``name`` as a key of a mapping in braces, in quotes where YAML needs them: what a hint shows can be copied."""
+    return yaml.safe_dump({name: 0}, default_flow_style=True, allow_unicode=True, width=1000).strip()[1:-4]

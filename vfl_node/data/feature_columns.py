@@ -30,6 +30,7 @@ from vfl_node.data.notation import (
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.yaml_text import as_key
 
 
 def read_as(kind: Kind | None, notation: Notation, decimal: DecimalSign) -> FeatureKind | None:
@@ -140,13 +141,13 @@ def _one_reading(text: TextColumns, name: str) -> Iterator[None]:
             raise DataError(
                 f"{text.source}: the numbers of column {name!r} can be read {one}, or {other}",
                 code="E_NUMERIC",
-                hint=f"say which: data.columns: {{{name}: {{kind: numeric, {one.setting}}}}}, or {other.setting}; "
+                hint=f"say which: data.columns: {{{as_key(name)}: {{kind: numeric, {one.setting}}}}}, or {other.setting}; "
                 "data.thousands says it of all columns",
             ) from None
         raise DataError(
             f"{text.source}: the dates of column {name!r} can be read as {one}, or as {other}",
             code="E_DATE",
-            hint=f"say which: data.columns: {{{name}: {{kind: date, date_format: {one}}}}}, or {other}; "
+            hint=f"say which: data.columns: {{{as_key(name)}: {{kind: date, date_format: {one}}}}}, or {other}; "
             "data.date_format says it of all columns",
         ) from None
 

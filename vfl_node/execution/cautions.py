@@ -13,6 +13,7 @@ from vfl_node.data.label_like import label_like
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import LOWER_IS_BETTER
+from vfl_node.yaml_text import as_key
 
 if TYPE_CHECKING:
     from vfl_node.training.evaluation import Confusion
@@ -52,7 +53,7 @@ def of_labels(table: Table, classes: int) -> tuple[str, ...]:
     said += [
         f"Column {column.name!r} alone predicts the label almost perfectly ({measure} {column.score:.4f} on {column.rows:,} of "
         "your records). If it was recorded together with the label or after it, new records do not have it yet, and the model "
-        f"is useless for them: leave it out (data.columns: {{{column.name}: ignore}})."
+        f"is useless for them: leave it out (data.columns: {{{as_key(column.name)}: ignore}})."
         for column in columns[:MOST_NAMED]
     ]
     if len(columns) > MOST_NAMED:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.yaml_text import as_key
 
 MOST_NAMED = 5
 """Columns that get a sentence each for one reason."""
@@ -29,7 +30,7 @@ def of_left_out(table: Table) -> tuple[str, ...]:
     """
     return tuple(
         f"Column {name!r} is left out: {_LEFT_OUT[use]}. If it is a feature, declare its kind (data.columns); else remove it "
-        f"or say data.columns: {{{name}: ignore}}."
+        f"or say data.columns: {{{as_key(name)}: ignore}}."
         for name, use in table.left_out.items()
     )
 
@@ -75,7 +76,7 @@ def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[s
 
 
 def _remedy(name: str, column: CategoricalColumn) -> str:
-    ignore = f"data.columns: {{{name}: ignore}}"
+    ignore = f"data.columns: {{{as_key(name)}: ignore}}"
     if not column.detected:
         return f"To leave it out say {ignore}."
     return (

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from vfl_node.data.cells import WHITE_SPACE, has_text
 from vfl_node.data.readers.contract import RowBatch
 from vfl_node.errors import DataError
+from vfl_node.yaml_text import as_key
 
 BATCH_ROWS = 1 << 16
 
@@ -77,7 +78,7 @@ def _without_text(kind: pa.DataType, where: str, name: str, what: str) -> DataEr
     return DataError(
         f"{where.removesuffix(':row')}: column {name!r} is of the type {kind}, {what}",
         code="E_COLUMN",
-        hint=f"make it {as_text}, where the table comes from; if it is no id, say data.columns: {{{name}: ignore}}",
+        hint=f"make it {as_text}, where the table comes from; if it is no id, say data.columns: {{{as_key(name)}: ignore}}",
     )
 
 
