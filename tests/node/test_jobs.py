@@ -387,3 +387,13 @@ def test_a_pruned_job_is_not_begun_anew_by_a_peer(node: Node) -> None:
     assert node.jobs.views() == []
     reply = offered(node, record)
     assert (reply.accepted, reply.code) == (False, "E_JOB_DONE")
+
+
+def test_a_confirmed_job_is_done_however_often_the_process_died_in_it(node: Node) -> None:
+    node.settings = node.settings.model_copy(update={"quarantine_after": 1})
+    node.restart()
+    record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="running", attempt=2, deaths=1)
+    node.store.job_folder(record).confirm()
+    node.works.start()
+    node.wait_until(lambda: node.stored(record.id).over)
+    assert (node.state(record.id), node.stored(record.id).code) == ("done", None)

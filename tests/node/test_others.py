@@ -95,3 +95,15 @@ def test_one_that_stays_away_is_named(waiting: Any, peers: Peers) -> None:
 def test_one_of_another_version_ends_the_wait_for_the_others(waiting: Any, peers: Peers) -> None:
     with pytest.raises(PeerError, match="insurer speaks protocol version 3"):
         waiting(lambda: peers.of_another_version.add("insurer"))
+
+
+@pytest.mark.parametrize(("own", "name", "error"), [("clinic", "lab", PeerLost), ("lab", "clinic", PeerError)])
+def test_only_the_active_party_can_say_that_a_job_of_several_is_done(
+    tmp_path: Path, peers: Peers, own: str, name: str, error: type[PeerError]
+) -> None:
+    store = Store(tmp_path / "state")
+    others = Others(own, store.add(JOB, submitter="clinic"), peers, lambda: True)  # type: ignore[arg-type]
+    with pytest.raises(PeerError) as caught:
+        others._refused(name, OfferReply(accepted=False, code="E_JOB_DONE", reason="done"))
+    assert type(caught.value) is error
+    store.close()
