@@ -40,7 +40,7 @@ def of_columns(table: Table) -> tuple[str, ...]:
     codes = [
         f"Column {name!r} is read as numbers, and {column.zero_led:,} of its {len(column.values):,} cells begin with a zero "
         "before other digits, as postcodes and other codes do: these zeros are lost. Declare it (data.columns: "
-        f"{{{name}: categorical}}; numeric if it holds numbers)."
+        f"{{{as_key(name)}: categorical}}; numeric if it holds numbers)."
         for name, column in table.columns.items()
         if isinstance(column, NumericColumn) and column.zero_led
     ]
@@ -65,7 +65,7 @@ def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[s
     lost = [
         f"Column {column.name!r} is read as categories, and all its {column.merged:,} levels are merged, because fewer than "
         f"train.least_rows of the training rows have each: the model gets nothing from it. Say data.columns: "
-        f"{{{column.name}: ignore}}, or declare it as what it holds."
+        f"{{{as_key(column.name)}: ignore}}, or declare it as what it holds."
         for column in columns
         if column.kind == "categorical"
         and not column.levels
@@ -81,7 +81,7 @@ def _remedy(name: str, column: CategoricalColumn) -> str:
         return f"To leave it out say {ignore}."
     return (
         "If it holds numbers or dates, correct its cells or say how they are written (data.columns: "
-        f"{{{name}: {{kind: numeric, missing: [WORD]}}}} or {{kind: date, date_format: d/m/Y}}); else say {ignore}."
+        f"{{{as_key(name)}: {{kind: numeric, missing: [WORD]}}}} or {{kind: date, date_format: d/m/Y}}); else say {ignore}."
     )
 
 

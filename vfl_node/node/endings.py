@@ -19,11 +19,11 @@ OWN_WISH = "cancelled by this node's owner"
 def conclude(settings: Settings, store: Store, record: Record) -> None:
     """Store how a job ended. If it is over for good, report what it disclosed; its secrets are then destroyed.
 
-    A job that failed or was cancelled when this party had stored its part, and not all others theirs, leaves no model at any.
+    A job that was cancelled when this party had stored its part, and not all others theirs, leaves no model at any.
     """
     if record.over:
         try:
-            if record.state != "done" and (folder := store.job_folder(record)).sealed:
+            if record.state == "cancelled" and (folder := store.job_folder(record)).sealed:
                 folder.remove_artefacts()
             account(settings, store, record)
         except (VflError, OSError, ValueError) as error:
