@@ -183,6 +183,7 @@ def test_a_party_whose_clock_is_wrong_tells_the_other_one_why_the_link_ends(part
     lab.peers._certificates._clock = lambda: datetime.now(timezone.utc) + 20 * DAY
     wait_until(lambda: "lab ended the link: the certificate of clinic expired on" in clinic.cause())
     assert "its clock says" in clinic.cause()
+    wait_until(lambda: "clinic's certificate expired on" in lab.cause())
 
 
 def test_the_dialer_learns_when_the_listeners_certificate_is_valid(parties: Any) -> None:

@@ -241,3 +241,18 @@ def test_a_peer_that_reads_no_notice_holds_nobody_up(monkeypatch: pytest.MonkeyP
     with pytest.raises(PeerLost, match="lab: it does not read"):
         link.send(beat)
     assert link.ended is not None  # whoever serves the link hears of it
+
+
+def test_who_ends_a_link_knows_why_even_if_the_peer_ends_it_as_soon_as_it_reads_the_reason() -> None:
+    link = LinkStream("lab")
+
+    def transport() -> None:
+        next(link.outgoing())
+        link.end(PeerLost("lab ended the conversation, or was lost"))
+
+    reader = threading.Thread(target=transport)
+    reader.start()
+    link.part("the certificate of lab expired", PeerLost("lab's certificate expired", code="E_CERTIFICATE"))
+    reader.join()
+    assert link.ended is not None
+    assert link.ended.code == "E_CERTIFICATE"

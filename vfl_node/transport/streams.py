@@ -76,6 +76,7 @@ class Stream(Generic[M]):
         self._closing = False
         self._cancelled: VflError | None = None
         self._end: VflError | None = None  # why nothing more arrives
+        self._parting: VflError | None = None  # why this node ends the stream, from before the peer can answer
         self._finished = False  # the transport has let go of the stream
         self._hang_up = _nothing
 
@@ -208,7 +209,7 @@ class Stream(Generic[M]):
     def end(self, error: VflError) -> None:
         """Record that nothing more arrives, and why; the first reason counts."""
         with self._changed:
-            self._end = self._end or error
+            self._end = self._end or self._parting or error
             self._changed.notify_all()
 
     def finish(self) -> None:
@@ -308,6 +309,7 @@ class LinkStream(Stream[session_pb2.Notice]):
     def part(self, reason: str, error: VflError) -> None:
         """Tell the peer for what ``reason`` the link ends, if it reads that in time, and end it for ``error``."""
         with suppress(PeerLost), self._changed:
+            self._parting = error  # a peer that reads the reason ends the stream itself
             self.send(session_pb2.Notice(parting=reason))
             self._changed.wait_for(lambda: not self._outgoing or self._over, self._close_s)
         self.end(error)
