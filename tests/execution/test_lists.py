@@ -14,7 +14,7 @@ from vfl_node.data.tables import ListColumn
 from vfl_node.errors import DataError
 from vfl_node.execution.inputs import count_input, read_input, read_records
 from vfl_node.job import Job
-from vfl_node.settings import Data, Settings
+from vfl_node.settings import Data, Limits, Settings
 from vfl_node.training.split.serving.served_model import column_kinds
 
 WRITTEN = {"kind": "list", "separator": ";", "longest": 2, "keep": "first"}
@@ -32,19 +32,8 @@ def table(path: Path, *cells: str) -> Path:
 
 def settings(tmp_path: Path) -> Settings:
     path = table(tmp_path / "own.csv", *(f"{row % 3};{row % 2};9" for row in range(12)))
-    data = {"path": path, "columns": {"seen": WRITTEN}}
-    limits = {"min_set_size": 1}
-    return Settings.model_validate(
-        {
-            "name": "lab",
-            "role": "passive",
-            "insecure_loopback": True,
-            "listen": "127.0.0.1:0",
-            "state_dir": tmp_path / "state",
-            "data": data,
-            "limits": limits,
-        }
-    )
+    data: Any = {"path": path, "columns": {"seen": WRITTEN}}
+    return Settings(name="lab", role="passive", data=data, insecure_loopback=True, limits=Limits(min_set_size=1))
 
 
 @pytest.mark.parametrize("train", [{"model": "mlp"}, {"model": "cnn"}, {"algorithm": "logistic"}])

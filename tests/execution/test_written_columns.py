@@ -16,7 +16,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import DataError
 from vfl_node.execution.inputs import read_input, read_records
 from vfl_node.job import Job
-from vfl_node.settings import Data, Settings
+from vfl_node.settings import Data, Limits, Settings
 from vfl_node.training.split.serving.served_model import column_kinds
 
 JOB = Job.model_validate(
@@ -34,17 +34,8 @@ def own(tmp_path: Path) -> Settings:
     rows = (f"r{row};{cell};{since[row]};{row / 8};{colours[row % 3]}\n" for row, cell in enumerate(paid))
     path = tmp_path / "own.csv"
     path.write_text(HEAD + "".join(rows))
-    return Settings.model_validate(
-        {
-            "name": "lab",
-            "role": "passive",
-            "insecure_loopback": True,
-            "listen": "127.0.0.1:0",
-            "state_dir": tmp_path / "state",
-            "data": {"path": path, "missing": ["none"]},
-            "limits": {"min_set_size": 1},
-        }
-    )
+    data = Data(path=path, missing=("none",))
+    return Settings(name="lab", role="passive", data=data, insecure_loopback=True, limits=Limits(min_set_size=1))
 
 
 def of_split(table: Table) -> tuple[Mapping[str, Declared], Callable[[Table], bytes]]:

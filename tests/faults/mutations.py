@@ -8,30 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from vfl_node.errors import PeerLost, VflError
+from vfl_node.transport.bounds import BOUNDS
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1 import (
-    alignment_pb2,
-    decryption_pb2,
-    linkage_pb2,
-    matched_pb2,
-    prediction_pb2,
-    session_pb2,
-    shares_pb2,
-    training_pb2,
-)
+from vfl_node.transport.generated.vfl.v1 import session_pb2
 
-TYPES: dict[str, type[Message]] = {
-    message.full_name: getattr(of, name)
-    for of in (alignment_pb2, decryption_pb2, linkage_pb2, matched_pb2, prediction_pb2, session_pb2, shares_pb2, training_pb2)
-    for name, message in of.DESCRIPTOR.message_types_by_name.items()
-}
+TYPES: dict[str, type[Message]] = {kind.DESCRIPTOR.full_name: kind for kind in BOUNDS}
 EXTREME: dict[str, list[Any]] = {
     "int": [0, 1, -1, 2**31 - 1, 2**32 - 1, 2**63 - 1, -(2**63)],
     "bytes": [b"", b"\0", b"\xff" * 31, bytes(4096), b"\xff" * 100_000],
@@ -141,9 +129,13 @@ HOWS = (
     "header",
     "extreme",
     "file",
+    "stopped",
     *4 * ("meant",),
 )
-"""``meant``: by its sender, before digests are made. ``file``: of a job that breaks off and goes on."""
+"""``meant``: by its sender, before digests are made. ``file``: of a job that breaks off and goes on. ``stopped``: its sender
+fails instead, and what it says of that is changed on its way."""
+
+ON_ITS_WAY = HOWS[: HOWS.index("file")]
 
 
 class Wire:
@@ -165,6 +157,9 @@ class Wire:
             self._held = [frame]
         elif change.how == "broken off":
             raise VflError("broken off", code="E_BROKEN")
+        elif change.how == "stopped":
+            self._change = replace(change, how=change.chance.choice(ON_ITS_WAY), at=self._sent)
+            raise VflError("stopped", code="E_STOPPED")
         else:
             for one in change.apply(frame):
                 await self._pipe.put(one)

@@ -9,11 +9,13 @@ from typing import Any
 
 import kinds
 import mutated_jobs
+import mutations
 import numpy as np
 import pytest
 import torch
 from mutated_jobs import Mutated
-from mutations import TYPES, Change, Speaker
+from mutations import ON_ITS_WAY, TYPES, Change, Speaker
+from players import Players
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.groups import Curve25519
@@ -64,14 +66,40 @@ def test_the_oracle_sees_what_must_not_be(tmp_path: Path, monkeypatch: pytest.Mo
         jobs.many(20)
 
 
+def test_the_oracle_sees_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A positive control: phases end without digests of what was said in them."""
+    mutated_jobs.quick()
+    monkeypatch.setattr(Channel, "_send", Channel._put)
+    monkeypatch.setattr(Channel, "_hash_received", lambda _: None)
+    monkeypatch.setattr(mutated_jobs, "HOWS", ("flipped",))
+    jobs = Mutated(tmp_path, SEED)
+    only(monkeypatch, "split")
+    with pytest.raises(AssertionError, match=r"ended well, with another .*model\.safetensors of (clinic|lab)"):
+        jobs.many(40)
+
+
+@pytest.mark.parametrize("how", ON_ITS_WAY)
+def test_what_a_party_says_as_it_fails_is_changed(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others end with an error, too: that of the party, or that what they heard is none of it."""
+    mutated_jobs.quick()
+    monkeypatch.setattr(mutations, "ON_ITS_WAY", (how,))
+    jobs = Players(tmp_path)
+    for at in range(4, 16):
+        failed, other = jobs.play("psu", Change("stopped", at, random.Random(at)), ("lab", "clinic")).ends[::-1]
+        assert isinstance(failed, VflError)
+        assert failed.code == "E_STOPPED"
+        assert isinstance(other, VflError)
+        assert other.code != "E_INTERNAL"
+
+
 @pytest.mark.slow
 def test_every_message_of_a_conversation_is_changed_in_some_kind_of_job(tmp_path: Path) -> None:
     """By its sender, before digests are made; and every kind of job goes well where nothing is changed."""
     mutated_jobs.quick()
     jobs, recorded = Mutated(tmp_path, SEED), json.loads((ROOT / "proto/recorded.json").read_text())
     travel = {message for seen in recorded.values() for phase, message, *_ in seen if phase != "link"}
-    said = {name.rpartition(".")[2] for kind in kinds.ALL for types in jobs.said(kind).values() for name in types}
-    assert travel - {"Frame", "Abort"} == said  # the envelope is changed on its way, and what ends a job needs no job
+    said = {name.rpartition(".")[2] for kind in kinds.ALL for types in jobs.unchanged(kind).said.values() for name in types}
+    assert travel - {"Frame", "Abort"} == said  # the envelope is changed on its way, and what ends a job where one stops
     assert {f"unaligned, {name}" for name in METHODS.own} - {"unaligned, none"} <= set(kinds.KINDS)
     assert set(ALIGNMENTS.own) <= {kinds.job_of(kind).align.protocol for kind in kinds.ALL}
 

@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parent))  # a child imports what it runs: mod
 from nodes import TWO, Child, Federation
 
 from tests.node.several import SeveralTrial, make_several
+from tests.node.stage import Stage
 
 
 @pytest.fixture
@@ -49,6 +50,30 @@ def federations(trial: Any) -> Iterator[Callable[..., Federation]]:
 def several(tmp_path_factory: pytest.TempPathFactory) -> SeveralTrial:
     """As :func:`tests.node.several.make_several`."""
     return make_several(tmp_path_factory.mktemp("several"))
+
+
+@pytest.fixture(scope="module")
+def theatre(
+    request: pytest.FixtureRequest,
+    federations: Any,
+    forked: Any,
+    several: SeveralTrial,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Stage:
+    """Nodes of several passive parties, as the module's ``ROLES``, ``JOB`` and, if it has one, ``WAIT_S`` say."""
+    module = request.module
+    stage = Stage(federations(tmp_path_factory.mktemp("stage"), module.ROLES, several), forked, module.JOB)
+    stage.federation.peer_wait_s = getattr(module, "WAIT_S", stage.federation.peer_wait_s)
+    stage.federation.start_several()
+    return stage
+
+
+@pytest.fixture
+def stage(theatre: Stage) -> Iterator[Stage]:
+    """All nodes up and connected, and nothing told to them yet."""
+    theatre.ready()
+    yield theatre
+    theatre.cancel_all()
 
 
 @pytest.fixture

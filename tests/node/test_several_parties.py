@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,20 +14,6 @@ from vfl_node.errors import UsageError
 
 ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive"}
 JOB = job_text("", ("lab", "insurer"))
-
-
-@pytest.fixture(scope="module")
-def theatre(federations: Any, forked: Any, several: SeveralTrial, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    stage = Stage(federations(tmp_path_factory.mktemp("stage"), ROLES, several), forked, JOB)
-    stage.federation.start_several()
-    return stage
-
-
-@pytest.fixture
-def stage(theatre: Stage) -> Iterator[Stage]:
-    theatre.ready()
-    yield theatre
-    theatre.cancel_all()
 
 
 def note(stage: Stage, name: str, job_id: str) -> str:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from tests.node.several import SeveralTrial
 from tests.node.stage import Stage
 
 ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "notary": "coordinator"}
@@ -19,20 +15,6 @@ train: {algorithm: logistic, flow: coordinator-clear}
 """
 PLACES = ("in a round", "with its report")
 SOME = [("insurer", "in a round"), ("notary", "with its report")]
-
-
-@pytest.fixture(scope="module")
-def theatre(federations: Any, forked: Any, several: SeveralTrial, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    stage = Stage(federations(tmp_path_factory.mktemp("coordinated"), ROLES, several), forked, JOB)
-    stage.federation.start_several()
-    return stage
-
-
-@pytest.fixture
-def stage(theatre: Stage) -> Iterator[Stage]:
-    theatre.ready()
-    yield theatre
-    theatre.cancel_all()
 
 
 @pytest.mark.parametrize("submitter", ["insurer", pytest.param("clinic", marks=pytest.mark.slow)])

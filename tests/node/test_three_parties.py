@@ -7,7 +7,6 @@ import random
 import signal
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +61,6 @@ def theatre(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFact
     stage = Stage(federations(tmp_path_factory.mktemp("three"), ROLES), forked, JOB)
     stage.federation.start_three()
     return stage
-
-
-@pytest.fixture
-def stage(theatre: Stage) -> Iterator[Stage]:
-    """All nodes up and connected, and nothing told to them yet."""
-    theatre.ready()
-    yield theatre
-    theatre.cancel_all()
 
 
 @pytest.mark.parametrize("submitter", ["clinic", "lab"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,34 +13,21 @@ from google.protobuf.message_factory import GetMessageClass
 
 from vfl_node.errors import ProtocolError
 from vfl_node.transport import bounds
-from vfl_node.transport.generated.vfl.v1 import (
-    alignment_pb2,
-    decryption_pb2,
-    linkage_pb2,
-    matched_pb2,
-    prediction_pb2,
-    session_pb2,
-    shares_pb2,
-    training_pb2,
-)
+from vfl_node.transport.generated.vfl.v1 import decryption_pb2, prediction_pb2
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import Held, Remembered, SetSize
 from vfl_node.transport.generated.vfl.v1.matched_pb2 import MaskedCounts
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Chunk, FieldDigest, Frame, Hello, Notice, Offer, Preflight
 from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Tensor
 
-MODULES = (alignment_pb2, decryption_pb2, linkage_pb2, matched_pb2, prediction_pb2, session_pb2, shares_pb2, training_pb2)
-KINDS = [GetMessageClass(of) for module in MODULES for of in module.DESCRIPTOR.message_types_by_name.values()]
 PROTO = Path(__file__).parents[2] / "proto"
+MODULES = [import_module(f"vfl_node.transport.generated.vfl.v1.{path.stem}_pb2") for path in sorted(PROTO.rglob("*.proto"))]
+KINDS = [GetMessageClass(of) for module in MODULES for of in module.DESCRIPTOR.message_types_by_name.values()]
 
 
 def refused(data: bytes, kind: type[Message]) -> str:
     with pytest.raises(ProtocolError) as caught:
         bounds.check(data, kind)
     return caught.value.code
-
-
-def test_every_file_of_messages_is_looked_at() -> None:
-    assert {path.stem for path in PROTO.rglob("*.proto")} == {module.__name__.split(".")[-1][:-4] for module in MODULES}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
