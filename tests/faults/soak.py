@@ -31,7 +31,8 @@ def held(world: World, name: str) -> tuple[float, int, int]:
 )
 def soak(world: World) -> tuple[str, int, str]:
     world.all_up()
-    kinds, at_first = ("split", "coordinator", "hidden"), {}
+    kinds = ("split", "on psi", "hidden")  # side by side: none of them breaks what another promises
+    at_first, processes = {}, dict(world.federation.processes)
     for number in range(JOBS):
         kind = kinds[number % len(kinds)] if number < WARM or number % 20 < len(kinds) else "split"
         world.clean(kind)
@@ -44,6 +45,8 @@ def soak(world: World) -> tuple[str, int, str]:
             at_first = {name: held(world, name) for name in NAMES}
     grown = {}
     for name in NAMES:
+        if world.federation.processes[name] is not processes[name]:
+            raise AssertionError(f"{name} was started again")
         memory, files, threads = (last - first for last, first in zip(held(world, name), at_first[name], strict=True))
         if memory > MOST_GROWN_MIB or files > 8 or threads > 8:
             raise AssertionError(f"{name}: {memory:.0f} MiB, {files} descriptors and {threads} threads more")

@@ -228,8 +228,10 @@ def test_a_job_that_breaks_off_at_one_place_for_ever_waits_for_its_owner(
     """Both nodes live and meet, and yet it gets no further; where each attempt keeps something it goes on."""
     for name, value in (("STEADY_S", 0), ("MOST_FRUITLESS", 2), ("MOST_PAUSE_S", 0.05)):
         monkeypatch.setattr(retries, name, value)
-    clinic = pair.nodes["clinic"]
-    clinic._works._settings = clinic._works._settings.model_copy(update={"peer_wait_s": 0.3})
+    clinic, patient = pair.nodes["clinic"], retries.Retries
+    clinic._works._settings = clinic._works._settings.model_copy(update={"peer_wait_s": 61})
+    # It is soon enough of attempts that break off, and waits for the lab however late that comes back to the next one.
+    monkeypatch.setattr(retries, "Retries", lambda wait_s: patient(0.3 if wait_s == 61 else wait_s))
     trained, attempts, mended = train._trained, count(1), threading.Event()
 
     async def lost(part: Any, *rest: Any) -> Any:
