@@ -97,6 +97,14 @@ def others_wait(stage: Stage, victim: str, job_id: str) -> None:
         assert (stage.federation.job_folder(name, job_id) / "seed").exists()
 
 
+def cancelled_everywhere(stage: Stage, job_id: str) -> None:
+    """With no report or model left."""
+    for name in ROLES:
+        stage.federation.wait_until(lambda name=name: state(stage, name, job_id) == "cancelled", 60)
+        folder = stage.federation.job_folder(name, job_id)
+        stage.federation.wait_until(lambda folder=folder: not list(folder.iterdir()))
+
+
 @pytest.mark.parametrize(("how", "victim", "point"), QUICK)
 def test_the_end(stage: Stage, how: str, victim: str, point: str) -> None:
     federation, job_id = stage.federation, stage.submit()
@@ -141,6 +149,31 @@ def test_who_has_stored_its_part_asks_the_active_party_to_cancel(stage: Stage, o
     all_end_well(stage, job_id)
 
 
+@pytest.mark.parametrize("name", ["lab", pytest.param("notary", marks=pytest.mark.slow)])
+def test_a_party_whose_part_fails_once_all_have_stored_theirs_ends_it_for_nobody(stage: Stage, name: str) -> None:
+    federation, job_id = stage.federation, stage.submit()
+    stage.in_a_round(job_id)
+    stage.tell(f"{name}-fails", "confirm")
+    stage.let_it_end()
+    for other in ROLES.keys() - {name}:
+        federation.wait_until(lambda other=other: state(stage, other, job_id) == "done", 60)
+    assert at_rest(stage, name, job_id)["error"]["code"] == "E_UNCONFIRMED"
+    (stage.shared / f"{name}-fails").unlink()
+    federation.client(name).resume(job_id)
+    all_end_well(stage, job_id)
+
+
+def test_the_only_one_that_has_not_stored_its_part_cancels(stage: Stage) -> None:
+    """Who has stored its own does not believe it, but the active party, which passes it on."""
+    federation, job_id = stage.federation, stage.submit()
+    stage.in_a_round(job_id)
+    stage.tell("notary-full", "before its report")
+    stage.let_it_end()
+    assert at_rest(stage, "notary", job_id)["error"]["code"] == "E_DISK_FULL"
+    federation.client("notary").cancel(job_id)
+    cancelled_everywhere(stage, job_id)
+
+
 @pytest.mark.parametrize("owner", ["insurer", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_cancelled_before_all_have_stored_it_is_cancelled_everywhere(stage: Stage, owner: str) -> None:
     """Those who had stored theirs leave no model either."""
@@ -152,7 +185,4 @@ def test_cancelled_before_all_have_stored_it_is_cancelled_everywhere(stage: Stag
     federation.wait_until(lambda: all(sealed(stage, name, job_id) for name in ("clinic", "insurer")), 60)
     federation.client(owner).cancel(job_id)
     federation.start("lab")
-    for name in ROLES:
-        federation.wait_until(lambda name=name: state(stage, name, job_id) == "cancelled", 60)
-        folder = federation.job_folder(name, job_id)
-        federation.wait_until(lambda folder=folder: not list(folder.iterdir()))
+    cancelled_everywhere(stage, job_id)
