@@ -6,7 +6,7 @@
 - ``NAME-death``, until ``NAME`` dies in the place it names;
 - ``NAME-full``: in the place that it names the disk of ``NAME`` is full;
 - ``NAME-other-version``, while ``NAME`` speaks another version of the protocol in its conversations;
-- ``NAME-fails``, while its part fails;
+- ``NAME-fails``: in the place that it names the part of ``NAME`` fails;
 - ``NAME-drawn``, written here: what each attempt draws from the secrets of the job, which stands in the report too.
 """
 
@@ -57,14 +57,18 @@ class Act:
     def told(self, what: str) -> bool:
         return (self.folder / f"{self.name}-{what}").exists()
 
+    def at(self, place: str, what: str) -> bool:
+        file = self.folder / f"{self.name}-{what}"
+        return file.exists() and file.read_text() == place
+
     def may_die(self, place: str) -> None:
-        death = self.folder / f"{self.name}-death"
-        if death.exists() and death.read_text() == place:
-            death.unlink()
+        if self.at(place, "death"):
+            (self.folder / f"{self.name}-death").unlink()
             os.kill(os.getpid(), signal.SIGKILL)
-        full = self.folder / f"{self.name}-full"
-        if full.exists() and full.read_text() == place:
+        if self.at(place, "full"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.at(place, "fails"):
+            raise DataError("told to fail", code="E_DATA")
 
     def conversations(self, run: Any) -> list[Coroutine[Any, Any, None]]:
         part, channels = run.session, run.session.peers
@@ -103,8 +107,6 @@ class Act:
                 async with part.coordinator.phase("act"):
                     await part.coordinator.send(SetSize(count=int(more)))
                     await part.coordinator.receive(SetSize)
-            if self.told("fails"):
-                raise DataError("told to fail", code="E_DATA")
             part.progress.emit(Advanced(1))
             self.may_die("in a round")
             if not more:

@@ -12,10 +12,13 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import PeerError, PeerLost
+from vfl_node.execution.live import Stop
+from vfl_node.execution.outcome import JobOutcome
 from vfl_node.job import Job
 from vfl_node.node import others as module
 from vfl_node.node.others import Others
 from vfl_node.node.store import Store
+from vfl_node.node.verdict import Verdict
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, OfferReply
 
 JOB = parse("name: t\nparties: {active: clinic, passive: [lab, insurer, bank]}\nalign: {protocol: psi}", Job, source="job")
@@ -53,7 +56,8 @@ def waiting(tmp_path: Path, peers: Peers, monkeypatch: pytest.MonkeyPatch) -> It
     """Waits as the clinic; what happens in each look is given."""
     store = Store(tmp_path / "state")
     record = store.add(JOB, submitter="clinic")
-    others = Others("clinic", record, peers, lambda: True)  # type: ignore[arg-type]
+    verdict = Verdict("clinic", "clinic", store.job_folder(record), Stop())
+    others = Others("clinic", record, peers, lambda: True, verdict)  # type: ignore[arg-type]
     monkeypatch.setattr(module, "ASK_AGAIN_S", 60)
 
     def wait(*events: Any, most_s: float = 60) -> float:
@@ -97,13 +101,37 @@ def test_one_of_another_version_ends_the_wait_for_the_others(waiting: Any, peers
         waiting(lambda: peers.of_another_version.add("insurer"))
 
 
+def refusal(tmp_path: Path, own: str, name: str, code: str, *, sealed: bool = False) -> tuple[PeerError, Stop]:
+    """What ``own`` makes of a refusal by ``name``."""
+    store, stop, outcome = Store(tmp_path / "state"), Stop(), JobOutcome(tmp_path / "job")
+    outcome.artefacts.mkdir(parents=True)
+    if sealed:
+        outcome.seal()
+    record = store.add(JOB, submitter="clinic")
+    others = Others(own, record, Peers(), lambda: True, Verdict("clinic", own, outcome, stop))  # type: ignore[arg-type]
+    with pytest.raises(PeerError) as caught:
+        others._refused(name, OfferReply(accepted=False, code=code, reason="why"))
+    store.close()
+    return caught.value, stop
+
+
 @pytest.mark.parametrize(("own", "name", "error"), [("clinic", "lab", PeerLost), ("lab", "clinic", PeerError)])
 def test_only_the_active_party_can_say_that_a_job_of_several_is_done(
-    tmp_path: Path, peers: Peers, own: str, name: str, error: type[PeerError]
+    tmp_path: Path, own: str, name: str, error: type[PeerError]
 ) -> None:
-    store = Store(tmp_path / "state")
-    others = Others(own, store.add(JOB, submitter="clinic"), peers, lambda: True)  # type: ignore[arg-type]
-    with pytest.raises(PeerError) as caught:
-        others._refused(name, OfferReply(accepted=False, code="E_JOB_DONE", reason="done"))
-    assert type(caught.value) is error
-    store.close()
+    assert type(refusal(tmp_path, own, name, "E_JOB_DONE")[0]) is error
+
+
+@pytest.mark.parametrize("code", ["E_JOB_DONE", "E_JOB_ENDED", "E_CANCELLED"])
+def test_a_party_that_has_stored_its_part_believes_only_the_active_one_that_a_job_has_ended(tmp_path: Path, code: str) -> None:
+    error, stop = refusal(tmp_path / "1", "lab", "bank", code, sealed=True)
+    assert (type(error), stop.wish) == (PeerLost, None)
+    error, stop = refusal(tmp_path / "2", "lab", "clinic", code, sealed=True)
+    assert (type(error), error.code, stop.wish) == (PeerError, code, error)
+
+
+@pytest.mark.parametrize("code", ["E_STATE_CORRUPT", "E_POLICY", "E_INTERNAL"])
+def test_a_party_that_has_stored_its_part_waits_whatever_the_active_one_cannot_do(tmp_path: Path, code: str) -> None:
+    error, _ = refusal(tmp_path, "lab", "clinic", code, sealed=True)
+    assert type(error) is PeerLost
+    assert code in error.message

@@ -70,7 +70,7 @@ def test_a_party_that_was_never_there_is_named_too(stage: Stage, absent: str, ot
 
 @pytest.mark.parametrize("name", ["lab", "clinic"])
 def test_a_party_that_fails_is_named_with_its_reason(stage: Stage, name: str) -> None:
-    stage.tell(f"{name}-fails")
+    stage.tell(f"{name}-fails", "in a round")
     errors = stage.ends(stage.submit(), **dict.fromkeys(ROLES, "failed"))
     assert errors[name]["code"] == "E_DATA"
     for other in ROLES.keys() - {name}:

@@ -276,7 +276,7 @@ def test_cancelling_a_job_that_could_be_resumed_ends_it_everywhere(stage: Stage)
 
 @pytest.mark.parametrize("name", ["clinic", "lab"])
 def test_a_party_that_fails_says_so_at_both_others(stage: Stage, name: str) -> None:
-    stage.tell(f"{name}-fails")
+    stage.tell(f"{name}-fails", "in a round")
     errors = stage.ends(stage.submit(), **dict.fromkeys(ROLES, "failed"))
     assert errors[name]["code"] == "E_DATA"
     for other in ROLES.keys() - {name}:

@@ -61,6 +61,11 @@ class Stop:
         self._listeners: list[Callable[[VflError], None]] = []
         self._lock = threading.Lock()
 
+    @property
+    def wish(self) -> VflError | None:
+        """With what error the job is to end, if it is."""
+        return self._error
+
     def ask(self, error: VflError) -> None:
         """Ask for the end with ``error`` (Cancelled, Paused or why a peer ended the job); only the first wish counts."""
         with self._lock:

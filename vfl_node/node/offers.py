@@ -107,11 +107,14 @@ class Offers:
         self._pass_on(record, peer, Cancel(job_id=record.id, failed=cancel.failed, reason=message))
 
     def _pass_on(self, record: Record, peer: str, cancel: Cancel) -> None:
-        """Tell the parties that have no conversation with ``peer``, if this is the active one, what ``peer`` has said."""
+        """Tell all parties, if this is the active one, what ``peer`` has said.
+
+        Some have no conversation with it, and one that waits for this party's word, such as ``peer``, believes no other.
+        """
         with suppress(VflError):  # a job of another version, with which nobody works any more
             parties = record.job.parties
             if self._settings.name == parties.active:
-                for name in set(parties.passive) - {peer, *parties.met_by(peer)}:
+                for name in parties.met_by(parties.active):
                     self._works.tell(name, Notice(cancel=cancel))
 
     def _accept(self, peer: str, offer: Offer) -> None:

@@ -12,6 +12,7 @@ from vfl_node.node.faults import JOB_DONE, NOT_NOW
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
+from vfl_node.node.verdict import Verdict
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
 ANNOUNCE_S = 2.0
@@ -27,6 +28,10 @@ INVITED_S = 20.0
 """For how long another party is believed to have a place for the job after it said so."""
 
 
+ENDED = (JOB_DONE, "E_JOB_ENDED", Cancelled.default_code)
+"""Codes with which another party says that the job has ended there."""
+
+
 class Others:
     """The other parties of a job, in the order of the job: active, passive, coordinator.
 
@@ -35,6 +40,7 @@ class Others:
         record: the job.
         peers: the peers of this node.
         ready: says whether this node has a place for the job.
+        verdict: how the job ends here; hears of it when a party says that it has ended.
 
     Attributes:
         names: of these parties.
@@ -42,11 +48,12 @@ class Others:
         begun: whether the job has had an attempt, so that all of them know of it.
     """
 
-    def __init__(self, own: str, record: Record, peers: Peers, ready: Callable[[], bool]) -> None:
+    def __init__(self, own: str, record: Record, peers: Peers, ready: Callable[[], bool], verdict: Verdict) -> None:
         self.names = record.others(own)
         self.queueing: set[str] = set()
         self.begun = bool(record.attempt)
         self._own, self._record, self._peers, self._ready = own, record, peers, ready
+        self._verdict = verdict
         self._parties = record.job.parties
         self._before = record.parties[: record.parties.index(own)]
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
@@ -199,31 +206,33 @@ class Others:
 
     def _refused(self, name: str, reply: OfferReply) -> None:
         """Raise what it means for the job that ``name`` does not take part; nothing if its submitter hears it anyway."""
-        reason = peer_text(reply.reason)
-        if reply.code == JOB_DONE and name != self._parties.active and len(self.names) > 1:  # no other decides for several
+        reason, code = peer_text(reply.reason), peer_text(reply.code, 40)
+        if code not in ENDED and (code in NOT_NOW or self._verdict.bound):  # such as a full disk: it may be able to, later
+            raise PeerLost(f"{name} cannot take part now: {reason} ({code})")
+        if code == JOB_DONE and name != self._parties.active and len(self.names) > 1:  # no other decides for several
             raise PeerLost(f"the job is done at {name}, and {self._parties.active} has not said so yet")
-        if reply.code == JOB_DONE:
-            raise PeerError(
+        if code not in ENDED:
+            if self._own == self._record.submitter or self._relays_to(name):
+                hint, for_peer = f"ask the owner of {name}", f"{name} refused the job: {reason}"
+                raise PeerError(f"{for_peer} ({code})", code="E_REFUSED", hint=hint, for_peer=for_peer)
+            return
+        error = self._ended(name, code, reason)
+        if not self._verdict.hear(name, error):
+            raise PeerLost(f"{error.message}, and {self._parties.active} has not said so yet")
+        raise error
+
+    def _ended(self, name: str, code: str, reason: str) -> PeerError:
+        """The job has ended at ``name``."""
+        if code == JOB_DONE:
+            return PeerError(
                 f"the job is done at {name}, and this party has lost what it had stored of it",
-                code=JOB_DONE,
+                code=code,
                 hint="put the state folder back from a backup, or submit a new job",
                 for_peer="what it had stored is damaged",
             )
-        if reply.code == Cancelled.default_code:
-            text = f"{reason} ({name} says)"
-            raise PeerError(text, code=Cancelled.default_code, for_peer=text)
-        if reply.code in NOT_NOW:  # such as a full disk: it may be able to, later
-            raise PeerLost(f"{name} cannot take part now: {reason} ({reply.code})")
-        if reply.code == "E_JOB_ENDED":
-            text = f"{name} stopped: {reason}"
-            raise PeerError(text, code="E_JOB_ENDED", hint=f"ask the owner of {name}", for_peer=text)
-        if self._own == self._record.submitter or self._relays_to(name):
-            raise PeerError(
-                f"{name} refused the job: {reason} ({peer_text(reply.code, 40)})",
-                code="E_REFUSED",
-                hint=f"ask the owner of {name}",
-                for_peer=f"{name} refused the job: {reason}",
-            )
+        cancelled = code == Cancelled.default_code
+        text, hint = (f"{reason} ({name} says)", "") if cancelled else (f"{name} stopped: {reason}", f"ask the owner of {name}")
+        return PeerError(text, code=code, hint=hint, for_peer=text)
 
     def _may_know(self, name: str) -> bool:
         """Whether the job may be mentioned to ``name``: a party hears of a new job from its submitter first."""

@@ -1,15 +1,19 @@
 """How a job ends at one node: who decides that, and in which state a failure leaves it.
 
 Until this party's part is stored any party can end the job. Afterwards the active one decides alone, until all are known to
-have stored theirs (:mod:`vfl_node.execution.finish`): so either all parties end with their reports, or none does.
+have stored theirs (:mod:`vfl_node.execution.finish`): so either the job is done at all parties, or at none. Whatever another
+party says or sends to one that waits for the active one's word only means that it is lost.
 """
 
 from __future__ import annotations
 
-from vfl_node.errors import Cancelled, Paused, PeerLost, VflError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, ProtocolError, VflError
 from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome
-from vfl_node.node.faults import JOB_DONE
+from vfl_node.node.faults import JOB_DONE, RESUMABLE
 from vfl_node.node.states import State
 
 
@@ -30,6 +34,11 @@ class Verdict:
         self.decides = own == active
         self._active, self._outcome, self._stop = active, outcome, stop
 
+    @property
+    def bound(self) -> bool:
+        """Whether only the active party's word ends the job here: this one's part is stored."""
+        return self._outcome.sealed and not self.decides
+
     def end_with(self, error: VflError) -> bool:
         """End the job with ``error``, if this party may still decide that; returns whether it may."""
         in_time = self._outcome.end_with(error, decides=self.decides)
@@ -44,6 +53,17 @@ class Verdict:
             return True
         return self.end_with(error)
 
+    @contextmanager
+    def heeding(self) -> Iterator[None]:
+        """A context in which a party that is :attr:`bound` loses a peer that it would otherwise fail for."""
+        try:
+            yield
+        except (PeerError, ProtocolError) as error:
+            if self.bound and error.code not in RESUMABLE:
+                self._stop.check()
+                raise PeerLost(error.message, hint=error.hint) from None
+            raise
+
     def on(self, failure: VflError) -> tuple[State, VflError | None]:
         """The state of a job whose run broke off with ``failure``, and the error to show."""
         outcome = self._outcome
@@ -53,7 +73,8 @@ class Verdict:
             return "paused", failure if failure.code != Paused.default_code else None
         if failure.code == Cancelled.default_code:
             return "cancelled", failure
-        if isinstance(failure, PeerLost) and outcome.whole:
+        undecided = self.bound and failure.code not in RESUMABLE and failure is not self._stop.wish
+        if (isinstance(failure, PeerLost) or undecided) and outcome.whole:
             text = f"this party's part is stored, and it is not known whether all others have stored theirs: {failure.message}"
             hint = "it goes on when the others are back, or by vfl-node resume JOB"
             return "unconfirmed", PeerLost(text, code="E_UNCONFIRMED", hint=hint)

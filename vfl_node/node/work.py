@@ -86,7 +86,7 @@ class Work:
         self._job = record.job
         self._folder = store.job_folder(record)
         self.verdict = Verdict(record.active, settings.name, self._folder, self.stop)
-        self.others = Others(settings.name, record, peers, self._is_ready)
+        self.others = Others(settings.name, record, peers, self._is_ready, self.verdict)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
@@ -222,7 +222,7 @@ class Work:
         while True:
             started, extent = None, self._folder.extent
             try:
-                with self._meeting(self._interruption) as meeting:
+                with self._meeting(self._interruption) as meeting, self.verdict.heeding():
                     deadline = self.others.await_links(meeting, self._deadline)
                     self.others.meet(meeting, deadline, frame_bytes=self._frame_bytes, on_queue=self._renew_deadline)
                     started = time.monotonic()
