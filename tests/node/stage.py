@@ -59,6 +59,27 @@ class Stage:
         assert {name: view["state"] for name, view in views.items()} == states, views
         return {name: view["error"] for name, view in views.items()}
 
+    def survives(self, victim: str, place: str, said: str) -> None:
+        """``victim`` is killed at ``place`` and comes back; in the rounds others say ``said`` meanwhile. All end well."""
+        in_rounds = place in ("when all are met", "in a round")
+        if in_rounds:
+            self.tell(f"{victim}-death", place)
+            job_id = self.submit()
+        else:
+            job_id = self.submit()
+            self.in_a_round(job_id)
+            self.tell(f"{victim}-death", place)
+            self.let_it_end()
+        self.federation.dies_in(victim, job_id)
+        if in_rounds:
+            for name in self.federation.roles.keys() - {victim}:
+                self.federation.wait_until(lambda name=name: said in self.federation.view(name, job_id)["note"])
+        self.federation.start(victim)
+        if in_rounds:
+            self.in_a_round(job_id)
+        self.let_it_end()
+        self.all_done(job_id)
+
     def ready(self) -> None:
         """All nodes are up and connected, and nothing is told to them yet."""
         for told in self.shared.iterdir():

@@ -27,24 +27,7 @@ def test_a_job_of_four(stage: Stage, submitter: str) -> None:
 
 @pytest.mark.parametrize(("victim", "place"), SOME)
 def test_killed(stage: Stage, victim: str, place: str) -> None:
-    in_a_round = place == "in a round"
-    if in_a_round:
-        stage.tell(f"{victim}-death", place)
-        job_id = stage.submit()
-    else:
-        job_id = stage.submit()
-        stage.in_a_round(job_id)
-        stage.tell(f"{victim}-death", place)
-        stage.let_it_end()
-    stage.federation.dies_in(victim, job_id)
-    if in_a_round:
-        for name in ROLES.keys() - {victim}:
-            stage.federation.wait_until(lambda name=name: victim in stage.federation.view(name, job_id)["note"], 20)
-    stage.federation.start(victim)
-    if in_a_round:
-        stage.in_a_round(job_id)
-    stage.let_it_end()
-    stage.all_done(job_id)
+    stage.survives(victim, place, victim)
 
 
 @pytest.mark.slow

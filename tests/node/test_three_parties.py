@@ -98,24 +98,7 @@ def test_a_job_of_three_on_loopback_without_tls(federations: Any, forked: Any, t
 
 @pytest.mark.parametrize(("victim", "place"), SOME)
 def test_killed(stage: Stage, victim: str, place: str) -> None:
-    if place in PLACES[:2]:
-        stage.tell(f"{victim}-death", place)
-        job_id = stage.submit()
-    else:
-        job_id = stage.submit()
-        stage.in_a_round(job_id)
-        stage.tell(f"{victim}-death", place)
-        stage.let_it_end()
-    assert stage.federation.processes[victim].wait(240) == -signal.SIGKILL
-    if place in PLACES[:2]:
-        for name in ROLES.keys() - {victim}:
-            waiting = f"waiting for {victim}"
-            stage.federation.wait_until(lambda name=name, text=waiting: text in stage.federation.view(name, job_id)["note"])
-    stage.federation.start(victim)
-    if place in PLACES[:2]:
-        stage.in_a_round(job_id)
-    stage.let_it_end()
-    stage.all_done(job_id)
+    stage.survives(victim, place, f"waiting for {victim}")
 
 
 @pytest.mark.slow
