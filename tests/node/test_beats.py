@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from vfl_node.node.beats import Beats
 from vfl_node.node.peer_state import PeerState
+from vfl_node.node.pulse import Beats
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat
 from vfl_node.transport.streams import StreamPipe
 

@@ -34,7 +34,7 @@ def test_a_cause_is_news_once_and_goes_when_the_link_is_up() -> None:
     assert state.describe().startswith("lab (which dials in to this node), absent since")
     assert state.describe().endswith(": connection refused")
     state.up(link())
-    assert (state.cause, state.code, state.down("connection refused")) == ("", "", True)
+    assert (state.cause, state.code, state.down("connection refused", "E_UNREACHABLE")) == ("", "", True)
 
 
 def test_a_beat_says_whether_there_was_progress() -> None:

@@ -26,10 +26,9 @@ def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, A
 
 
 def _peer(settings: Settings, store: Store, name: str) -> dict[str, Any] | None:
+    counts = PartnerCounts(store.folder / "partners" / name, name)  # only read: a peer that was never met has no folder
     try:
-        used = PartnerCounts(
-            store.folder / "partners" / name, name
-        ).used()  # only read: a peer that was never met has no folder
+        used = counts.used()
     except StateError:
         return None
     return {limit: {"used": count, "allowed": getattr(settings.limits, limit)} for limit, count in used.items()}

@@ -52,7 +52,7 @@ class PeerState:
         self.cause = self.code = ""
         return previous
 
-    def down(self, cause: str, code: str = "") -> bool:
+    def down(self, cause: str, code: str) -> bool:
         """There is no link, for ``cause``; returns whether that is news."""
         news = self.link is not None or self.cause != cause
         if self.link is not None:

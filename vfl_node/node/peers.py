@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
-from vfl_node.node.beats import Beats
 from vfl_node.node.calls import CONNECT_S, RETRY_S, Calls, Waiting
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.greeting import greeting, mistake_in
 from vfl_node.node.peer_state import PeerState
+from vfl_node.node.pulse import Beats
 from vfl_node.node.questions import Questions
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
@@ -53,7 +53,7 @@ class Peers:
 
     Attributes:
         on_up: called with the peer whenever its link comes up.
-        steps: as :attr:`vfl_node.node.beats.Beats.steps`.
+        steps: as an argument of :class:`vfl_node.node.pulse.Beats`.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class Peers:
             self._recorder.notice(self._settings.name, peer, notice)
         link.send(notice)
 
-    def _down(self, peer: str, cause: str, code: str = "") -> None:
+    def _down(self, peer: str, cause: str, code: str) -> None:
         with self._changed:
             news = self._states[peer].down(cause, code)
             self._changed.notify_all()
