@@ -309,10 +309,12 @@ def test_a_set_changed_too_often(run_alignment, protocol):
             super().__init__(secret)
             self.pairs = set()
 
-        def count_inputs(self, digest, limit):
-            self.pairs.add(digest)
-            if len(self.pairs) > limit:
-                raise PolicyError("too many", code="E_BUDGET", hint="", for_peer="")
+        def count(self, what):
+            if what.kind == "inputs":
+                self.pairs.add(what.line)
+                if len(self.pairs) > what.limit:
+                    raise PolicyError("too many", code="E_BUDGET", hint="", for_peer="")
+            return 1
 
     memories = [Counting(Randomness(bytes([i]) * 32)) for i in range(2)]
     limits = Limits(min_set_size=1, inputs_per_peer=2)

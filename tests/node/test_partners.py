@@ -13,6 +13,7 @@ from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.files import write_checked
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partners import Partner, accept_loss
+from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, telling_training
 
 
 def mode(path: Path) -> int:
@@ -32,8 +33,8 @@ def test_nothing_is_readable_by_others_or_shown(tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir(mode=0o755)
     partner = Partner(tmp_path, "lab")
     partner.keep("set", b"ids")
-    partner.count_inputs(b"a", 1)
-    partner.count_trainings(b"a", "job", 1)
+    partner.count(aligned_sets(b"a", 1))
+    partner.count(telling_training(b"a", "job", 1))
     assert mode(tmp_path / "lab") == 0o700
     assert {path.name: mode(path) for path in (tmp_path / "lab").iterdir()} == dict.fromkeys(
         ("secret", "set.kept", "inputs", "trainings"), 0o600
@@ -79,11 +80,11 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
     for _ in range(3):
         meet(clinic, lab)
     with pytest.raises(PolicyError):  # the loss counts as a changed set
-        lab.count_changes(b"first", 0)
-    lab.count_changes(b"first", 1)
+        lab.count(changed_sets(b"first", 0))
+    lab.count(changed_sets(b"first", 1))
     with pytest.raises(PolicyError):  # and as a linkage over every set
-        lab.count_linkages(b"set", b"first", 1)
-    lab.count_linkages(b"set", b"first", 2)
+        lab.count(linked_sets(b"set", b"first", 1))
+    lab.count(linked_sets(b"set", b"first", 2))
     with pytest.raises(UsageError, match="has not seen more"):
         accept_loss(tmp_path / "lab", "clinic")
 
@@ -117,17 +118,17 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     partner.keep("set", b"ids")
     partner.begin()
-    partner.count_inputs(b"a", 1)
-    partner.count_changes(b"a", 1)
-    partner.count_trainings(b"a", "job", 1)
+    partner.count(aligned_sets(b"a", 1))
+    partner.count(changed_sets(b"a", 1))
+    partner.count(telling_training(b"a", "job", 1))
     for path in (tmp_path / "lab").iterdir():
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
     again: list[Callable[[], object]] = [
         lambda: partner.recall("set"),
         partner.begin,
-        lambda: partner.count_inputs(b"b", 2),
-        lambda: partner.count_changes(b"b", 2),
-        lambda: partner.count_trainings(b"a", "other", 2),
+        lambda: partner.count(aligned_sets(b"b", 2)),
+        lambda: partner.count(changed_sets(b"b", 2)),
+        lambda: partner.count(telling_training(b"a", "other", 2)),
         lambda: Partner(tmp_path, "lab"),
     ]
     for read in again:
@@ -139,9 +140,9 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
 def test_changes_are_counted_from_the_first_pair_on(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     for digest in (b"one", b"two", b"one", b"three", b"two"):
-        partner.count_changes(digest, 2)
+        partner.count(changed_sets(digest, 2))
     with pytest.raises(PolicyError) as caught:
-        Partner(tmp_path, "lab").count_changes(b"four", 2)
+        Partner(tmp_path, "lab").count(changed_sets(b"four", 2))
     assert caught.value.code == "E_BUDGET"
     assert "changed 2 times" in caught.value.message
     assert "limits.changes_per_peer" in caught.value.hint
@@ -176,8 +177,8 @@ def test_jobs_at_the_same_time_keep_the_same(tmp_path: Path) -> None:
     def job(number: int) -> None:
         start.wait()
         kept.append(partner.keep("set", b"%d" % number))
-        partner.count_inputs(b"%d" % number, 8)
-        which.append(partner.count_trainings(b"set", f"job-{number}", 8))
+        partner.count(aligned_sets(b"%d" % number, 8))
+        which.append(partner.count(telling_training(b"set", f"job-{number}", 8)))
 
     threads = [threading.Thread(target=job, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -188,7 +189,7 @@ def test_jobs_at_the_same_time_keep_the_same(tmp_path: Path) -> None:
     assert sorted(which) == list(range(1, 9))
     assert set(kept) == {partner.recall("set")}
     for number in range(8):
-        partner.count_inputs(b"%d" % number, 0)  # all were counted, so none is new
+        partner.count(aligned_sets(b"%d" % number, 0))  # all were counted, so none is new
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "a.b", "A", "", "x" * 81, "a\n", "\x00"])
@@ -211,51 +212,51 @@ def test_peers_that_are_no_parties_are_refused(tmp_path: Path, peer: str) -> Non
 def test_one_input_too_many_is_refused_and_a_repeated_one_is_free(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     for digest in (b"one", b"two", b"one"):
-        partner.count_inputs(digest, 2)
+        partner.count(aligned_sets(digest, 2))
     with pytest.raises(PolicyError) as caught:
-        Partner(tmp_path, "lab").count_inputs(b"three", 2)
+        Partner(tmp_path, "lab").count(aligned_sets(b"three", 2))
     assert caught.value.code == "E_BUDGET"
     assert "2 different pairs of sets have been aligned with lab" in caught.value.message
     assert "allows 2 (limits.inputs_per_peer)" in caught.value.message
     assert "raise limits.inputs_per_peer" in caught.value.hint
     assert "lab" not in caught.value.for_peer
     assert "2" not in caught.value.for_peer
-    partner.count_inputs(b"two", 2)
-    partner.count_inputs(b"two", 1)  # a limit lowered later does not forbid what was counted
-    Partner(tmp_path, "shop").count_inputs(b"three", 1)
-    partner.count_inputs(b"three", 3)
+    partner.count(aligned_sets(b"two", 2))
+    partner.count(aligned_sets(b"two", 1))  # a limit lowered later does not forbid what was counted
+    Partner(tmp_path, "shop").count(aligned_sets(b"three", 1))
+    partner.count(aligned_sets(b"three", 3))
     with pytest.raises(PolicyError):
-        partner.count_inputs(b"four", 3)
+        partner.count(aligned_sets(b"four", 3))
 
 
 def test_trainings_over_a_set_are_counted_and_the_same_job_is_free(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
-    assert [partner.count_trainings(b"set", job, 2) for job in ("one", "two", "one", "two")] == [1, 2, 1, 2]
-    assert [partner.count_trainings(other, "one", 2) for other in (b"another", b"se")] == [1, 1]
+    assert [partner.count(telling_training(b"set", job, 2)) for job in ("one", "two", "one", "two")] == [1, 2, 1, 2]
+    assert [partner.count(telling_training(other, "one", 2)) for other in (b"another", b"se")] == [1, 1]
     again = Partner(tmp_path, "lab")
     with pytest.raises(PolicyError) as caught:
-        again.count_trainings(b"set", "on", 2)
+        again.count(telling_training(b"set", "on", 2))
     assert caught.value.code == "E_BUDGET"
     assert "there were 2 trainings with lab" in caught.value.message
     assert "allows 2 (limits.trainings_per_set)" in caught.value.message
     assert "raise limits.trainings_per_set" in caught.value.hint
     assert not any(word in caught.value.for_peer for word in ("lab", "2", "trainings_per_set"))
-    assert again.count_trainings(b"set", "two", 1) == 2  # a limit lowered later does not forbid what was counted
-    assert Partner(tmp_path, "shop").count_trainings(b"set", "on", 1) == 1
-    assert again.count_trainings(b"set", "on", 3) == 3
-    assert again.count_trainings(b"another", "on", 3) == 2
+    assert again.count(telling_training(b"set", "two", 1)) == 2  # a limit lowered later does not forbid what was counted
+    assert Partner(tmp_path, "shop").count(telling_training(b"set", "on", 1)) == 1
+    assert again.count(telling_training(b"set", "on", 3)) == 3
+    assert again.count(telling_training(b"another", "on", 3)) == 2
 
 
 def test_linkages_over_a_set_are_counted_and_the_same_one_is_free(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "clinic")
     for linkage in (b"one", b"two", b"one"):
-        lab.count_linkages(b"set", linkage, 2)
+        lab.count(linked_sets(b"set", linkage, 2))
     with pytest.raises(PolicyError) as refused:
-        lab.count_linkages(b"set", b"three", 2)
+        lab.count(linked_sets(b"set", b"three", 2))
     assert refused.value.code == "E_BUDGET"
     assert "limits.linkages_per_set" in refused.value.message
-    lab.count_linkages(b"another set", b"three", 2)
-    Partner(tmp_path, "clinic").count_linkages(b"set", b"two", 2)  # after a restart
+    lab.count(linked_sets(b"another set", b"three", 2))
+    Partner(tmp_path, "clinic").count(linked_sets(b"set", b"two", 2))  # after a restart
 
 
 def earlier_memory(folder: Path) -> Path:
@@ -275,15 +276,15 @@ def test_a_memory_without_checksums_goes_on_with_what_it_promised(tmp_path: Path
     for _ in range(2):  # the upgrade, and a restart after it
         partner = Partner(tmp_path, "lab")
         assert partner.secret.bytes(8) == Randomness(b"s" * 32).bytes(8)
-        partner.count_inputs(b"two", 2)
+        partner.count(aligned_sets(b"two", 2))
         with pytest.raises(PolicyError, match="2 different pairs of sets"):
-            partner.count_inputs(b"three", 2)
-        assert partner.count_trainings(b"set", "second", 2) == 2
+            partner.count(aligned_sets(b"three", 2))
+        assert partner.count(telling_training(b"set", "second", 2)) == 2
         with pytest.raises(PolicyError, match="there were 2 trainings"):
-            partner.count_trainings(b"set", "third", 2)
+            partner.count(telling_training(b"set", "third", 2))
     (folder / "inputs").write_bytes(b"")
     with pytest.raises(StateError) as caught:
-        partner.count_inputs(b"two", 2)
+        partner.count(aligned_sets(b"two", 2))
     assert caught.value.code == "E_STATE_CORRUPT"
 
 
@@ -303,10 +304,10 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
     assert not (tmp_path / "lab").exists()
     lab = Partner(tmp_path, "lab")
     for number, digest in enumerate((b"one", b"two", b"three")):
-        lab.count_inputs(digest, 9)
-        lab.count_changes(digest, 9)
-        lab.count_trainings(b"set" if number else b"another", f"job-{number}", 9)
-        lab.count_linkages(b"set" if number else b"another", digest, 9)
+        lab.count(aligned_sets(digest, 9))
+        lab.count(changed_sets(digest, 9))
+        lab.count(telling_training(b"set" if number else b"another", f"job-{number}", 9))
+        lab.count(linked_sets(b"set" if number else b"another", digest, 9))
     used = {"inputs_per_peer": 3, "changes_per_peer": 2, "trainings_per_set": 2, "linkages_per_set": 2}
     assert PartnerCounts(tmp_path / "lab", "lab").used() == used
     with pytest.raises(StateError):
@@ -321,8 +322,8 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
 def test_what_is_checked_is_not_counted(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "lab")
     for _ in range(2):
-        lab.check_inputs(b"one", 1)
-        lab.check_changes(b"one", 0)
-        lab.check_trainings(b"set", "job", 1)
-        lab.check_linkages(b"set", b"other", 1)
+        lab.check(aligned_sets(b"one", 1))
+        lab.check(changed_sets(b"one", 0))
+        lab.check(telling_training(b"set", "job", 1))
+        lab.check(linked_sets(b"set", b"other", 1))
     assert set(lab.used().values()) == {0}

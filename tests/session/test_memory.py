@@ -9,6 +9,7 @@ import pytest
 from vfl_node.alignment.lists.promises import part_seed
 from vfl_node.errors import PolicyError
 from vfl_node.node.partners import Partner
+from vfl_node.session.counted import aligned_sets, changed_sets, telling_training
 from vfl_node.session.memory import JointMemory, joint
 
 
@@ -48,33 +49,33 @@ def test_what_is_promised_to_one_holds_for_all(tmp_path: Path) -> None:
 def test_a_budget_used_up_with_one_refuses_the_job_with_all(tmp_path: Path) -> None:
     lab, insurer = partners(tmp_path)
     both = JointMemory([lab, insurer])
-    insurer.count_inputs(b"first", 2)
-    both.check_inputs(b"all", 2)  # and counts nothing
-    both.count_inputs(b"all", 2)
-    both.count_inputs(b"all", 2)  # known pairs are free
+    insurer.count(aligned_sets(b"first", 2))
+    both.check(aligned_sets(b"all", 2))  # and counts nothing
+    both.count(aligned_sets(b"all", 2))
+    both.count(aligned_sets(b"all", 2))  # known pairs are free
     with pytest.raises(PolicyError, match="aligned with insurer") as caught:
-        both.count_inputs(b"other", 2)
+        both.count(aligned_sets(b"other", 2))
     assert caught.value.code == "E_BUDGET"
-    insurer.count_changes(b"first", 0)
-    for refuse in (both.check_changes, both.count_changes):
+    insurer.count(changed_sets(b"first", 0))
+    for refuse in (both.check, both.count):
         with pytest.raises(PolicyError):
-            refuse(b"second", 0)
+            refuse(changed_sets(b"second", 0))
     with pytest.raises(PolicyError):
-        both.check_inputs(b"other", 2)
+        both.check(aligned_sets(b"other", 2))
     assert lab.used()["inputs_per_peer"] == 2  # one that only the other's budget refuses, too
 
 
 def test_a_training_has_the_largest_number_that_a_partner_counts(tmp_path: Path) -> None:
     lab, insurer = partners(tmp_path)
     both = JointMemory([lab, insurer])
-    insurer.count_trainings(b"set", "of two", 9)
-    assert both.count_trainings(b"set", "of three", 9) == 2
-    assert both.count_trainings(b"set", "of three", 9) == 2
-    assert lab.count_trainings(b"set", "of three", 9) == 1
-    for refuse in (both.check_trainings, both.count_trainings):
+    insurer.count(telling_training(b"set", "of two", 9))
+    assert both.count(telling_training(b"set", "of three", 9)) == 2
+    assert both.count(telling_training(b"set", "of three", 9)) == 2
+    assert lab.count(telling_training(b"set", "of three", 9)) == 1
+    for refuse in (both.check, both.count):
         with pytest.raises(PolicyError, match="trainings with insurer"):
-            refuse(b"set", "another", 2)
-    both.check_trainings(b"set", "of three", 1)  # it was counted
+            refuse(telling_training(b"set", "another", 2))
+    both.check(telling_training(b"set", "of three", 1))  # it was counted
 
 
 def test_a_part_of_a_table_is_the_same_in_jobs_with_one_and_with_several(tmp_path: Path) -> None:

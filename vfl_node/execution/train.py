@@ -22,6 +22,7 @@ from vfl_node.machine import now
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.session.agree import agree
+from vfl_node.session.counted import Counted, telling_training
 from vfl_node.settings import Role
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
@@ -156,7 +157,7 @@ def _check_room(run: Run, train: TrainerConfig) -> None:
     """
     session = run.session
     if train.tells_anew or (train.has_synthetic_rows and session.job.align.spec.synthetic_rows_at):
-        session.memory.check_trainings(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
+        session.memory.check(_counted(run))
 
 
 def _number(run: Run, alignment: Alignment) -> int:
@@ -179,7 +180,13 @@ def _number(run: Run, alignment: Alignment) -> int:
     synthetic = alignment.hides_intersection or alignment.has_synthetic_rows
     if train is None or not (train.tells_anew or (train.has_synthetic_rows and synthetic)):
         return 1
-    return session.memory.count_trainings(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
+    return session.memory.count(_counted(run))
+
+
+def _counted(run: Run) -> Counted:
+    """The training, as it is counted."""
+    session = run.session
+    return telling_training(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
 
 
 def _check_enough(run: Run, result: Aligned) -> None:

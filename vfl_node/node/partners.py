@@ -24,7 +24,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError, UsageError
 from vfl_node.files import holds_checked, read_checked, remove, write_checked
 from vfl_node.job import Name
-from vfl_node.node.counts import LOSS, PartnerCounts
+from vfl_node.node.counts import PartnerCounts
+from vfl_node.session.counted import LOSS
 from vfl_node.session.memory import older
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
@@ -119,10 +120,9 @@ class Partner(PartnerCounts):
             if accepted is None or peer_has_seen > int(accepted):
                 write_checked(self._folder / "claimed", b"%d" % peer_has_seen)
                 raise older(self._peer, peer_has_seen, begun)
-            for name in ("inputs", "changes"):
-                line = hashlib.sha256(b"loss %d" % peer_has_seen).hexdigest().encode()
-                write_checked(self._folder / name, b"\n".join([*self._lines(name), line]))
-            write_checked(self._folder / "linkages", b"\n".join([*self._lines("linkages"), LOSS + b"%d" % peer_has_seen]))
+            for kind in ("inputs", "changes"):
+                self._add(kind, hashlib.sha256(b"loss %d" % peer_has_seen).hexdigest())
+            self._add("linkages", f"{LOSS}{peer_has_seen}")
             write_checked(self._folder / "met", b"%d %d" % (peer_has_seen, seen))
             remove(self._folder / "accepted")  # this loss, and no other
 

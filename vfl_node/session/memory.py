@@ -8,6 +8,7 @@ from typing import Protocol
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
+from vfl_node.session.counted import Counted
 
 
 class Memory(Protocol):
@@ -27,50 +28,14 @@ class Memory(Protocol):
     def keep(self, name: str, data: bytes) -> bytes:
         """Store ``data`` under ``name`` unless something is stored there already; returns what is stored now."""
 
-    def check_inputs(self, digest: bytes, limit: int) -> None:
-        """Raise what :meth:`count_inputs` would, and count nothing."""
+    def check(self, what: Counted) -> None:
+        """Raise what :meth:`count` would, and count nothing: what would be refused in the end is refused before it begins."""
 
-    def count_inputs(self, digest: bytes, limit: int) -> None:
-        """Remember that two sets, ours and the peer's, were aligned; ``digest`` is of both.
-
-        Sets that differ in one identifier tell by their sizes whether the other party has it.
+    def count(self, what: Counted) -> int:
+        """Remember ``what``, unless it is remembered already; returns its number among those that count as it does, from 1.
 
         Raises:
-            PolicyError: it would be one more than ``limit`` different pairs (``E_BUDGET``).
-        """
-
-    def check_changes(self, digest: bytes, limit: int) -> None:
-        """Raise what :meth:`count_changes` would, and count nothing."""
-
-    def count_changes(self, digest: bytes, limit: int) -> None:
-        """Remember that two sets were aligned in a job that hides how many of them are shared; ``digest`` is of both.
-
-        What hides the number is drawn anew when a set changes, and every draw narrows the number down.
-
-        Raises:
-            PolicyError: it would be more than ``limit`` changes of the first pair (``E_BUDGET``).
-        """
-
-    def check_trainings(self, digest: bytes, job_id: str, limit: int) -> None:
-        """Raise what :meth:`count_trainings` would, and count nothing."""
-
-    def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
-        """Count a training with synthetic rows over our own set, whose digest this is; returns its number, from 1.
-
-        Synthetic rows are drawn anew in each job and real ones are not, so comparing jobs tells them apart.
-
-        Raises:
-            PolicyError: it would be one more than ``limit`` over this set (``E_BUDGET``).
-        """
-
-    def check_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
-        """Raise what :meth:`count_linkages` would, and count nothing."""
-
-    def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
-        """Count a linkage over a set of records; both are digests. The same one again is free.
-
-        Raises:
-            PolicyError: it would be one more than ``limit`` different ones over this set (``E_BUDGET``).
+            PolicyError: it would be one more than its limit (``E_BUDGET``).
         """
 
 
@@ -138,44 +103,14 @@ class JointMemory:
         stored = [memory.keep(name, data) for memory in self._memories]  # another job may have been faster
         return next((earlier for earlier in stored if earlier != data), data)
 
-    def check_inputs(self, digest: bytes, limit: int) -> None:
-        """As :meth:`Memory.check_inputs`, in each."""
+    def check(self, what: Counted) -> None:
+        """As :meth:`Memory.check`, in each."""
         for memory in self._memories:
-            memory.check_inputs(digest, limit)
+            memory.check(what)
 
-    def count_inputs(self, digest: bytes, limit: int) -> None:
-        """As :meth:`Memory.count_inputs`, in each."""
-        for memory in self._memories:
-            memory.count_inputs(digest, limit)
-
-    def check_changes(self, digest: bytes, limit: int) -> None:
-        """As :meth:`Memory.check_changes`, in each."""
-        for memory in self._memories:
-            memory.check_changes(digest, limit)
-
-    def count_changes(self, digest: bytes, limit: int) -> None:
-        """As :meth:`Memory.count_changes`, in each."""
-        for memory in self._memories:
-            memory.count_changes(digest, limit)
-
-    def check_trainings(self, digest: bytes, job_id: str, limit: int) -> None:
-        """As :meth:`Memory.check_trainings`, in each."""
-        for memory in self._memories:
-            memory.check_trainings(digest, job_id, limit)
-
-    def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
-        """As :meth:`Memory.count_trainings`, in each; returns the largest number."""
-        return max(memory.count_trainings(digest, job_id, limit) for memory in self._memories)
-
-    def check_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
-        """As :meth:`Memory.check_linkages`, in each."""
-        for memory in self._memories:
-            memory.check_linkages(records, linkage, limit)
-
-    def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
-        """As :meth:`Memory.count_linkages`, in each."""
-        for memory in self._memories:
-            memory.count_linkages(records, linkage, limit)
+    def count(self, what: Counted) -> int:
+        """As :meth:`Memory.count`, in each; returns the largest number."""
+        return max(memory.count(what) for memory in self._memories)
 
 
 def joint(memories: Sequence[Memory]) -> Memory:
@@ -228,27 +163,9 @@ class MemoryOfOneRun:
         """As :meth:`Memory.saw`."""
         self._seen = max(self._seen, begun)
 
-    def check_inputs(self, digest: bytes, limit: int) -> None:
-        """As :meth:`count_inputs`."""
-
-    def count_inputs(self, digest: bytes, limit: int) -> None:
+    def check(self, what: Counted) -> None:
         """Nothing is counted: the object ends with the run."""
 
-    def check_changes(self, digest: bytes, limit: int) -> None:
-        """As :meth:`count_inputs`."""
-
-    def count_changes(self, digest: bytes, limit: int) -> None:
-        """As :meth:`count_inputs`."""
-
-    def check_trainings(self, digest: bytes, job_id: str, limit: int) -> None:
-        """As :meth:`count_inputs`."""
-
-    def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
-        """Always 1: the object ends with the run."""
+    def count(self, what: Counted) -> int:
+        """Always 1, likewise."""
         return 1
-
-    def check_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
-        """As :meth:`count_inputs`."""
-
-    def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
-        """As :meth:`count_inputs`."""

@@ -224,10 +224,12 @@ class Counting(MemoryOfOneRun):
         super().__init__(secret)
         self.sets = set()
 
-    def count_inputs(self, digest, limit):
-        self.sets.add(digest)
-        if len(self.sets) > limit:
-            raise PolicyError("too many", code="E_BUDGET", hint="", for_peer="")
+    def count(self, what):
+        if what.kind == "inputs":
+            self.sets.add(what.line)
+            if len(self.sets) > what.limit:
+                raise PolicyError("too many", code="E_BUDGET", hint="", for_peer="")
+        return 1
 
 
 @pytest.fixture

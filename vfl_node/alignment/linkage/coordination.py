@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +30,7 @@ from vfl_node.files import read_checked, write_checked
 from vfl_node.job.keys import NO_KEYS, SimilarityNoise, filter_bits
 from vfl_node.ledger import Disclosure
 from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.session.counted import Counted, linked_sets
 from vfl_node.session.memory import joint
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
@@ -156,7 +157,8 @@ class Linker:
         while len(self._said) < 2:
             await channel.pause()
         self._check_seeds()
-        self._count(self._memory.check_linkages)
+        for what in self._counts():
+            self._memory.check(what)
         other = self._said[self._passive if peer == self._active else self._active]
         shown = {field: getattr(other, field) for field in terms.SHOWN}
         failpoints.reach("align-size")
@@ -171,12 +173,15 @@ class Linker:
                 for_peer="the data parties have encoded with different seeds",
             )
 
-    def _count(self, count: Callable[[bytes, bytes, int], None]) -> None:
-        """Check or count the linkage over the filters of both. Raises PolicyError (``E_BUDGET``)."""
+    def _counts(self) -> list[Counted]:
+        """The linkage over the filters of both, as it is counted."""
         active, passive = self._said[self._active], self._said[self._passive]
-        linkage = terms.linkage_of(self._terms, active, passive, self._session.name)
-        for records, what in ((active.commitment, linkage), (passive.commitment, linkage), (terms.ANY_SET, self._terms)):
-            count(records, what, self._session.limits.linkages_per_set)
+        linkage, limit = (
+            terms.linkage_of(self._terms, active, passive, self._session.name),
+            self._session.limits.linkages_per_set,
+        )
+        each = ((active.commitment, linkage), (passive.commitment, linkage), (terms.ANY_SET, self._terms))
+        return [linked_sets(records, of, self._session.limits.linkages_per_set) for records, of in each]
 
     @property
     def _terms(self) -> bytes:
@@ -278,7 +283,8 @@ class Linker:
             self._accepted.add(channel.peer)
         while len(self._accepted) < 2:
             await channel.pause()
-        self._count(self._memory.count_linkages)
+        for what in self._counts():
+            self._memory.count(what)
 
     async def _send(self, channel: Channel, found: Nearest, part: int) -> None:
         count, held = len(found.nearest), self._said[channel.peer].held

@@ -23,6 +23,7 @@ from vfl_node.data.tables import check_enough, key_rows_of
 from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.job.keys import NO_KEYS, filter_bits
 from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.session.counted import linked_sets
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
 from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, LinkageAccepted
@@ -99,9 +100,10 @@ class DataSide:
         self._found.need_room(active.count)
         agreed = terms.digest_of(self.align, mark_of(seed))
         linkage = terms.linkage_of(agreed, active, passive, self.coordinator.peer)
-        self._counted = ((self._identity, linkage), (terms.ANY_SET, agreed))
-        for records, what in self._counted:
-            session.memory.check_linkages(records, what, session.limits.linkages_per_set)
+        limit = session.limits.linkages_per_set
+        self._counts = (linked_sets(self._identity, linkage, limit), linked_sets(terms.ANY_SET, agreed, limit))
+        for what in self._counts:
+            session.memory.check(what)
         held = await self._commit(own, theirs, mark_of(seed), self._found.column(found))  # 5
         failpoints.reach("align-list")
         await self.coordinator.send_rows(filters.chunks(), count=len(filters), width=filters.width, start=held)  # 6
@@ -112,8 +114,8 @@ class DataSide:
         Raises:
             PolicyError: it is one too many (``E_BUDGET``).
         """
-        for records, what in self._counted:
-            self.session.memory.count_linkages(records, what, self.session.limits.linkages_per_set)
+        for what in self._counts:
+            self.session.memory.count(what)
         await self.coordinator.send(LinkageAccepted())
 
     async def receive(self, found: str, check: Callable[[Rows], None]) -> Rows:

@@ -29,6 +29,7 @@ from vfl_node.errors import PolicyError, ProtocolError, StateError
 from vfl_node.job import Align
 from vfl_node.machine import free_bytes
 from vfl_node.progress import PhaseBegan
+from vfl_node.session.counted import aligned_sets, changed_sets
 from vfl_node.session.session import Session
 from vfl_node.settings import Limits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
@@ -135,13 +136,13 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     least = max(least, *(int(its.min_overlap) for its in theirs.values()))
     # Whether a part of the overlap is smaller tells a bit more with every other minimum.
     counted = hashlib.sha256(agreed + f"minimum {least}".encode()).digest() if least else agreed
-    hides = promises.hides_intersection(terms, role)
-    memory.check_inputs(counted, limits.inputs_per_peer)  # all of them, before anything is counted
-    if hides:
-        memory.check_changes(sets, limits.changes_per_peer)
-    memory.count_inputs(counted, limits.inputs_per_peer)
-    if hides:
-        memory.count_changes(sets, limits.changes_per_peer)
+    counts = [aligned_sets(counted, limits.inputs_per_peer)]
+    if promises.hides_intersection(terms, role):
+        counts.append(changed_sets(sets, limits.changes_per_peer))
+    for what in counts:  # all of them, before anything is counted
+        memory.check(what)
+    for what in counts:
+        memory.count(what)
     promises.hold(memory, identity, terms, role, binding=True)
     return sets, agreed, least
 

@@ -1,0 +1,158 @@
+"""What a node counts with a partner over all jobs, because a partner could learn by comparing jobs; its owner allows so much.
+
+What stands for it are digests and names of jobs, no identifier. What is counted once is free from then on, also where the
+limit is lowered later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vfl_node.errors import PolicyError
+
+LOSS = "loss "
+"""Before the number of an accepted loss among linkages: it counts for every set, as noise may be drawn anew after it."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One thing that is counted.
+
+    Attributes:
+        kind: what it is counted among.
+        line: what stands for it there.
+        limit: how many there may be.
+        error: the text of a refusal, with ``{peer}`` and ``{count}`` in it.
+        hint: of that.
+        what: of the job is not allowed, for peers.
+        over: how the lines begin to which the same limit applies.
+        free: how many of these come before the first that counts.
+    """
+
+    kind: str
+    line: str
+    limit: int
+    error: str
+    hint: str
+    what: str = "alignment"
+    over: tuple[str, ...] = ("",)
+    free: int = 0
+
+    def number(self, lines: Sequence[str], peer: str) -> int:
+        """Which one it is of those that count towards the same limit, from 1.
+
+        Args:
+            lines: of what was counted with ``peer`` before.
+            peer: a partner.
+
+        Raises:
+            PolicyError: it would be one too many (``E_BUDGET``).
+        """
+        before = [line for line in lines if line.startswith(self.over)]
+        if self.line in before:
+            return before.index(self.line) + 1
+        count = len(before) - self.free
+        if count >= self.limit:
+            raise PolicyError(
+                self.error.format(peer=peer, count=count),
+                code="E_BUDGET",
+                hint=self.hint,
+                for_peer=f"its owner's settings do not allow this {self.what}",
+            )
+        return len(before) + 1
+
+
+def aligned_sets(digest: bytes, limit: int) -> Counted:
+    """A pair of sets of ids, ours and the peer's, before any list of an alignment leaves.
+
+    Sets that differ in one identifier tell by their sizes whether the other party has it: an alignment in which either set
+    differs by one id from an earlier one is a differencing attack on that id.
+
+    Args:
+        digest: of both sets, of which the peer's is only claimed.
+        limit: how many different pairs this node's owner allows.
+    """
+    return Counted(
+        "inputs",
+        digest.hex(),
+        limit,
+        "{count} different pairs of sets have been aligned with {peer}, "
+        f"and this node allows {limit} (limits.inputs_per_peer)",
+        "align one of the earlier sets again, or raise limits.inputs_per_peer: "
+        "from sets that differ in a few ids both parties may learn about those",
+    )
+
+
+def changed_sets(digest: bytes, limit: int) -> Counted:
+    """A pair of sets for an alignment that hides how many ids are shared.
+
+    What hides it (the number of dummies, the obfuscated set) is drawn anew whenever either set changes, or the peer claims
+    that its set has changed. Each draw over almost the same sets narrows the number down.
+
+    Args:
+        digest: of both sets.
+        limit: how many changes of the first pair this node's owner allows.
+    """
+    return Counted(
+        "changes",
+        digest.hex(),
+        limit,
+        "sets have changed {count} times between alignments with {peer} that hide how many are shared, "
+        f"and this node allows {limit} changes (limits.changes_per_peer)",
+        "align one of the earlier sets again, or raise limits.changes_per_peer: c changes leave about "
+        "2/(c + 2) of what dummies hide, and what obfuscated sets have in common comes closer to what is shared",
+        free=1,
+    )
+
+
+def telling_training(digest: bytes, job_id: str, limit: int) -> Counted:
+    """A training with synthetic rows over a set of our own, before anything of it leaves; a job is counted once.
+
+    Synthetic rows are drawn anew in each training: they could only stay the same if the shared positions of the other
+    party's records did, and these are blinded anew. Real rows stay the same, so a peer that compares trainings can tell
+    synthetic rows from real ones.
+
+    Args:
+        digest: of our own set, so that a peer cannot begin a new count by changing its set.
+        job_id: of the training.
+        limit: how many of them this node's owner allows over one set.
+    """
+    over = f"{digest.hex()} "
+    return Counted(
+        "trainings",
+        over + job_id,
+        limit,
+        "there were {count} trainings with {peer} over this node's records in which rows were made up for those that a party "
+        f"lacks, or weights or sums opened, and this node allows {limit} (limits.trainings_per_set)",
+        "align by psi, where no row is made up; train hidden with reveal: none and metrics_by: none; or raise "
+        "limits.trainings_per_set: such rows, first weights and the records held out are drawn anew in each training, and "
+        "whoever compares trainings sees through them",
+        "training",
+        (over,),
+    )
+
+
+def linked_sets(records: bytes, linkage: bytes, limit: int) -> Counted:
+    """A linkage over a set of records, before anything of it leaves.
+
+    Noise on similarities is the same in every job on the same terms, and drawn anew on others. Another set of the peer asks
+    for similarities of other pairs.
+
+    Args:
+        records: stand for the set, so that a peer cannot begin a new count by changing its own.
+        linkage: stands for the other set and the terms.
+        limit: how many of them this node's owner allows over one set.
+    """
+    over = f"{records.hex()} "
+    return Counted(
+        "linkages",
+        over + linkage.hex(),
+        limit,
+        "this node's records were linked with those of {peer} in {count} different ways (other terms, or another set), "
+        f"and this node allows {limit} (limits.linkages_per_set)",
+        "link the same sets on the terms of an earlier job, or raise limits.linkages_per_set: noise is drawn anew on other "
+        "terms, and the mean of several similarities of a pair tells its distance",
+        "linkage",
+        (over, LOSS),
+    )
