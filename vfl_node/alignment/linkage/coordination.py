@@ -176,10 +176,7 @@ class Linker:
     def _counts(self) -> list[Counted]:
         """The linkage over the filters of both, as it is counted."""
         active, passive = self._said[self._active], self._said[self._passive]
-        linkage, limit = (
-            terms.linkage_of(self._terms, active, passive, self._session.name),
-            self._session.limits.linkages_per_set,
-        )
+        linkage = terms.linkage_of(self._terms, active, passive, self._session.name)
         each = ((active.commitment, linkage), (passive.commitment, linkage), (terms.ANY_SET, self._terms))
         return [linked_sets(records, of, self._session.limits.linkages_per_set) for records, of in each]
 
