@@ -15,6 +15,7 @@ from vfl_node.configuration import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.execution import cautions
+from vfl_node.execution.column_cautions import MOST_NAMED
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
 from vfl_node.training.evaluation import Rival
@@ -58,7 +59,7 @@ def test_columns_that_give_the_label_away() -> None:
         "together with the label or after it, new records do not have it yet, and the model is useless for them: leave it out "
         "(data.columns: {code 0: ignore})."
     )
-    assert len(named) == cautions.MOST_NAMED
+    assert len(named) == MOST_NAMED
     assert more == "2 more columns alone predict the label almost perfectly."
 
 

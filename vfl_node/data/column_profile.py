@@ -84,5 +84,4 @@ def _in_words(notation: Notation | None) -> str:
 
 def _numbers(column: CategoricalColumn, decimal: str) -> int:
     """How many values of a categorical column are finite numbers."""
-    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
-    return int(counts[np.isfinite(numbers_of(pa.array(column.levels, pa.string()), decimal))].sum())
+    return int(column.counts[np.isfinite(numbers_of(pa.array(column.levels, pa.string()), decimal))].sum())

@@ -62,8 +62,7 @@ def dates_in(
     if not formats:
         return None
     kept = without(column, (*ABSENT, *notation.missing))
-    rows = np.bincount(kept.codes[kept.codes >= 0], minlength=len(kept.levels))
-    readings = [(each, seconds_as(kept.levels, each)) for each in formats]
+    rows, readings = kept.counts, [(each, seconds_as(kept.levels, each)) for each in formats]
     if not declared and rows[_finite(readings)].sum() < SHARE * rows.sum():
         return None
     found, seconds = chosen(readings, rows, preferred=not whole)

@@ -19,7 +19,6 @@ Size = Annotated[int, Field(ge=1, le=4096)]
 
 Kind = Literal["numeric", "categorical", "date", "list", "ignore"]
 
-
 DecimalSign = Literal[".", ","]
 
 Thousands = Literal["", ",", ".", " ", "'"]

@@ -30,7 +30,6 @@ MOST_UNREAD = 1000
 NEAR_UNIQUE = 0.8
 """A column in which more of its values are distinct is text or an identifier. Hashed categories of a click log reach .57."""
 
-
 FEW_ROWS_EACH = 10
 """The default of ``train.least_rows``: a level that fewer rows have is learnt by heart, or merged with other ones."""
 
@@ -106,13 +105,13 @@ def check_categories(table: Table, party: str) -> None:
 
 def near_unique(column: CategoricalColumn) -> tuple[int, int] | None:
     """Number of levels and of values, if there are so many levels that they tell rows apart and say nothing of others."""
-    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
+    counts = column.counts
     levels, values = int(np.count_nonzero(counts)), int(counts.sum())
     return (levels, values) if levels > MOST_UNREAD and levels > NEAR_UNIQUE * values else None
 
 
 def mostly_rare(column: CategoricalColumn) -> tuple[int, int] | None:
     """Number of values that are levels of fewer than :data:`FEW_ROWS_EACH` rows, and of all values, if these are nearly all."""
-    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
+    counts = column.counts
     rare, values = int(counts[counts < FEW_ROWS_EACH].sum()), int(counts.sum())
     return (rare, values) if values >= FEW_VALUES and rare > NEARLY_ALL * values else None

@@ -124,8 +124,7 @@ def numbers_in(
     """
     given = pa.array(column.levels, pa.large_string())
     texts = _spelt(given)
-    rows = np.bincount(column.codes[column.codes >= 0], minlength=len(texts))
-    missing = absent(texts, ABSENT) | absent(given, map(str.lower, notation.missing))
+    rows, missing = column.counts, absent(texts, ABSENT) | absent(given, map(str.lower, notation.missing))
     there = np.where(missing, 0, rows)
     own = decimal_of(notation, decimal)
     plain = numbers_of(texts, own)

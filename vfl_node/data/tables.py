@@ -61,6 +61,11 @@ class CategoricalColumn:
     detected: bool = False
     notation: Notation | None = None
 
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many rows have each level, int64[levels]."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
+
 
 @dataclass(frozen=True, eq=False)
 class ListColumn:

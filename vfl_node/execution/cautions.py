@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from vfl_node.data.label_like import label_like
 from vfl_node.data.tables import Table
+from vfl_node.execution.column_cautions import few
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import LOWER_IS_BETTER
 from vfl_node.yaml_text import as_key
@@ -31,9 +32,6 @@ NEARLY_PERFECT, FAR_FROM_IT = 0.995, 0.95
 CHANCE = {"auc": 0.5, "lift": 1.0, "r2": 0.0}
 """Metric, of which more is better → what a model has that knows nothing."""
 
-MOST_NAMED = 5
-"""Label-like columns that get a sentence each."""
-
 
 def of_labels(table: Table, classes: int) -> tuple[str, ...]:
     """What the labels themselves, and the columns beside them, give rise to.
@@ -48,17 +46,14 @@ def of_labels(table: Table, classes: int) -> tuple[str, ...]:
             "The labels are 2 classes by name, and the positive one is the last in their order. To choose the other one set "
             "data.label.positive."
         )
-    columns = label_like(table, classes)
     measure = "AUC" if classes == 2 else "accuracy"
-    said += [
+    found = [
         f"Column {column.name!r} alone predicts the label almost perfectly ({measure} {column.score:.4f} on {column.rows:,} of "
         "your records). If it was recorded together with the label or after it, new records do not have it yet, and the model "
         f"is useless for them: leave it out (data.columns: {{{as_key(column.name)}: ignore}})."
-        for column in columns[:MOST_NAMED]
+        for column in label_like(table, classes)
     ]
-    if len(columns) > MOST_NAMED:
-        said.append(f"{len(columns) - MOST_NAMED} more columns alone predict the label almost perfectly.")
-    return tuple(said)
+    return (*said, *few(found, "more columns alone predict the label almost perfectly"))
 
 
 def of_rows(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:

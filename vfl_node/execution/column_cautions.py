@@ -51,7 +51,7 @@ def of_columns(table: Table) -> tuple[str, ...]:
         for name, column in table.columns.items()
         if isinstance(column, CategoricalColumn) and (counts := mostly_rare(column))
     ]
-    return (*_few(codes, "more columns may hold codes"), *_few(useless, "more columns are categories of hardly any use"))
+    return (*few(codes, "more columns may hold codes"), *few(useless, "more columns are categories of hardly any use"))
 
 
 def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[s
         and column.merged
         and not any(text.startswith(f"Column {column.name!r} is read as categories") for text in known)
     ]
-    return _few(lost, "more columns have no level left")
+    return few(lost, "more columns have no level left")
 
 
 def _remedy(name: str, column: CategoricalColumn) -> str:
@@ -85,7 +85,7 @@ def _remedy(name: str, column: CategoricalColumn) -> str:
     )
 
 
-def _few(sentences: list[str], more: str) -> tuple[str, ...]:
-    """The first of them, and how many others there are."""
+def few(sentences: list[str], more: str) -> tuple[str, ...]:
+    """The first of them, and how many others there are: ``more``, such as ``more columns may hold codes``."""
     rest = len(sentences) - MOST_NAMED
     return (*sentences[:MOST_NAMED], *([f"{rest} {more}."] if rest > 0 else []))
