@@ -173,7 +173,7 @@ def test_a_party_picked_by_its_place_is_seen(code: str) -> None:
 
 
 def test_no_party_is_picked_by_its_place() -> None:
-    """A protocol of two asks for ``Session.peer``, ``Parties.pair`` or ``Parties.peer_of``, which refuse a third party."""
+    """A protocol of two asks for ``Session.peer`` or ``Parties.pair``, which refuse a third party."""
     templates = {path.name: path for path in PACKAGE.rglob("*.j2")}
     assert [name for name, path in (MODULES | templates).items() if FIRST_PARTY.search(path.read_text())] == []
 

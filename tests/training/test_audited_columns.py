@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import torch
 
 from tests.training.conftest import synthetic
+from tests.training.test_resume import Fatal, KilledError
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.protection import FeatureAuditSettings, Protection
@@ -16,23 +15,6 @@ from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 
 COLUMNS = FeatureAuditSettings(columns=("z0", "colour"), known_share=0.2)
-
-
-class KilledError(Exception):
-    pass
-
-
-class Fatal(MemoryCheckpoints):
-    """Kills its party right after it has kept the checkpoint ``at``."""
-
-    def __init__(self, at: str) -> None:
-        super().__init__()
-        self.at = at
-
-    def save(self, name: str, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> None:
-        super().save(name, tensors, meta)
-        if name == self.at:
-            raise KilledError
 
 
 @pytest.fixture

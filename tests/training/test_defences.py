@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.training.predicting import CPU, NEW_TO_ACTIVE, TO_ACTIVE, World, taken, unseen
+from tests.training.test_resume import Fatal, KilledError
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate, Serve
@@ -139,23 +140,6 @@ def test_messages_have_the_sizes_and_the_order_that_they_have_without(synthetic:
     assert [(type(of), of.ByteSize()) for of in plain.transcript] == [(type(of), of.ByteSize()) for of in noised.transcript]
     assert bodies(plain) == bodies(silent)
     assert all(ours != theirs for ours, theirs in zip(bodies(plain), bodies(noised), strict=True))
-
-
-class KilledError(Exception):
-    pass
-
-
-class Fatal(MemoryCheckpoints):
-    """Kills its party right after it has kept the checkpoint ``at``."""
-
-    def __init__(self, at: str) -> None:
-        super().__init__()
-        self.at = at
-
-    def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        super().save(name, tensors, meta)
-        if name == self.at:
-            raise KilledError
 
 
 @pytest.mark.parametrize("at", [pytest.param("r000-e000002", marks=pytest.mark.slow), "r001-e000001"])

@@ -61,11 +61,6 @@ class Parties(Frozen):
         (passive,) = self.passive
         return {"active": self.active, "passive": passive}
 
-    def peer_of(self, name: str) -> str:
-        """The other party of a protocol of two data parties. Raises ValueError as :attr:`pair`."""
-        (peer,) = (other for other in self.pair.values() if other != name)
-        return peer
-
     def others(self, name: str) -> tuple[str, ...]:
         """The other data parties, in their order."""
         return tuple(other for other in self.data if other != name)
