@@ -110,9 +110,10 @@ shown(
 @row(
     "60",
     "a random mix: changed messages and files, in whole jobs of every kind",
-    must="R, or an error with a code at every party; no deadlock, no growth of memory",
+    must="R, with the bytes of an undisturbed job at every party, or an error with a code; no deadlock, no growth of memory",
     how="`tests/faults/mutated_jobs.py`: messages lost, doubled, swapped, with flipped bits, cut, too large, of another type, "
-    "with extreme fields, also by their sender before digests are made; files of a resumed job with flipped bits, cut, lost",
+    "with extreme fields, also by their sender before digests are made, or by a party that fails; files of a resumed job with "
+    "flipped bits, cut, lost",
 )
 def mutated(world: World) -> tuple[str, int, str]:
     jobs, seed = os.environ.get("FAULTS_JOBS", "1000"), os.environ.get("FAULTS_SEED", "1")
