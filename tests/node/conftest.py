@@ -60,10 +60,9 @@ def theatre(
     several: SeveralTrial,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stage:
-    """Nodes of several passive parties, as the module's ``ROLES``, ``JOB`` and, if it has one, ``WAIT_S`` say."""
+    """Nodes of several passive parties, as the module's ``ROLES`` and ``JOB`` say."""
     module = request.module
     stage = Stage(federations(tmp_path_factory.mktemp("stage"), module.ROLES, several), forked, module.JOB)
-    stage.federation.peer_wait_s = getattr(module, "WAIT_S", stage.federation.peer_wait_s)
     stage.federation.start_several()
     return stage
 
