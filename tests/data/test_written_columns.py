@@ -55,8 +55,21 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
     "a minus of Unicode": ([str(x).replace("-", "−") for x in DECIMALS], list(map(str, DECIMALS))),
     **{
         f"dates as {form}": ([day.strftime(form) for day in DAYS], list(map(str, DAYS)))
-        for form in ("%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%b-%Y", "%-d/%-m/%Y", "%d %B %Y", "%Y-%-m-%-d")
+        for form in (
+            "%d/%m/%Y",
+            "%d.%m.%Y",
+            "%m/%d/%Y",
+            "%Y/%m/%d",
+            "%d-%b-%Y",
+            "%-d/%-m/%Y",
+            "%d %B %Y",
+            "%Y-%-m-%-d",
+            "%B %-d, %Y",
+        )
     },
+    "dates with Sept": ([day.strftime("%d-%b-%Y").replace("Sep", "Sept") for day in DAYS], list(map(str, DAYS))),
+    "dates with a point": ([day.strftime("%d %b. %Y").upper() for day in DAYS], list(map(str, DAYS))),
+    "American dates": ([day.strftime("%b. %d, %Y") for day in DAYS], list(map(str, DAYS))),
     "times": (
         [f"{day:%m/%d/%Y} {1 + k % 12}:05 {'AP'[k % 2]}M" for k, day in enumerate(DAYS)],
         [f"{day}T{(1 + k % 12) % 12 + 12 * (k % 2):02}:05" for k, day in enumerate(DAYS)],
@@ -289,6 +302,96 @@ def test_zero_led_digits_are_counted_unless_the_column_is_declared(tmp_path: Pat
     fractions = by_csv(tmp_path, alone(["0.5", "00.25", "3"])).columns["v"]
     assert isinstance(fractions, NumericColumn)
     assert fractions.zero_led == 0
+
+
+def read_number(read: Reading, tmp_path: Path, cells: list[str], **settings: Any) -> NumericColumn:
+    column = read(tmp_path, cells, **settings).columns["v"]
+    assert isinstance(column, NumericColumn)
+    return column
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("last", [7, 12, 23, 31])
+def test_months_days_and_hours_are_no_codes(first: int, last: int, tmp_path: Path) -> None:
+    cells = alone([f"{part:02}" for part in range(first, last + 1)])
+    for read in (by_csv, from_memory):
+        for written in (cells, [*cells, "NULL", ""], [*cells, "n.a. of it"]):
+            assert read_number(read, tmp_path, written, missing="n.a. of it").zero_led == 0
+        assert read_number(read, tmp_path, [f"0{cell}" for cell in cells]).zero_led > 0
+        assert read_number(read, tmp_path, [*cells, "56"]).zero_led > 0  # as of a state
+
+
+GROUPED_CODES = [f"{x:,}".replace(",", " ") for x in DRAW.sample(range(100_000_000, 999_999_999), 300)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "seems"),
+    [
+        (GROUPED_CODES, "codes"),
+        ([code.replace(" ", ".") for code in GROUPED_CODES], "codes"),
+        ([code[:7] for code in GROUPED_CODES], "codes"),
+        ([code[:7].replace(" ", "\u00a0") for code in GROUPED_CODES], "codes"),
+        ([code[:7].replace(" ", "'") for code in GROUPED_CODES], None),  # amounts may have six digits
+        ([*GROUPED_CODES, "12 345"], None),
+        ([f"{code[:7]} 000" for code in GROUPED_CODES], None),
+        (GROUPED_CODES[:30] * 10, None),
+        ([f"{x:,}" for x in AMOUNTS], None),
+    ],
+)
+def test_codes_in_groups_are_told_from_amounts(cells: list[str], seems: str | None, tmp_path: Path) -> None:
+    for read in (by_csv, from_memory):
+        assert read_number(read, tmp_path, cells).seems == seems
+        assert read_number(read, tmp_path, cells, columns={"v": "numeric"}).seems is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "seems"),
+    [
+        (["1.234", "12.500"], "thousands"),
+        (["1.234", "12.571", "999", "3.456", "7.891"], "thousands"),
+        (["-1.234", "+12.500", "0", "NULL"], "thousands"),
+        (["1.234", "0.567", "12.500"], None),
+        (["1.234", "12.5", "123"], None),
+        (["1.234", "12.500", "1234"], None),
+        (["1.234", "9.876"], None),  # all as long: one unit or another
+        (["2.333", "2.667", "3", "1"], None),  # thirds
+        (["1.250", "12.0"], None),
+        (["999", "12"], None),
+    ],
+)
+def test_points_that_may_separate_thousands_are_noticed(cells: list[str], seems: str | None, tmp_path: Path) -> None:
+    for read in (by_csv, from_memory):
+        column = read_number(read, tmp_path, alone(cells))
+        assert (column.values[0], column.seems) == (float(cells[0]), seems)
+        for said in ({"decimal": "."}, {"thousands": ""}):
+            assert read_number(read, tmp_path, alone(cells), columns={"v": {"kind": "numeric", **said}}).seems is None
+
+
+@pytest.mark.parametrize("reader", ["csv", "memory", "query"])
+@pytest.mark.parametrize("unit", ["", " EUR"])
+def test_points_that_most_likely_separate_thousands_are_refused_until_their_owner_says_so(
+    reader: str, unit: str, tmp_path: Path
+) -> None:
+    cells = [f"{x:,}{unit}".replace(",", ".") for x in AMOUNTS if x < 1_000_000] + [f"999{unit}"]
+    with pytest.raises(DataError) as refused:
+        READERS[reader](tmp_path, cells)
+    assert refused.value.code == "E_NUMERIC"
+    assert "data.columns: {v: {kind: numeric, decimal: '.'}}, or thousands: '.'; data.thousands" in refused.value.hint
+    amounts = [x for x in AMOUNTS if x < 1_000_000]
+    for settings in ({"thousands": "."}, {"columns": {"v": {"kind": "numeric", "thousands": "."}}}):
+        assert numbers(READERS[reader](tmp_path, cells, **settings))[:-1] == amounts
+    decimals = {"columns": {"v": {"kind": "numeric", "decimal": "."}}}
+    assert numbers(READERS[reader](tmp_path, cells, **decimals))[-1] == 999
+    assert READERS[reader](tmp_path, cells, columns={"v": "ignore"}).columns == {}
+
+
+def test_thousands_by_points_do_not_make_the_point_a_sign_of_decimals(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(
+        "id;a;b;v\n" + "".join(f"k{row};{row % 9 + 1}.500;{row % 80 + 10}.250;0,{row % 7 + 1}\n" for row in range(200))
+    )
+    columns = read_table(Data(path=path), id_form="text", needs_label=False, party="lab").columns
+    assert [column.values[0] for column in columns.values() if isinstance(column, NumericColumn)] == [1500, 10250, 0.1]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from structlog.testing import capture_logs
 
+from vfl_node.data.declared import Notation
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
@@ -49,6 +50,23 @@ def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
     assert column_cautions.of_columns(replace(table(90), columns={"size": text(*units[:90])})) == ()
     many = {f"place {number}": NumericColumn(np.arange(400.0), zero_led=1) for number in range(7)}
     assert column_cautions.of_columns(replace(table(), columns=many))[-1] == "2 more columns may hold codes."
+
+
+def test_numbers_in_a_shape_that_other_things_have() -> None:
+    phone = NumericColumn(np.arange(400.0), seems="codes")
+    paid = NumericColumn(np.arange(400.0) / 8, seems="thousands")
+    said = column_cautions.of_columns(replace(table(), columns={"phone": phone, "paid: all": paid}))
+    assert said == (
+        "Column 'phone' is read as numbers with thousands in groups, and nearly each of its cells is another number of as many "
+        "digits, as telephone numbers and numbers of persons and firms are. Declare it (data.columns: {phone: ignore}; numeric "
+        "if it holds numbers).",
+        "Column 'paid: all' is read as numbers with decimals, and all of these have three digits, as if the points separated "
+        "thousands. If they do, say data.columns: {'paid: all': {kind: numeric, thousands: '.'}}; else decimal: '.'.",
+    )
+    others = {"whole": NumericColumn(np.arange(400.0)), "by_comma": replace(paid, notation=Notation(decimal=","), seems=None)}
+    assert len(column_cautions.of_columns(replace(table(), columns={"paid": paid, **others}))) == 1
+    proof = {"half": NumericColumn(np.arange(400.0) / 2)}
+    assert column_cautions.of_columns(replace(table(), columns={"paid": paid, **proof})) == ()
 
 
 def test_columns_of_which_no_level_is_left() -> None:

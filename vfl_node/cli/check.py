@@ -182,6 +182,8 @@ def _note(column: ColumnProfile, rows: int) -> str:
         said.append(column.written)
     if column.zero_led:
         said.append(f"{column.zero_led:,} begin with a zero: codes?")
+    if column.seems:
+        said.append({"thousands": "thousands by points?", "codes": "as many digits each: codes?"}[column.seems])
     if column.rare and not column.near_unique:
         said.append("nearly all values are rare levels")
     if column.near_unique:

@@ -59,20 +59,29 @@ def absent(text: pa.Array, words: Iterable[str]) -> NDArray[np.bool_]:
     return np.asarray(among.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def zero_led(text: pa.Array) -> int:
-    """How many cells of text have a zero before another digit, as postcodes and other codes do; nulls do not count.
+def matches(text: pa.Array, pattern: str) -> NDArray[np.bool_]:
+    """Which cells of text a pattern is found in: bool[n]; not in nulls."""
+    found = pc.fill_null(pc.match_substring_regex(text, pattern), False)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def zero_led(text: pa.Array, *, digits: int = 1) -> int:
+    """How many cells of text have a zero before ``digits`` others, as postcodes and other codes do; nulls do not count.
 
     Cost: 5 ns a cell.
     """
     offsets_of = np.int32 if pa.types.is_string(text.type) else np.int64
     _, offsets, content = text.buffers()
-    if content is None or len(content) < 2:
+    if content is None or len(content) <= digits:
         return 0
     ends = np.frombuffer(offsets, dtype=offsets_of)[text.offset : text.offset + len(text) + 1]
     letters = np.frombuffer(content, dtype=np.uint8)
-    starts = ends[:-1][np.diff(ends) > 1]
-    second = letters[starts[letters[starts] == _ZERO] + 1]
-    return int(np.count_nonzero((second >= _ZERO) & (second <= _NINE)))
+    starts = ends[:-1][np.diff(ends) > digits]
+    starts = starts[letters[starts] == _ZERO]
+    for place in range(1, digits + 1):
+        following = letters[starts + place]
+        starts = starts[(following >= _ZERO) & (following <= _NINE)]
+    return len(starts)
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -91,7 +91,7 @@ def _numbers(
         if kind in ("categorical", "date"):
             return None
         known = text.decimal_known or not whole
-        return numbers_in(column, notation, text.decimal, known=known, declared=kind == "numeric")
+        return numbers_in(column, notation, text.decimal, known=known, declared=kind == "numeric", whole=whole)
     values, infinite = column.values, np.isinf(column.values)
     if notation.unit:
         values[np.isfinite(values) & (values != 0)] = np.inf
@@ -113,8 +113,10 @@ def _numeric(text: TextColumns, name: str, numbers: NumbersRead, declared: Decla
         )
     if pixel and len(missing := np.flatnonzero(np.isnan(values))):
         raise missing_pixel(text.where(name, int(missing[0])), name, len(missing))
-    zero_led = numbers.zero_led if declared is None and not pixel else 0
-    return NumericColumn(values, scaling_of(declared), numbers.notation, zero_led)
+    zero_led, seems = (0 if declared or pixel else numbers.zero_led), numbers.seems
+    if pixel or (declared and seems == "codes"):
+        seems = None
+    return NumericColumn(values, scaling_of(declared), numbers.notation, zero_led, seems)
 
 
 def _dates(text: TextColumns, name: str, column: DateColumn, declared: Declared | None) -> DateColumn:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
@@ -36,14 +38,30 @@ def of_left_out(table: Table) -> tuple[str, ...]:
 
 
 def of_columns(table: Table) -> tuple[str, ...]:
-    """What this party's columns give rise to: those that are codes rather than numbers, and categories of hardly any use."""
+    """What this party's columns give rise to: codes among the numbers, thousands for decimals, categories of hardly any use."""
+    numbers = {name: column for name, column in table.columns.items() if isinstance(column, NumericColumn)}
     codes = [
         f"Column {name!r} is read as numbers, and {column.zero_led:,} of its {len(column.values):,} cells begin with a zero "
         "before other digits, as postcodes and other codes do: these zeros are lost. Declare it (data.columns: "
         f"{{{as_key(name)}: categorical}}; numeric if it holds numbers)."
-        for name, column in table.columns.items()
-        if isinstance(column, NumericColumn) and column.zero_led
+        for name, column in numbers.items()
+        if column.zero_led
     ]
+    codes += [
+        f"Column {name!r} is read as numbers with thousands in groups, and nearly each of its cells is another number of as "
+        "many digits, as telephone numbers and numbers of persons and firms are. Declare it (data.columns: "
+        f"{{{as_key(name)}: ignore}}; numeric if it holds numbers)."
+        for name, column in numbers.items()
+        if column.seems == "codes"
+    ]
+    thousands = [
+        f"Column {name!r} is read as numbers with decimals, and all of these have three digits, as if the points separated "
+        f"thousands. If they do, say data.columns: {{{as_key(name)}: {{kind: numeric, thousands: '.'}}}}; else decimal: '.'."
+        for name, column in numbers.items()
+        if column.seems == "thousands"
+    ]
+    if any(map(_proves_decimals, numbers.values())):
+        thousands = []
     useless = [
         f"Column {name!r} is read as categories, and {counts[0]:,} of its {counts[1]:,} values are levels that fewer than "
         f"{FEW_ROWS_EACH} of your records have. Such levels are merged or learnt by heart, so the model gets hardly anything "
@@ -51,7 +69,11 @@ def of_columns(table: Table) -> tuple[str, ...]:
         for name, column in table.columns.items()
         if isinstance(column, CategoricalColumn) and (counts := mostly_rare(column))
     ]
-    return (*_few(codes, "more columns may hold codes"), *_few(useless, "more columns are categories of hardly any use"))
+    return (
+        *_few(codes, "more columns may hold codes"),
+        *_few(thousands, "more columns may have thousands"),
+        *_few(useless, "more columns are categories of hardly any use"),
+    )
 
 
 def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[str, ...]:
@@ -73,6 +95,13 @@ def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[s
         and not any(text.startswith(f"Column {column.name!r} is read as categories") for text in known)
     ]
     return _few(lost, "more columns have no level left")
+
+
+def _proves_decimals(column: NumericColumn) -> bool:
+    """Whether a column has decimals by a point and nothing else; then another one of the same table has, too."""
+    by_point = column.seems is None and (column.notation is None or column.notation.decimal in (None, "."))
+    values = column.values[np.isfinite(column.values)] if by_point else np.zeros(0)
+    return bool((np.trunc(values) != values).any())
 
 
 def _remedy(name: str, column: CategoricalColumn) -> str:
