@@ -38,7 +38,26 @@ def european(number: float) -> str:
     return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
 
 
-WORDS = ["NULL", "null", r"\N", "#N/A", "n/a", "<NA>", ".", "-", "none", "NaT", "missing", "Missing", "NAN", "#DIV/0!", "–"]
+SENTINEL = [9999 if gap else row % 80 for row, gap in enumerate(GAPS)]
+
+WORDS = [
+    "NULL",
+    "null",
+    r"\N",
+    "#N/A",
+    "n/a",
+    "<NA>",
+    ".",
+    "-",
+    "none",
+    "NaT",
+    "missing",
+    "Missing",
+    "NAN",
+    "#DIV/0!",
+    "–",
+    "0000-00-00",
+]
 
 KINDS: dict[str, tuple[list[str], list[str]]] = {
     **{f"numbers and {word}": (with_gaps(word), with_gaps("")) for word in WORDS},
@@ -52,6 +71,14 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
     "a percent apart, and a bare zero": ([f"{x} %" for x in DECIMALS] + ["0"], [*map(str, DECIMALS), "0"]),
     "a unit": ([f"{x} EUR" for x in AMOUNTS], list(map(str, AMOUNTS))),
     "a unit without a space": ([f"{x}kg" for x in DECIMALS], list(map(str, DECIMALS))),
+    "brackets for minus": ([f"({-x:,})" if x < 0 else f"{x:,}" for x in DECIMALS], list(map(str, DECIMALS))),
+    "a currency and brackets": ([f"$({-x:,})" if x < 0 else f"${x:,}" for x in DECIMALS], list(map(str, DECIMALS))),
+    "a minus at the end": ([f"{-x}-" if x < 0 else str(x) for x in DECIMALS], list(map(str, DECIMALS))),
+    "hundreds of thousands, as in India": (
+        ["12,34,567", "1,23,456", "12,345", "999"] * 30,
+        ["1234567", "123456", "12345", "999"] * 30,
+    ),
+    "exponents after a comma": ([f"{x:.3E}".replace(".", ",") for x in DECIMALS], [f"{x:.3E}" for x in DECIMALS]),
     "a minus of Unicode": ([str(x).replace("-", "−") for x in DECIMALS], list(map(str, DECIMALS))),
     **{
         f"dates as {form}": ([day.strftime(form) for day in DAYS], list(map(str, DAYS)))
@@ -67,6 +94,7 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
             "%B %-d, %Y",
         )
     },
+    "times and UTC": ([f"{day} 10:00:00 UTC" for day in DAYS], [f"{day}T10:00:00Z" for day in DAYS]),
     "dates with Sept": ([day.strftime("%d-%b-%Y").replace("Sep", "Sept") for day in DAYS], list(map(str, DAYS))),
     "dates with a point": ([day.strftime("%d %b. %Y").upper() for day in DAYS], list(map(str, DAYS))),
     "American dates": ([day.strftime("%b. %d, %Y") for day in DAYS], list(map(str, DAYS))),
@@ -245,6 +273,12 @@ def test_an_owner_has_words_of_its_own(tmp_path: Path) -> None:
     assert isinstance(dates, DateColumn)
     assert np.isnan(dates.seconds).sum() == 10
     declared = {"v": {"kind": "categorical", "missing": ["none"]}}
+    far = [*map(str, DAYS[:90]), *["9999-12-31"] * 10]
+    for read, cells in ((by_csv, far), (from_memory, [f"{day}T00:00:00" for day in far])):
+        for word in ("9999-12-31", dt.date(9999, 12, 31)):  # YAML makes a date of it
+            column = read(tmp_path, cells, columns={"v": {"kind": "date", "missing": [word]}}).columns["v"]
+            assert isinstance(column, DateColumn)
+            assert np.isnan(column.seconds).sum() == 10
     colours = by_csv(tmp_path, ["red", "none", "blue"], columns=declared).columns["v"]
     assert isinstance(colours, CategoricalColumn)
     assert (colours.levels, colours.codes.tolist()) == (("blue", "red"), [1, -1, 0])
@@ -405,6 +439,7 @@ def test_thousands_by_points_do_not_make_the_point_a_sign_of_decimals(tmp_path: 
         {"columns": {"v": {"kind": "numeric", "date_format": "d/m/Y"}}},
         {"columns": {"v": {"kind": "numeric", "decimal": ",", "thousands": ","}}},
         {"missing": [["a"]]},
+        {"missing": [False]},  # YAML's no
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], tmp_path: Path) -> None:

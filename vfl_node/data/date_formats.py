@@ -74,6 +74,8 @@ def dates_in(
     if not declared and rows[_finite(readings)].sum() < SHARE * rows.sum():
         return None
     found, seconds = chosen(readings, rows, preferred=not whole)
+    absent = np.minimum(seconds_as(notation.missing, found), seconds_as(notation.missing, ISO))
+    seconds[np.isin(seconds, absent[np.isfinite(absent)])] = np.nan
     said = Notation(missing=notation.missing, date_format=notation.date_format or (None if found == ISO else found))
     return DateColumn(np.append(seconds, np.nan)[kept.codes], notation=None if said == UNSAID else said)
 

@@ -104,8 +104,8 @@ def _numeric(text: TextColumns, name: str, numbers: NumbersRead, declared: Decla
     wrong = np.flatnonzero(np.isinf(values))
     if len(wrong):
         what, many = numbers.wrong(int(wrong[0])), _cells(len(wrong), len(values))
-        infinite = "say data.missing: [inf] if infinite numbers are missing values, " if numbers.infinite[wrong[0]] else ""
-        hint = f"correct the cell, leave it empty if the value is missing, {infinite}or {_otherwise(kind_of(declared))}"
+        word = "say data.missing: [inf]" if numbers.infinite[wrong[0]] else "name its word in data.missing"
+        hint = f"correct the cell; if the value is missing leave it empty or {word}; or {_otherwise(kind_of(declared))}"
         raise DataError(
             f"{text.where(name, int(wrong[0]))}: {what} in numeric column {name!r} ({many})",
             code="E_NUMERIC",
@@ -126,8 +126,8 @@ def _dates(text: TextColumns, name: str, column: DateColumn, declared: Declared 
         raise DataError(
             f"{text.where(name, int(wrong[0]))}: no date in date column {name!r} ({_cells(len(wrong), len(column.seconds))})",
             code="E_DATE",
-            hint=f"write dates {f'as {written}' if written else 'as YYYY-MM-DD, with a time as YYYY-MM-DDTHH:MM:SS'}; leave "
-            f"the cell empty if the value is missing, or {_otherwise(kind_of(declared))}",
+            hint=f"write dates {f'as {written}' if written else 'as YYYY-MM-DD, with a time as YYYY-MM-DDTHH:MM:SS'}; if "
+            f"the value is missing leave the cell empty or name its word in data.missing; or {_otherwise(kind_of(declared))}",
         )
     return replace(column, scaling=scaling_of(declared))
 

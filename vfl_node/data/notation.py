@@ -7,8 +7,8 @@ is ambiguous, and its owner must say how it is written.
 ==============  ====================================================================================================
 part            what is read
 ==============  ====================================================================================================
-thousands       groups of three digits: ``1,234,567``. Where thousands are separated, every number of four digits has a group
-minus           ``-`` or Unicode's ``−``
+thousands       groups of three digits: ``1,234,567``, or before these of two, as in India: ``12,34,567``
+minus           ``-`` or Unicode's ``−``, before the number or after it; or brackets, as accountants write: ``(1,234)``
 unit            a sign of a currency or its code before the number, or a word without digits after it (``%``, ``kg``, ``EUR``).
                 Every number but 0 has the same one; it is left out
 ==============  ====================================================================================================
@@ -282,7 +282,10 @@ class _Parts:
         """The numbers, float64[k]; infinity: none."""
         between = form.thousands
         grouped = f"|[1-9][0-9]{{0,2}}(?:[{between}][0-9]{{3}})+" if between else ""
+        grouped += "|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}" if between == "," else ""
         usable = self._usable & matches(self._digits, f"^(?:[0-9]*{grouped})(?:[{form.decimal}][0-9]*)?$")
+        if between:  # nobody groups the digits of 1,234E+05
+            usable &= ~(matches(self._digits, f"[{between}]") & matches(self._exponent, "."))
         digits = pc.replace_substring(self._digits, between, "") if between else self._digits
         texts = _joined(self._sign, pc.replace_substring(digits, form.decimal, "."), self._exponent)
         return np.where(usable, numbers_of(pc.if_else(pa.array(usable), texts, "0")), np.inf)
@@ -301,11 +304,15 @@ def _joined(*texts: pa.Array, between: str = "") -> pa.Array:
 
 
 def _spelt(texts: pa.Array) -> pa.Array:
-    """The same with ASCII's minus, apostrophe and space."""
+    """The same with ASCII's apostrophe and space, and its minus before the number."""
     *_, content = texts.buffers()
-    if content is not None and np.frombuffer(content, np.uint8).max(initial=0) > _ASCII:
+    letters = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    if letters.max(initial=0) > _ASCII:
         for letter, plain in _SPELLINGS:
             texts = pc.replace_substring(texts, letter, plain)
+    if np.isin(letters, (ord("("), ord("-"))).any():
+        texts = pc.replace_substring_regex(texts, r"^([^0-9()-]{0,4})\(([^()-]*[0-9][^()-]*)\)$", r"-\1\2")
+        texts = pc.replace_substring_regex(texts, r"^([0-9][0-9.,' ]*)-$", r"-\1")
     return texts
 
 

@@ -29,6 +29,9 @@ LEAST_CODES = 20
 
 NEARLY_ALL = 0.95
 
+LOOKED_AT = 50_000
+MOST_FAR, FAR_SHARE, LEAST_OTHERS, FEW_OTHERS = 3, 0.005, 3, 10
+
 LARGEST_PART = 31
 """Of a date or a time, in two digits; without weeks and minutes, because codes of states and regions are as large."""
 
@@ -73,6 +76,33 @@ def are_codes(texts: pa.Array, rows: int, thousands: str) -> bool:
         return False
     alike = matches(texts, rf"^(?:[0-9]{{1,3}}(?:[{thousands}][0-9]{{3}}){{2,}}|[0-9]{{3}} [0-9]{{3}})$").all()
     return bool(alike and 2 * np.count_nonzero(matches(texts, "0$")) < len(texts))
+
+
+def far_apart(values: NDArray[np.float64]) -> int:
+    """How many values are farther from all others than these are from each other, as 9999 for a missing value is; 0: none.
+
+    They are one to three different ones, each several times. Among less than ten others they are all nines or, unlike those,
+    negative; zeros alone are amounts like others.
+
+    Args:
+        values: n numbers; NaN: missing. Of more than 50,000 some are looked at.
+    """
+    some = values[:: max(1, len(values) // LOOKED_AT)]
+    distinct, counts = np.unique(some[np.isfinite(some)], return_counts=True)
+    if len(distinct) < LEAST_OTHERS + 1:
+        return 0
+    gap = int(np.argmax(np.diff(distinct))) + 1
+    above = gap > len(distinct) // 2
+    far, others = (slice(gap, None), slice(gap)) if above else (slice(gap), slice(gap, None))
+    near, away, rows = distinct[others], distinct[far], int(counts[far].sum())
+    if len(away) > MOST_FAR or not away.any() or rows < max(2 * len(away), FAR_SHARE * counts.sum()):
+        return 0
+    if distinct[gap] - distinct[gap - 1] <= near[-1] - near[0] or len(near) < LEAST_OTHERS:
+        return 0
+    nines = all(set(f"{abs(value):.0f}") == {"9"} for value in away)
+    if len(near) < FEW_OTHERS and not nines and not (away[-1] < 0 <= near[0]):
+        return 0
+    return int(np.isin(values, away).sum())
 
 
 def are_parts_of_dates(values: NDArray[np.float64], *, longer: bool) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.shapes import far_apart
+from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
 from vfl_node.yaml_text import as_key
 
 MOST_NAMED = 5
@@ -54,6 +55,16 @@ def of_columns(table: Table) -> tuple[str, ...]:
         for name, column in numbers.items()
         if column.seems == "codes"
     ]
+    pixels = frozenset(table.image.columns if table.image else ())
+    scales = {name: ("numeric", column.values) for name, column in numbers.items() if name not in pixels}
+    scales |= {name: ("date", column.seconds) for name, column in table.columns.items() if isinstance(column, DateColumn)}
+    far = [
+        f"Column {name!r} has {count:,} cells that are farther from all others than these are from each other, as 9999 is "
+        "where it stands for a missing value. If they do, say data.columns: "
+        f"{{{as_key(name)}: {{kind: {kind}, missing: [VALUE]}}}}."
+        for name, (kind, values) in scales.items()
+        if (count := far_apart(values))
+    ]
     thousands = [
         f"Column {name!r} is read as numbers with decimals, and all of these have three digits, as if the points separated "
         f"thousands. If they do, say data.columns: {{{as_key(name)}: {{kind: numeric, thousands: '.'}}}}; else decimal: '.'."
@@ -65,13 +76,14 @@ def of_columns(table: Table) -> tuple[str, ...]:
     useless = [
         f"Column {name!r} is read as categories, and {counts[0]:,} of its {counts[1]:,} values are levels that fewer than "
         f"{FEW_ROWS_EACH} of your records have. Such levels are merged or learnt by heart, so the model gets hardly anything "
-        f"from the column. {_remedy(name, column)}"
+        f"from them. {_remedy(name, column)}"
         for name, column in table.columns.items()
         if isinstance(column, CategoricalColumn) and (counts := mostly_rare(column))
     ]
     return (
         *_few(codes, "more columns may hold codes"),
         *_few(thousands, "more columns may have thousands"),
+        *_few(far, "more columns have such cells"),
         *_few(useless, "more columns are categories of hardly any use"),
     )
 
