@@ -95,6 +95,10 @@ def test_amounts_dates_and_few_values_that_are_far_apart() -> None:
         np.exp(every / 40),
     ]
     assert [of(v=NumericColumn(values)) for values in usual] == [""] * len(usual)
+    targets = np.where(every % 9 == 0, 9999, RISING)
+    (said,) = column_cautions.of_columns(replace(table(), labels=targets))
+    assert said.startswith("45 targets are farther from all others")
+    assert column_cautions.of_columns(replace(table(), labels=targets.astype(np.float32))) == ()  # classes
     image = Image(columns=("v",), shape=(1, 1, 1))
     sentinel = {"v": NumericColumn(np.where(every % 9 == 0, 9999, RISING))}
     assert column_cautions.of_columns(replace(table(), columns=sentinel, image=image)) == ()

@@ -24,6 +24,7 @@ from vfl_node.configuration import Frozen
 from vfl_node.data.dates import Part
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.errors import DataError
+from vfl_node.yaml_text import as_key
 
 MOST_UNREAD = 1000
 """A column of so few levels is never refused: in a small table most values may be distinct, and rare ones are merged anyway."""
@@ -106,7 +107,7 @@ def check_categories(table: Table, party: str) -> None:
             raise DataError(
                 f"{party}: column {name!r} is text without categories: {levels:,} of its {values:,} values are distinct",
                 code="E_TEXT_COLUMN",
-                hint=f"declare {name}: ignore in data.columns, or {name}: categorical to train on it all the same",
+                hint=f"say data.columns: {{{as_key(name)}: ignore}}, or categorical to train on it all the same",
             )
 
 

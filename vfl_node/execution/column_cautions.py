@@ -65,6 +65,11 @@ def of_columns(table: Table) -> tuple[str, ...]:
         for name, (kind, values) in scales.items()
         if (count := far_apart(values))
     ]
+    if table.labels is not None and table.labels.dtype == np.float64 and (count := far_apart(table.labels)):  # targets
+        far.append(
+            f"{count:,} targets are farther from all others than these are from each other, as 9999 is where it stands for a "
+            "missing value. If they do, leave their rows out."
+        )
     thousands = [
         f"Column {name!r} is read as numbers with decimals, and all of these have three digits, as if the points separated "
         f"thousands. If they do, say data.columns: {{{as_key(name)}: {{kind: numeric, thousands: '.'}}}}; else decimal: '.'."
