@@ -85,6 +85,9 @@ def test_amounts_dates_and_few_values_that_are_far_apart() -> None:
     every = np.arange(400)
     assert "kind: date" in of(v=DateColumn(np.where(every % 9 == 0, 2.5e11, 1.6e9 + every * 86_400.0)))
     assert "45 cells" in of(v=NumericColumn(np.where(every % 9 == 0, 98.0 + every % 2, RISING / 3)))
+    assert "kind: date" in of(v=DateColumn(np.where(every % 9 == 0, 0.0, 1.6e9 + every * 86_400.0)))
+    assert "45 cells" in of(v=NumericColumn(np.where(every % 9 == 0, 9.0, every % 2 + 1)))  # yes, no, unknown
+    assert "45 cells" in of(v=NumericColumn(np.where(every % 9 == 0, 0.0, 1950 + every % 70)))
     usual = [
         np.where(every % 9 == 0, 0, RISING + 500),  # none, or an amount
         np.where(every == 7, 1e6, RISING),  # one outlier

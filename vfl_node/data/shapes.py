@@ -30,7 +30,7 @@ LEAST_CODES = 20
 NEARLY_ALL = 0.95
 
 LOOKED_AT = 50_000
-MOST_FAR, FAR_SHARE, LEAST_OTHERS, FEW_OTHERS = 3, 0.005, 3, 10
+MOST_FAR, FAR_SHARE, LEAST_OTHERS, FEW_OTHERS, OF_ZERO = 3, 0.005, 2, 10, 10
 
 LARGEST_PART = 31
 """Of a date or a time, in two digits; without weeks and minutes, because codes of states and regions are as large."""
@@ -78,14 +78,15 @@ def are_codes(texts: pa.Array, rows: int, thousands: str) -> bool:
     return bool(alike and 2 * np.count_nonzero(matches(texts, "0$")) < len(texts))
 
 
-def far_apart(values: NDArray[np.float64]) -> int:
+def far_apart(values: NDArray[np.float64], *, dates: bool = False) -> int:
     """How many values are farther from all others than these are from each other, as 9999 for a missing value is; 0: none.
 
     They are one to three different ones, each several times. Among less than ten others they are all nines or, unlike those,
-    negative; zeros alone are amounts like others.
+    negative. Zeros alone are amounts like others, unless they are ten times as far.
 
     Args:
         values: n numbers; NaN: missing. Of more than 50,000 some are looked at.
+        dates: whether they are dates, of which zero is one like others.
     """
     some = values[:: max(1, len(values) // LOOKED_AT)]
     distinct, counts = np.unique(some[np.isfinite(some)], return_counts=True)
@@ -95,9 +96,10 @@ def far_apart(values: NDArray[np.float64]) -> int:
     above = gap > len(distinct) // 2
     far, others = (slice(gap, None), slice(gap)) if above else (slice(gap), slice(gap, None))
     near, away, rows = distinct[others], distinct[far], int(counts[far].sum())
-    if len(away) > MOST_FAR or not away.any() or rows < max(2 * len(away), FAR_SHARE * counts.sum()):
+    if len(away) > MOST_FAR or rows < max(2 * len(away), FAR_SHARE * counts.sum()):
         return 0
-    if distinct[gap] - distinct[gap - 1] <= near[-1] - near[0] or len(near) < LEAST_OTHERS:
+    spans = 1 if away.any() or dates else OF_ZERO
+    if distinct[gap] - distinct[gap - 1] <= spans * (near[-1] - near[0]) or len(near) < LEAST_OTHERS:
         return 0
     nines = all(set(f"{abs(value):.0f}") == {"9"} for value in away)
     if len(near) < FEW_OTHERS and not nines and not (away[-1] < 0 <= near[0]):

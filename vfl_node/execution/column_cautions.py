@@ -63,7 +63,7 @@ def of_columns(table: Table) -> tuple[str, ...]:
         "where it stands for a missing value. If they do, say data.columns: "
         f"{{{as_key(name)}: {{kind: {kind}, missing: [VALUE]}}}}."
         for name, (kind, values) in scales.items()
-        if (count := far_apart(values))
+        if (count := far_apart(values, dates=kind == "date"))
     ]
     if table.labels is not None and table.labels.dtype == np.float64 and (count := far_apart(table.labels)):  # targets
         far.append(
