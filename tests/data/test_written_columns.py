@@ -309,6 +309,21 @@ def test_dates_of_which_no_day_is_above_12_are_refused_until_their_owner_says_th
     assert isinstance(same, DateColumn)
 
 
+def test_dates_without_end_are_refused_unless_they_are_missing_values(tmp_path: Path) -> None:
+    for kind, last in ((pa.timestamp("us"), 2**63 - 1), (pa.timestamp("us", "UTC"), 1 - 2**63), (pa.date32(), 2**31 - 1)):
+        day = 1 if pa.types.is_date32(kind) else 86_400_000_000
+        moments = pa.array([last if gap else row * day for row, gap in enumerate(GAPS)], pa.int32() if day == 1 else pa.int64())
+        typed = pa.table({"id": [f"k{row}" for row in range(ROWS)], "v": moments.cast(kind)})
+        pq.write_table(typed, tmp_path / "table.parquet")
+        data = Data(path=tmp_path / "table.parquet")
+        with pytest.raises(DataError, match=f"no date in date column 'v' \\({sum(GAPS)} such cells of 400"):
+            read_table(data, id_form="text", needs_label=False, party="lab")
+        said = data.model_copy(update={"missing": ("inf",)})
+        column = read_table(said, id_form="text", needs_label=False, party="lab").columns["v"]
+        assert isinstance(column, DateColumn)
+        assert np.isnan(column.seconds).tolist() == GAPS
+
+
 def test_dates_of_two_years_digits_or_without_a_sign_are_declared(tmp_path: Path) -> None:
     for form, cells in (("d-b-y", ["01-Feb-20", "31-DEC-68"]), ("Ymd", ["20200201", "20681231"])):
         column = by_csv(tmp_path, cells, columns={"v": {"kind": "date", "date_format": form}}).columns["v"]

@@ -57,6 +57,8 @@ def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
 def test_numbers_that_others_have_made_categories() -> None:
     cells = [f"{row / 8}" if row % 3 else "<0.5" for row in range(400)]
     assert of(size=text(*cells)).startswith("Column 'size' is read as categories, and 266 of its 400 values are levels")
+    dates = [f"{np.datetime64('2001-01-01T10') + row}" if row % 3 else "later" for row in range(400)]
+    assert of(since=text(*dates)).startswith("Column 'since' is read as categories, and 266 of its 400 values are levels")
     assert of(size=replace(text(*cells), detected=False)) == ""
     assert of(size=text(*(cell if cell == "<0.5" else f"E{cell}" for cell in cells))) == ""  # codes, most of them rare
 

@@ -9,7 +9,7 @@ floats, decimals   the fewest digits that tell them apart; none after the point 
 booleans           ``true``, ``false``
 dates              ``2024-01-31``
 times of day       ``09:30:00``, with as many digits of a second as are not zero
-timestamps         ``2024-01-31T09:30:00``, likewise; with a zone: in UTC, ``2024-01-31T08:30:00Z``
+timestamps         ``2024-01-31T09:30:00``, likewise; with a zone: in UTC, ``2024-01-31T08:30:00Z``; ``infinity``
 =================  ==========================================================================
 """
 
@@ -134,10 +134,22 @@ def text_of(cells: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind):
         zone = kind.tz is not None
         text = pc.replace_substring((cells.cast(pa.timestamp(kind.unit)) if zone else cells).cast(pa.string()), " ", "T")
-        return pc.binary_join_element_wise(_shortened(text), "Z", "") if zone else _shortened(text)
+        text = pc.binary_join_element_wise(_shortened(text), "Z", "") if zone else _shortened(text)
+        return _infinite_named(text, cells.cast(pa.int64()))
+    if pa.types.is_date32(kind):
+        return _infinite_named(cells.cast(pa.string()), cells.cast(pa.int32()))
     if pa.types.is_decimal(kind) or pa.types.is_time(kind):
         return _shortened(cells.cast(pa.string()))
     return cells.cast(pa.string())
+
+
+def _infinite_named(text: pa.Array, moments: pa.Array) -> pa.Array:
+    """The text of dates; those that databases call infinite, the last and the first ones of their type, are called so."""
+    last = np.iinfo(moments.type.to_pandas_dtype()).max
+    if pc.min_max(moments)["max"].as_py() == last or (pc.min_max(moments)["min"].as_py() or 0) <= -last:
+        text = pc.if_else(pc.equal(moments, last), "infinity", text)
+        text = pc.if_else(pc.less_equal(moments, -last), "-infinity", text)
+    return text
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from vfl_node.data.dates import seconds_of
 from vfl_node.data.declared import ISO, UNSAID, Notation
 from vfl_node.data.missing_words import ABSENT
-from vfl_node.data.notation import LOOKED_AT, SHARE, chosen, without
+from vfl_node.data.notation import INFINITE, LOOKED_AT, SHARE, chosen, means_infinite, without
 from vfl_node.data.tables import CategoricalColumn, DateColumn
 
 FORMATS = (
@@ -68,10 +68,11 @@ def dates_in(
         formats = [notation.date_format or ISO]
     if not formats:
         return None
-    kept = without(column, (*ABSENT, *notation.missing))
+    kept = without(column, (*ABSENT, *notation.missing, *(INFINITE if means_infinite(notation.missing) else ())))
     rows = np.bincount(kept.codes[kept.codes >= 0], minlength=len(kept.levels))
     readings = [(each, seconds_as(kept.levels, each)) for each in formats]
-    if not declared and rows[_finite(readings)].sum() < SHARE * rows.sum():
+    infinite = np.array([level.lower() in INFINITE for level in kept.levels], np.bool_)
+    if not declared and rows[_finite(readings) | infinite].sum() < SHARE * rows.sum():
         return None
     found, seconds = chosen(readings, rows, preferred=not whole)
     absent = np.minimum(seconds_as(notation.missing, found), seconds_as(notation.missing, ISO))

@@ -42,7 +42,10 @@ NEARLY_ALL = 0.8
 MANY = 0.25
 """So many numbers are too many to be learnt by heart, whatever the other values are."""
 
-_NUMBER = re.compile(r"[^0-9A-Za-z]{0,3}[0-9][0-9.,:/' -]*[A-Za-z%]{0,3}")
+_NUMBER = re.compile(
+    r"[^0-9A-Za-z]{0,3}[0-9][0-9.,:/' T-]*"  # also a date or a time
+    r"(?:[A-Za-z]{3,9}[ .,/-]{1,2}[0-9][0-9 :-]*)?[A-Za-z%]{0,3}"
+)
 
 FEW_VALUES = 100
 """Of fewer values that is no wonder, and there are other warnings of so few records."""

@@ -47,6 +47,9 @@ _NUMBER = (
     r"(?P<digits>[0-9]+(?:[.,' ][0-9]+)*[.,]?|[.,][0-9]+)(?P<exponent>[eE][+-]?[0-9]+)?"
     r" ?(?P<after>[^0-9 .,'+()\[\]-][^0-9 ,'+()\[\]]{0,11})?$"
 )
+INFINITE = frozenset({"inf", "-inf", "infinity", "-infinity"})
+"""What stands for an infinite number, or for a date without end in a database; in small letters."""
+
 _INFINITE = r"^[+-]?(?i:inf|infinity)$"
 _ASCII = 127
 _SPELLINGS = (("−", "-"), ("’", "'"), ("\u00a0", " "), ("\u202f", " "), ("\u2009", " "))
@@ -179,8 +182,8 @@ def sentinels(values: NDArray[np.float64], infinite: NDArray[np.bool_], words: S
 
 
 def means_infinite(words: Sequence[str]) -> bool:
-    """Whether infinite numbers are missing values."""
-    return bool({"inf", "-inf", "infinity", "-infinity"} & {word.lower() for word in words})
+    """Whether infinite numbers, or dates, are missing values."""
+    return not INFINITE.isdisjoint(map(str.lower, words))
 
 
 def chosen(
