@@ -8,6 +8,7 @@ import pytest
 
 import vfl_node.crypto.filters.values
 import vfl_node.data
+from vfl_node.data.missing_words import ABSENT, MISSING, MISSING_LABELS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "data.md"
@@ -40,3 +41,18 @@ def test_the_page_explains_exactly_the_codes_of_a_table_that_cannot_be_used() ->
     of_keys = [folder / "keys.py", Path(vfl_node.crypto.filters.values.__file__)]
     raised |= {code for source in of_keys for code in re.findall(r'"(E_KEY_\w+)"', source.read_text(encoding="utf-8"))}
     assert set(re.findall(r"`(E_\w+)`", PAGE.read_text(encoding="utf-8"))) == raised
+
+
+def test_the_page_lists_exactly_the_spellings_of_a_missing_value() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    def listed(begins: str, ends: str) -> set[str]:
+        return set(re.findall("`([^`]+)`", page.split(begins)[1].split(ends)[0]))
+
+    labels = listed("however the program that wrote the table spells it", "in small letters or capitals")
+    assert set(map(str.lower, labels)) == MISSING_LABELS - {""}
+    exact = listed("**Missing values** are an empty cell", "and, in any case,")
+    anyhow = set(map(str.lower, listed("`\\N` and, in any case,", "columns of every kind")))
+    assert exact | {word for word in MISSING if word.lower() in anyhow} == MISSING - {""}
+    assert anyhow <= set(map(str.lower, MISSING))
+    assert listed("also, in any case,", "among texts") == {word.upper() if word.startswith("#") else word for word in ABSENT}

@@ -113,6 +113,12 @@ def test_a_folder_that_is_no_table_is_refused(tmp_path: Path) -> None:
         read(empty)
     assert "data.query" in caught.value.hint
     (empty / "year=2024").rmdir()
+    for log in ("_delta_log", ".hoodie"):
+        (empty / log).mkdir()
+        with pytest.raises(DataError, match="whose files have rows of older versions, too") as caught:
+            read(empty)
+        assert caught.value.code == "E_FORMAT"
+        (empty / log).rmdir()
     (empty / "part-0.csv").touch()
     with pytest.raises(DataError, match="has no rows") as caught:
         read(empty)

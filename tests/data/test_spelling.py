@@ -59,6 +59,12 @@ def test_white_space_inside() -> None:
     assert "1 of them would then repeat" in second
 
 
+def test_signs_that_are_neither_letters_nor_digits() -> None:
+    (hint,) = spelling_hints(ids("100,000", "'200", "-5", "100000"), "text")
+    assert hint.startswith("2 of your 4 ids have signs that are neither letters nor digits, such as a hyphen")
+    assert hint.endswith("remove them in your table; 1 of them would then repeat another one, which is refused (E_DUP_IDS).")
+
+
 def test_a_composite_id_is_looked_at_column_by_column() -> None:
     records = [("North", "007"), ("north", "7"), ("South", "8")]
     joined = Identifiers.of(composite([canonical(clinic, "text"), canonical(number, "text")]) for clinic, number in records)

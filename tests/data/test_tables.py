@@ -422,6 +422,30 @@ def test_the_hint_names_a_column_in_capitals_above_any_cells(file: Path, header:
     assert caught.value.hint.startswith(f"did you mean {header[:2]!r}?")
 
 
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("id^age\na^1\n", "say what separates cells (data.delimiter)"),
+        ("id age\na 1\n", "say what separates cells (data.delimiter)"),
+        ("Report of 2020\nid,age\na,1\n", "without titles or remarks above it"),
+        ("Report of 2020,\nid,age\na,1\n", "without titles above it"),
+        ("id,age\n1,a,7\n2,b,8\n", "row names of R (row.names=FALSE), or a delimiter at the end"),
+        ("id,age\na,1,2,3\n", "give every row one cell a column"),
+        (HEADER + "NULL,1,0\nNULL,2,1\nnan,3,1\nnan,4,0\nb,5,0\nb,6,1\n", "2 of them are words for a missing value"),
+        (HEADER + "".join(f"k{row},{'soon' if row == 7 else row},1\n" for row in range(60)), "name its word in data.missing"),
+        (
+            HEADER + "".join(f"k{row},{'soon' if row == 7 else f'2020-02-{row % 20 + 1:02}'},1\n" for row in range(60)),
+            "its word in data.missing",
+        ),
+    ],
+)
+def test_the_hint_for_a_table_that_a_program_has_written_otherwise(file: Path, content: str, hint: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(file, content)
+    assert hint in caught.value.hint
+    assert not hint.startswith("give") or "row names" not in caught.value.hint
+
+
 def test_the_hint_lists_some_of_many_columns(file: Path) -> None:
     with pytest.raises(DataError) as caught:
         read(file, ",".join(f"x{i}" for i in range(50)) + "\n" + ",".join("1" * 50) + "\n")

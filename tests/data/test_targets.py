@@ -64,6 +64,14 @@ def test_what_is_no_number_is_refused_with_its_place(tmp_path: Path, cell: str, 
     assert "secret" not in str(caught.value)
 
 
+def test_points_that_most_likely_separate_thousands_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'price' can be read with decimals, or with thousands separated by points") as caught:
+        read(written(tmp_path, "1.250", "999", "12.375"))
+    assert caught.value.code == "E_LABEL"
+    for cells in (("1.250", "999.0", "12.375"), ("1.251", "999", "12.375"), ("1250", "999", "12375")):
+        assert read(written(tmp_path, *cells)).labels is not None
+
+
 def test_a_positive_class_is_not_for_targets(tmp_path: Path) -> None:
     data = written(tmp_path, "1.5", "2.5").model_copy(update={"label": LabelSource(column="price", positive="2.5")})
     with pytest.raises(DataError, match=r"data\.label\.positive is for two classes, and the job predicts a number") as caught:

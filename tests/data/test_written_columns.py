@@ -38,7 +38,26 @@ def european(number: float) -> str:
     return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
 
 
-WORDS = ["NULL", "null", r"\N", "#N/A", "n/a", "<NA>", ".", "-", "none", "NaT", "missing", "Missing", "NAN", "#DIV/0!", "–"]
+SENTINEL = [9999 if gap else row % 80 for row, gap in enumerate(GAPS)]
+
+WORDS = [
+    "NULL",
+    "null",
+    r"\N",
+    "#N/A",
+    "n/a",
+    "<NA>",
+    ".",
+    "-",
+    "none",
+    "NaT",
+    "missing",
+    "Missing",
+    "NAN",
+    "#DIV/0!",
+    "–",
+    "0000-00-00",
+]
 
 KINDS: dict[str, tuple[list[str], list[str]]] = {
     **{f"numbers and {word}": (with_gaps(word), with_gaps("")) for word in WORDS},
@@ -52,11 +71,33 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
     "a percent apart, and a bare zero": ([f"{x} %" for x in DECIMALS] + ["0"], [*map(str, DECIMALS), "0"]),
     "a unit": ([f"{x} EUR" for x in AMOUNTS], list(map(str, AMOUNTS))),
     "a unit without a space": ([f"{x}kg" for x in DECIMALS], list(map(str, DECIMALS))),
+    "brackets for minus": ([f"({-x:,})" if x < 0 else f"{x:,}" for x in DECIMALS], list(map(str, DECIMALS))),
+    "a currency and brackets": ([f"$({-x:,})" if x < 0 else f"${x:,}" for x in DECIMALS], list(map(str, DECIMALS))),
+    "a minus at the end": ([f"{-x}-" if x < 0 else str(x) for x in DECIMALS], list(map(str, DECIMALS))),
+    "hundreds of thousands, as in India": (
+        ["12,34,567", "1,23,456", "12,345", "999"] * 30,
+        ["1234567", "123456", "12345", "999"] * 30,
+    ),
+    "exponents after a comma": ([f"{x:.3E}".replace(".", ",") for x in DECIMALS], [f"{x:.3E}" for x in DECIMALS]),
     "a minus of Unicode": ([str(x).replace("-", "−") for x in DECIMALS], list(map(str, DECIMALS))),
     **{
         f"dates as {form}": ([day.strftime(form) for day in DAYS], list(map(str, DAYS)))
-        for form in ("%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%b-%Y", "%-d/%-m/%Y", "%d %B %Y", "%Y-%-m-%-d")
+        for form in (
+            "%d/%m/%Y",
+            "%d.%m.%Y",
+            "%m/%d/%Y",
+            "%Y/%m/%d",
+            "%d-%b-%Y",
+            "%-d/%-m/%Y",
+            "%d %B %Y",
+            "%Y-%-m-%-d",
+            "%B %-d, %Y",
+        )
     },
+    "times and UTC": ([f"{day} 10:00:00 UTC" for day in DAYS], [f"{day}T10:00:00Z" for day in DAYS]),
+    "dates with Sept": ([day.strftime("%d-%b-%Y").replace("Sep", "Sept") for day in DAYS], list(map(str, DAYS))),
+    "dates with a point": ([day.strftime("%d %b. %Y").upper() for day in DAYS], list(map(str, DAYS))),
+    "American dates": ([day.strftime("%b. %d, %Y") for day in DAYS], list(map(str, DAYS))),
     "times": (
         [f"{day:%m/%d/%Y} {1 + k % 12}:05 {'AP'[k % 2]}M" for k, day in enumerate(DAYS)],
         [f"{day}T{(1 + k % 12) % 12 + 12 * (k % 2):02}:05" for k, day in enumerate(DAYS)],
@@ -232,6 +273,12 @@ def test_an_owner_has_words_of_its_own(tmp_path: Path) -> None:
     assert isinstance(dates, DateColumn)
     assert np.isnan(dates.seconds).sum() == 10
     declared = {"v": {"kind": "categorical", "missing": ["none"]}}
+    far = [*map(str, DAYS[:90]), *["9999-12-31"] * 10]
+    for read, cells in ((by_csv, far), (from_memory, [f"{day}T00:00:00" for day in far])):
+        for word in ("9999-12-31", dt.date(9999, 12, 31)):  # YAML makes a date of it
+            column = read(tmp_path, cells, columns={"v": {"kind": "date", "missing": [word]}}).columns["v"]
+            assert isinstance(column, DateColumn)
+            assert np.isnan(column.seconds).sum() == 10
     colours = by_csv(tmp_path, ["red", "none", "blue"], columns=declared).columns["v"]
     assert isinstance(colours, CategoricalColumn)
     assert (colours.levels, colours.codes.tolist()) == (("blue", "red"), [1, -1, 0])
@@ -260,6 +307,21 @@ def test_dates_of_which_no_day_is_above_12_are_refused_until_their_owner_says_th
     assert decided.seconds[0] == np.datetime64("2020-02-01", "s").astype(np.int64)
     same = read(tmp_path, alone(["01/01/2020", "02/02/2020"])).columns["v"]  # one date either way
     assert isinstance(same, DateColumn)
+
+
+def test_dates_without_end_are_refused_unless_they_are_missing_values(tmp_path: Path) -> None:
+    for kind, last in ((pa.timestamp("us"), 2**63 - 1), (pa.timestamp("us", "UTC"), 1 - 2**63), (pa.date32(), 2**31 - 1)):
+        day = 1 if pa.types.is_date32(kind) else 86_400_000_000
+        moments = pa.array([last if gap else row * day for row, gap in enumerate(GAPS)], pa.int32() if day == 1 else pa.int64())
+        typed = pa.table({"id": [f"k{row}" for row in range(ROWS)], "v": moments.cast(kind)})
+        pq.write_table(typed, tmp_path / "table.parquet")
+        data = Data(path=tmp_path / "table.parquet")
+        with pytest.raises(DataError, match=f"no date in date column 'v' \\({sum(GAPS)} such cells of 400"):
+            read_table(data, id_form="text", needs_label=False, party="lab")
+        said = data.model_copy(update={"missing": ("inf",)})
+        column = read_table(said, id_form="text", needs_label=False, party="lab").columns["v"]
+        assert isinstance(column, DateColumn)
+        assert np.isnan(column.seconds).tolist() == GAPS
 
 
 def test_dates_of_two_years_digits_or_without_a_sign_are_declared(tmp_path: Path) -> None:
@@ -291,6 +353,96 @@ def test_zero_led_digits_are_counted_unless_the_column_is_declared(tmp_path: Pat
     assert fractions.zero_led == 0
 
 
+def read_number(read: Reading, tmp_path: Path, cells: list[str], **settings: Any) -> NumericColumn:
+    column = read(tmp_path, cells, **settings).columns["v"]
+    assert isinstance(column, NumericColumn)
+    return column
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("last", [7, 12, 23, 31])
+def test_months_days_and_hours_are_no_codes(first: int, last: int, tmp_path: Path) -> None:
+    cells = alone([f"{part:02}" for part in range(first, last + 1)])
+    for read in (by_csv, from_memory):
+        for written in (cells, [*cells, "NULL", ""], [*cells, "n.a. of it"]):
+            assert read_number(read, tmp_path, written, missing="n.a. of it").zero_led == 0
+        assert read_number(read, tmp_path, [f"0{cell}" for cell in cells]).zero_led > 0
+        assert read_number(read, tmp_path, [*cells, "56"]).zero_led > 0  # as of a state
+
+
+GROUPED_CODES = [f"{x:,}".replace(",", " ") for x in DRAW.sample(range(100_000_000, 999_999_999), 300)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "seems"),
+    [
+        (GROUPED_CODES, "codes"),
+        ([code.replace(" ", ".") for code in GROUPED_CODES], "codes"),
+        ([code[:7] for code in GROUPED_CODES], "codes"),
+        ([code[:7].replace(" ", "\u00a0") for code in GROUPED_CODES], "codes"),
+        ([code[:7].replace(" ", "'") for code in GROUPED_CODES], None),  # amounts may have six digits
+        ([*GROUPED_CODES, "12 345"], None),
+        ([f"{code[:7]} 000" for code in GROUPED_CODES], None),
+        (GROUPED_CODES[:30] * 10, None),
+        ([f"{x:,}" for x in AMOUNTS], None),
+    ],
+)
+def test_codes_in_groups_are_told_from_amounts(cells: list[str], seems: str | None, tmp_path: Path) -> None:
+    for read in (by_csv, from_memory):
+        assert read_number(read, tmp_path, cells).seems == seems
+        assert read_number(read, tmp_path, cells, columns={"v": "numeric"}).seems is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "seems"),
+    [
+        (["1.234", "12.500"], "thousands"),
+        (["1.234", "12.571", "999", "3.456", "7.891"], "thousands"),
+        (["-1.234", "+12.500", "0", "NULL"], "thousands"),
+        (["1.234", "0.567", "12.500"], None),
+        (["1.234", "12.5", "123"], None),
+        (["1.234", "12.500", "1234"], None),
+        (["1.234", "9.876"], None),  # all as long: one unit or another
+        (["2.333", "2.667", "3", "1"], None),  # thirds
+        (["1.250", "12.0"], None),
+        (["999", "12"], None),
+    ],
+)
+def test_points_that_may_separate_thousands_are_noticed(cells: list[str], seems: str | None, tmp_path: Path) -> None:
+    for read in (by_csv, from_memory):
+        column = read_number(read, tmp_path, alone(cells))
+        assert (column.values[0], column.seems) == (float(cells[0]), seems)
+        for said in ({"decimal": "."}, {"thousands": ""}):
+            assert read_number(read, tmp_path, alone(cells), columns={"v": {"kind": "numeric", **said}}).seems is None
+
+
+@pytest.mark.parametrize("reader", ["csv", "memory", "query"])
+@pytest.mark.parametrize("unit", ["", " EUR"])
+def test_points_that_most_likely_separate_thousands_are_refused_until_their_owner_says_so(
+    reader: str, unit: str, tmp_path: Path
+) -> None:
+    cells = [f"{x:,}{unit}".replace(",", ".") for x in AMOUNTS if x < 1_000_000] + [f"999{unit}"]
+    with pytest.raises(DataError) as refused:
+        READERS[reader](tmp_path, cells)
+    assert refused.value.code == "E_NUMERIC"
+    assert "data.columns: {v: {kind: numeric, decimal: '.'}}, or thousands: '.'; data.thousands" in refused.value.hint
+    amounts = [x for x in AMOUNTS if x < 1_000_000]
+    for settings in ({"thousands": "."}, {"columns": {"v": {"kind": "numeric", "thousands": "."}}}):
+        assert numbers(READERS[reader](tmp_path, cells, **settings))[:-1] == amounts
+    decimals = {"columns": {"v": {"kind": "numeric", "decimal": "."}}}
+    assert numbers(READERS[reader](tmp_path, cells, **decimals))[-1] == 999
+    assert READERS[reader](tmp_path, cells, columns={"v": "ignore"}).columns == {}
+
+
+def test_thousands_by_points_do_not_make_the_point_a_sign_of_decimals(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(
+        "id;a;b;v\n" + "".join(f"k{row};{row % 9 + 1}.500;{row % 80 + 10}.250;0,{row % 7 + 1}\n" for row in range(200))
+    )
+    columns = read_table(Data(path=path), id_form="text", needs_label=False, party="lab").columns
+    assert [column.values[0] for column in columns.values() if isinstance(column, NumericColumn)] == [1500, 10250, 0.1]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -302,6 +454,7 @@ def test_zero_led_digits_are_counted_unless_the_column_is_declared(tmp_path: Pat
         {"columns": {"v": {"kind": "numeric", "date_format": "d/m/Y"}}},
         {"columns": {"v": {"kind": "numeric", "decimal": ",", "thousands": ","}}},
         {"missing": [["a"]]},
+        {"missing": [False]},  # YAML's no
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from structlog.testing import capture_logs
 
+from vfl_node.data.declared import Notation
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.images import Image
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
 from vfl_node.execution import column_cautions
 from vfl_node.execution.simulation import simulate
 
@@ -41,14 +44,86 @@ def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
     )
     assert size == (
         "Column 'size' is read as categories, and 400 of its 400 values are levels that fewer than 10 of your records have. "
-        "Such levels are merged or learnt by heart, so the model gets hardly anything from the column. If it holds numbers or "
+        "Such levels are merged or learnt by heart, so the model gets hardly anything from them. If it holds numbers or "
         "dates, correct its cells or say how they are written (data.columns: {size: {kind: numeric, missing: [WORD]}} or "
         "{kind: date, date_format: d/m/Y}); else say data.columns: {size: ignore}."
     )
-    assert note.endswith("from the column. To leave it out say data.columns: {note: ignore}.")
+    assert note.endswith("from them. To leave it out say data.columns: {note: ignore}.")
     assert column_cautions.of_columns(replace(table(90), columns={"size": text(*units[:90])})) == ()
     many = {f"place {number}": NumericColumn(np.arange(400.0), zero_led=1) for number in range(7)}
     assert column_cautions.of_columns(replace(table(), columns=many))[-1] == "2 more columns may hold codes."
+
+
+def test_numbers_that_others_have_made_categories() -> None:
+    cells = [f"{row / 8}" if row % 3 else "<0.5" for row in range(400)]
+    assert of(size=text(*cells)).startswith("Column 'size' is read as categories, and 266 of its 400 values are levels")
+    dates = [f"{np.datetime64('2001-01-01T10') + row}" if row % 3 else "later" for row in range(400)]
+    assert of(since=text(*dates)).startswith("Column 'since' is read as categories, and 266 of its 400 values are levels")
+    assert of(size=replace(text(*cells), detected=False)) == ""
+    assert of(size=text(*(cell if cell == "<0.5" else f"E{cell}" for cell in cells))) == ""  # codes, most of them rare
+
+
+def of(**columns: Column) -> str:
+    """The one warning of these columns; empty if there is none."""
+    return "".join(column_cautions.of_columns(replace(table(), columns=columns)))
+
+
+RISING = np.arange(400.0) % 73 + 18
+NAN = np.where(np.arange(400) % 7 == 0, np.nan, RISING)
+
+
+@pytest.mark.parametrize("far", [999, -999, 1e9, -1])
+def test_numbers_that_most_likely_stand_for_missing_ones(far: float) -> None:
+    values = np.where(np.arange(400) % 50 == 0, far, NAN)
+    assert of(v=NumericColumn(values)) == (
+        ""
+        if far == -1
+        else "Column 'v' has 8 cells that are farther from all others than these are from each other, as 9999 is where it "
+        "stands for a missing value. If they do, say data.columns: {v: {kind: numeric, missing: [VALUE]}}."
+    )
+
+
+def test_amounts_dates_and_few_values_that_are_far_apart() -> None:
+    every = np.arange(400)
+    assert "kind: date" in of(v=DateColumn(np.where(every % 9 == 0, 2.5e11, 1.6e9 + every * 86_400.0)))
+    assert "45 cells" in of(v=NumericColumn(np.where(every % 9 == 0, 98.0 + every % 2, RISING / 3)))
+    assert "kind: date" in of(v=DateColumn(np.where(every % 9 == 0, 0.0, 1.6e9 + every * 86_400.0)))
+    assert "45 cells" in of(v=NumericColumn(np.where(every % 9 == 0, 9.0, every % 2 + 1)))  # yes, no, unknown
+    assert "45 cells" in of(v=NumericColumn(np.where(every % 9 == 0, 0.0, 1950 + every % 70)))
+    usual = [
+        np.where(every % 9 == 0, 0, RISING + 500),  # none, or an amount
+        np.where(every == 7, 1e6, RISING),  # one outlier
+        (every % 4 + 1) ** 3.0,  # few values
+        np.where(every % 2 == 0, 0.0, 1.0),
+        np.where(every % 5 == 0, 12.0, every % 3 + 1),  # packs of 1, 2, 3 and 12
+        np.full(400, np.nan),
+        np.exp(every / 40),
+    ]
+    assert [of(v=NumericColumn(values)) for values in usual] == [""] * len(usual)
+    targets = np.where(every % 9 == 0, 9999, RISING)
+    (said,) = column_cautions.of_columns(replace(table(), labels=targets))
+    assert said.startswith("45 targets are farther from all others")
+    assert column_cautions.of_columns(replace(table(), labels=targets.astype(np.float32))) == ()  # classes
+    image = Image(columns=("v",), shape=(1, 1, 1))
+    sentinel = {"v": NumericColumn(np.where(every % 9 == 0, 9999, RISING))}
+    assert column_cautions.of_columns(replace(table(), columns=sentinel, image=image)) == ()
+
+
+def test_numbers_in_a_shape_that_other_things_have() -> None:
+    phone = NumericColumn(np.arange(400.0), seems="codes")
+    paid = NumericColumn(np.arange(400.0) / 8, seems="thousands")
+    said = column_cautions.of_columns(replace(table(), columns={"phone": phone, "paid: all": paid}))
+    assert said == (
+        "Column 'phone' is read as numbers with thousands in groups, and nearly each of its cells is another number of as many "
+        "digits, as telephone numbers and numbers of persons and firms are. Declare it (data.columns: {phone: ignore}; numeric "
+        "if it holds numbers).",
+        "Column 'paid: all' is read as numbers with decimals, and all of these have three digits, as if the points separated "
+        "thousands. If they do, say data.columns: {'paid: all': {kind: numeric, thousands: '.'}}; else decimal: '.'.",
+    )
+    others = {"whole": NumericColumn(np.arange(400.0)), "by_comma": replace(paid, notation=Notation(decimal=","), seems=None)}
+    assert len(column_cautions.of_columns(replace(table(), columns={"paid": paid, **others}))) == 1
+    proof = {"half": NumericColumn(np.arange(400.0) / 2)}
+    assert column_cautions.of_columns(replace(table(), columns={"paid": paid, **proof})) == ()
 
 
 def test_columns_of_which_no_level_is_left() -> None:

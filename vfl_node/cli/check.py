@@ -182,8 +182,10 @@ def _note(column: ColumnProfile, rows: int) -> str:
         said.append(column.written)
     if column.zero_led:
         said.append(f"{column.zero_led:,} begin with a zero: codes?")
+    if column.seems:
+        said.append({"thousands": "thousands by points?", "codes": "as many digits each: codes?"}[column.seems])
     if column.rare and not column.near_unique:
-        said.append("nearly all values are rare levels")
+        said.append("too many values are rare levels")
     if column.near_unique:
         said.append("text without categories: training refuses it unless it is declared")
     return ", ".join(said)

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from vfl_node.data.cells import absent, is_number, numbers_of, text_of, written, zero_led
 from vfl_node.data.missing_words import ABSENT, MISSING
 from vfl_node.data.notation import Wrong
+from vfl_node.data.shapes import are_parts_of_dates, may_have_thousands
 from vfl_node.data.tables import CategoricalColumn
 
 _LOOKED_AT = 100
+_POINT = ord(".")
 
 FeatureKind = Literal["text", "categorical"]
 
@@ -45,7 +47,8 @@ class ParsedNumbers:
 
     Attributes:
         values: float64[n]; NaN: missing, infinity: an infinite number, of a column that has a type.
-        zero_led: how many cells of text have a zero before other digits; 0 where some numbers have a fraction.
+        zero_led: how many cells of text have a zero before other digits; 0 where some numbers have a fraction, or they are
+            parts of dates.
     """
 
     values: NDArray[np.float64] = field(repr=False)
@@ -90,8 +93,9 @@ class _NumberCells:
     def __init__(self, decimal: str) -> None:
         self._decimal = decimal
         self._values = _Growing()
-        self._zero_led = 0
-        self._plain = True
+        self._zero_led = self._longer = 0
+        self._plain, self._grouped = True, decimal == "."  # whether points may separate thousands, if there are any
+        self._points = False
         self._some = self._words = False  # whether there are numbers, and cells that are missing only beside numbers
 
     def extend(self, cells: pa.Array) -> None:
@@ -102,13 +106,26 @@ class _NumberCells:
             self._words = self._words or (not self._some and bool(absent(text_of(cells), ABSENT).any()))
             if self._plain and _are_whole(values[:_LOOKED_AT]):
                 self._zero_led += zero_led(text_of(cells))
+                self._longer += zero_led(text_of(cells), digits=2) if self._zero_led else 0
+            self._grouped = self._grouped and self._all_grouped(text_of(cells), values)
         self._values.extend(values)
 
     def column(self) -> ParsedNumbers | None:
         values = self._values.taken()
-        if not self._plain or (self._words and not self._some):
+        if not self._plain or (self._words and not self._some) or (self._grouped and self._points):
             return None
-        return ParsedNumbers(values, self._zero_led if self._zero_led and _are_whole(values) else 0)
+        led = self._zero_led if self._zero_led and _are_whole(values) else 0
+        return ParsedNumbers(values, 0 if led and are_parts_of_dates(values, longer=self._longer > 0) else led)
+
+    def _all_grouped(self, text: pa.Array, values: NDArray[np.float64]) -> bool:
+        """Whether points may separate thousands in all cells; quick where the first ones or the absence of points tell."""
+        if not may_have_thousands(text[:_LOOKED_AT], values[:_LOOKED_AT]):
+            return False
+        _, _, content = text.buffers()
+        if content is None or not (np.frombuffer(content, np.uint8) == _POINT).any():
+            return True
+        self._points = True
+        return may_have_thousands(text, values)
 
 
 def _are_whole(values: NDArray[np.float64]) -> bool:

@@ -9,7 +9,7 @@ floats, decimals   the fewest digits that tell them apart; none after the point 
 booleans           ``true``, ``false``
 dates              ``2024-01-31``
 times of day       ``09:30:00``, with as many digits of a second as are not zero
-timestamps         ``2024-01-31T09:30:00``, likewise; with a zone: in UTC, ``2024-01-31T08:30:00Z``
+timestamps         ``2024-01-31T09:30:00``, likewise; with a zone: in UTC, ``2024-01-31T08:30:00Z``; ``infinity``
 =================  ==========================================================================
 """
 
@@ -59,20 +59,29 @@ def absent(text: pa.Array, words: Iterable[str]) -> NDArray[np.bool_]:
     return np.asarray(among.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def zero_led(text: pa.Array) -> int:
-    """How many cells of text have a zero before another digit, as postcodes and other codes do; nulls do not count.
+def matches(text: pa.Array, pattern: str) -> NDArray[np.bool_]:
+    """Which cells of text a pattern is found in: bool[n]; not in nulls."""
+    found = pc.fill_null(pc.match_substring_regex(text, pattern), False)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def zero_led(text: pa.Array, *, digits: int = 1) -> int:
+    """How many cells of text have a zero before ``digits`` others, as postcodes and other codes do; nulls do not count.
 
     Cost: 5 ns a cell.
     """
     offsets_of = np.int32 if pa.types.is_string(text.type) else np.int64
     _, offsets, content = text.buffers()
-    if content is None or len(content) < 2:
+    if content is None or len(content) <= digits:
         return 0
     ends = np.frombuffer(offsets, dtype=offsets_of)[text.offset : text.offset + len(text) + 1]
     letters = np.frombuffer(content, dtype=np.uint8)
-    starts = ends[:-1][np.diff(ends) > 1]
-    second = letters[starts[letters[starts] == _ZERO] + 1]
-    return int(np.count_nonzero((second >= _ZERO) & (second <= _NINE)))
+    starts = ends[:-1][np.diff(ends) > digits]
+    starts = starts[letters[starts] == _ZERO]
+    for place in range(1, digits + 1):
+        following = letters[starts + place]
+        starts = starts[(following >= _ZERO) & (following <= _NINE)]
+    return len(starts)
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -125,10 +134,22 @@ def text_of(cells: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind):
         zone = kind.tz is not None
         text = pc.replace_substring((cells.cast(pa.timestamp(kind.unit)) if zone else cells).cast(pa.string()), " ", "T")
-        return pc.binary_join_element_wise(_shortened(text), "Z", "") if zone else _shortened(text)
+        text = pc.binary_join_element_wise(_shortened(text), "Z", "") if zone else _shortened(text)
+        return _infinite_named(text, cells.cast(pa.int64()))
+    if pa.types.is_date32(kind):
+        return _infinite_named(cells.cast(pa.string()), cells.cast(pa.int32()))
     if pa.types.is_decimal(kind) or pa.types.is_time(kind):
         return _shortened(cells.cast(pa.string()))
     return cells.cast(pa.string())
+
+
+def _infinite_named(text: pa.Array, moments: pa.Array) -> pa.Array:
+    """The text of dates; those that databases call infinite, the last and the first ones of their type, are called so."""
+    last = np.iinfo(moments.type.to_pandas_dtype()).max
+    if pc.min_max(moments)["max"].as_py() == last or (pc.min_max(moments)["min"].as_py() or 0) <= -last:
+        text = pc.if_else(pc.equal(moments, last), "infinity", text)
+        text = pc.if_else(pc.less_equal(moments, -last), "-infinity", text)
+    return text
 
 
 def is_text(kind: pa.DataType) -> bool:

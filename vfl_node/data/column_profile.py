@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from vfl_node.data.cells import numbers_of
 from vfl_node.data.declared import Notation
 from vfl_node.data.levels import mostly_rare, near_unique
+from vfl_node.data.shapes import Seems
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn, values_of
 from vfl_node.errors import DataError
 
@@ -33,6 +34,7 @@ class ColumnProfile:
         longest: most items of a list that are read; None for another kind.
         cut: rows with more items than that.
         zero_led: cells of an undeclared column of numbers that begin with a zero before other digits.
+        seems: what the shape of its numbers may mean besides.
         rare: whether nearly all values are levels that few rows have, so that a model gets hardly anything from them.
         written: how numbers or dates are written, in words; empty where they are plain.
     """
@@ -48,6 +50,7 @@ class ColumnProfile:
     longest: int | None = None
     cut: int = 0
     zero_led: int = 0
+    seems: Seems | None = None
     rare: bool = False
     written: str = ""
 
@@ -61,10 +64,10 @@ def feature_profile(name: str, column: Column, decimal: str, *, declared: bool) 
         values = values_of(column)
         absent = np.isnan(values)
         use: Use = "date" if isinstance(column, DateColumn) else "numeric"
-        zero_led = column.zero_led if isinstance(column, NumericColumn) else 0
-        written = _in_words(column.notation)
-        distinct = len(np.unique(values[~absent]))
-        return ColumnProfile(name, use, declared, int(absent.sum()), distinct, zero_led=zero_led, written=written)
+        profile = ColumnProfile(name, use, declared, int(absent.sum()), len(np.unique(values[~absent])))
+        if isinstance(column, NumericColumn):
+            profile = replace(profile, zero_led=column.zero_led, seems=column.seems)
+        return replace(profile, written=_in_words(column.notation))
     missing = int(np.count_nonzero(column.codes < 0))
     numbers = None if declared else _numbers(column, decimal)
     text = column.detected and near_unique(column) is not None

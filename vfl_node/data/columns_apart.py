@@ -26,8 +26,10 @@ Apart = Literal["id", "label", "order", "group", "key", "row number"]
 _ROW_LABELS = re.compile(r"Unnamed: 0(\.1)*|__index_level_[0-9]+__")
 """How pandas and Parquet call row labels without a name of their own."""
 
-_PERHAPS_ROW_NUMBERS = ("index", "level_0")
-"""How pandas calls them once they are a column; other tables call a measurement so."""
+_PERHAPS_ROW_NUMBERS = ("index", "level_0", "X", "...1", "rownames", "rowname", "row")
+"""How pandas and R call them once they are a column; other tables call a measurement so."""
+
+_DELIMITER = r"[\x00-\x1f ^~:!#&*/]"
 
 _NAMES_SHOWN = 20
 
@@ -138,17 +140,21 @@ def left_out(set_apart: Mapping[str, Apart], *, needs_label: bool) -> dict[str, 
 
 
 def _numbers_rows(text: TextColumns | Beginning, name: str) -> bool:
-    """Whether a column only numbers the rows: by its name, or by values 0 to n − 1 in any order, once all rows are read."""
+    """Whether a column only numbers the rows: by its name, or by values from 0 or 1 in any order, once all rows are read."""
     if _ROW_LABELS.fullmatch(name):
         return True
     values = text.values(name) if name in _PERHAPS_ROW_NUMBERS and isinstance(text, TextColumns) else None
-    return values is not None and np.array_equal(np.sort(values), np.arange(len(values)))
+    return (
+        values is not None and values.min() in (0, 1) and np.array_equal(np.sort(values), values.min() + np.arange(len(values)))
+    )
 
 
 def _names_hint(text: TextColumns | Beginning, name: str, named: Mapping[str, str]) -> str:
     """The existing columns, for an error; nothing from a first line that may be a record."""
     by_folded = {column.casefold(): column for column in text.names}
     above_numbers = any(math.isinf(number(column)) and math.isfinite(number(cell)) for column, cell in text.first_row.items())
+    if len(text.names) == 1 and re.search(_DELIMITER, text.names[0]):
+        return "the first line has one cell: say what separates cells (data.delimiter), if it is not , ; a tab or |"
     if not above_numbers and not {key.casefold() for key in named} & set(by_folded):
         return "the first line must name the columns"
     near = get_close_matches(name.casefold(), by_folded, n=1)

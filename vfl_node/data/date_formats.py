@@ -1,9 +1,9 @@
 """How a column of text writes its dates. The whole column decides, as of numbers (:mod:`vfl_node.data.notation`).
 
-A format has ``d`` and ``m`` (one digit or two), ``b`` (the English name of a month, or its first three letters), ``Y`` (four
-digits) and ``y`` (two: 69 … 99 are of the last century), with what stands between them: ``d/m/Y``, ``d.m.Y``, ``d-b-Y``. A time
-may follow: HH:MM or HH:MM:SS, and ``AM`` or ``PM``. ``Y-m-d`` is ISO 8601, where a time may have an offset as well
-(:mod:`vfl_node.data.dates`).
+A format has ``d`` and ``m`` (one digit or two), ``b`` (the English name of a month, its first three letters or ``Sept``, in any
+case, with a point or without), ``Y`` (four digits) and ``y`` (two: 69 … 99 are of the last century), with what stands between
+them: ``d/m/Y``, ``d.m.Y``, ``d-b-Y``, ``b d, Y``. A time may follow: HH:MM or HH:MM:SS, and ``AM`` or ``PM``. ``Y-m-d`` is
+ISO 8601, where a time may have an offset as well (:mod:`vfl_node.data.dates`).
 
 A column that does not say its format has one of :data:`FORMATS`. So 13/02/2020 in any row tells days from months; if no row
 does, the column is ambiguous, and its owner must say the format.
@@ -23,19 +23,26 @@ from numpy.typing import NDArray
 from vfl_node.data.dates import seconds_of
 from vfl_node.data.declared import ISO, UNSAID, Notation
 from vfl_node.data.missing_words import ABSENT
-from vfl_node.data.notation import LOOKED_AT, SHARE, chosen, without
+from vfl_node.data.notation import INFINITE, LOOKED_AT, SHARE, chosen, means_infinite, without
 from vfl_node.data.tables import CategoricalColumn, DateColumn
 
-FORMATS = (ISO, *(mark.join(order) for order in ("Ymd", "dmY", "mdY", "dbY") for mark in "/.- " if mark.join(order) != ISO))
+FORMATS = (
+    ISO,
+    *(mark.join(order) for order in ("Ymd", "dmY", "mdY", "dbY") for mark in "/.- " if mark.join(order) != ISO),
+    *("b d Y", "b d, Y"),
+)
 """Those that are recognised."""
 
-_PATTERNS = {"b": "(?P<b>[A-Za-z]{3,9})", "Y": "(?P<Y>[0-9]{4})", "y": "(?P<y>[0-9]{2})"}
+_PATTERNS = {"b": r"(?P<b>[A-Za-z]{3,9})\.?", "Y": "(?P<Y>[0-9]{4})", "y": "(?P<y>[0-9]{2})"}
 _TIME = r"(?:[T ](?P<H>[0-9]{1,2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:[.,][0-9]{1,9})?)?(?: ?(?P<p>[AaPp])[Mm])?)?"
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-_LIKE = re.compile(r"([0-9]{4}|[0-9]{1,2})([/. -])([0-9]{1,2}|[A-Za-z]{3,9})\2([0-9]{4}|[0-9]{1,2})(?![0-9])")
+_LIKE = re.compile(
+    r"(?:([0-9]{4}|[0-9]{1,2})([/. -])([0-9]{1,2}|[A-Za-z]{3,9}\.?)\2([0-9]{4}|[0-9]{1,2})|"
+    r"[A-Za-z]{3,9}\.? [0-9]{1,2},? [0-9]{4})(?![0-9])"
+)
 _PIVOT = 69
 """Of years of two digits: POSIX."""
 
@@ -61,11 +68,14 @@ def dates_in(
         formats = [notation.date_format or ISO]
     if not formats:
         return None
-    kept = without(column, (*ABSENT, *notation.missing))
+    kept = without(column, (*ABSENT, *notation.missing, *(INFINITE if means_infinite(notation.missing) else ())))
     rows, readings = kept.counts, [(each, seconds_as(kept.levels, each)) for each in formats]
-    if not declared and rows[_finite(readings)].sum() < SHARE * rows.sum():
+    infinite = np.array([level.lower() in INFINITE for level in kept.levels], np.bool_)
+    if not declared and rows[_finite(readings) | infinite].sum() < SHARE * rows.sum():
         return None
     found, seconds = chosen(readings, rows, preferred=not whole)
+    absent = np.minimum(seconds_as(notation.missing, found), seconds_as(notation.missing, ISO))
+    seconds[np.isin(seconds, absent[np.isfinite(absent)])] = np.nan
     said = Notation(missing=notation.missing, date_format=notation.date_format or (None if found == ISO else found))
     return DateColumn(np.append(seconds, np.nan)[kept.codes], notation=None if said == UNSAID else said)
 
@@ -133,6 +143,7 @@ def _seconds(parts: Mapping[str, pa.Array], valid: pa.Array) -> NDArray[np.float
 def _of_names(names: pa.Array) -> NDArray[np.int64]:
     """Months by their English names, from 1; 0: none."""
     known = pa.array([month[:length] for length in (3, None) for month in _MONTHS])
-    found = pc.index_in(pc.utf8_lower(pc.fill_null(names, "")).cast(pa.string()), value_set=known)
+    lower = pc.replace_substring_regex(pc.utf8_lower(pc.fill_null(names, "")).cast(pa.string()), "^sept$", "sep")
+    found = pc.index_in(lower, value_set=known)
     place = np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False))
     return np.where(place < 0, 0, place % 12 + 1).astype(np.int64)

@@ -1,8 +1,8 @@
 """Dates and times of ISO 8601, and the parts of a date that a model reads.
 
 Here a date is YYYY-MM-DD of ISO 8601; :mod:`vfl_node.data.date_formats` knows other ways to write one. A time may follow after
-``T`` or a space: HH:MM, HH:MM:SS, fractions of a second (which are left out), and ``Z`` or an offset such as ``+02:00``. A time
-with an offset is converted to UTC, one without is taken as it is.
+``T`` or a space: HH:MM, HH:MM:SS, fractions of a second (which are left out), and ``Z``, ``UTC`` or an offset such as
+``+02:00``. A time with an offset is converted to UTC, one without is taken as it is.
 
 =============  =============================================================
 part           what a model reads
@@ -33,8 +33,9 @@ PARTS: tuple[Part, ...] = get_args(Part)
 DAY_S = 86_400
 
 _ISO = re.compile(
-    r"((?!0000)\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:[.,]\d{1,9})?)?(Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+    r"((?!0000)\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:[.,]\d{1,9})?)?(Z| ?UTC|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
 )
+_UTC = ("Z", "UTC", " UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _MONTHS = tuple(f"{month:02}" for month in range(1, 13))
@@ -54,7 +55,7 @@ def seconds_of(levels: Sequence[str]) -> NDArray[np.float64]:
 def _alike(levels: Sequence[str]) -> NDArray[np.float64] | None:
     """The same, if all are dates that are written as the first one is, in UTC or without an offset."""
     form = _ISO.fullmatch(levels[0]) if levels else None
-    if form is None or form[4] not in (None, "Z"):
+    if form is None or form[4] not in (None, *_UTC):
         return None
     try:
         cells = np.array(levels, dtype=np.bytes_)[:, None].view(np.uint8)  # (n, width), short texts filled up with 0
@@ -78,7 +79,7 @@ def _seconds(text: str) -> float:
     except ValueError:  # no such day or time
         return np.inf
     since = (moment - _EPOCH) // timedelta(seconds=1)
-    if offset and offset != "Z":
+    if offset and offset not in _UTC:
         digits = offset[1:].replace(":", "").ljust(4, "0")
         shift = int(digits[:2]) * 3600 + int(digits[2:]) * 60
         since += -shift if offset[0] == "+" else shift

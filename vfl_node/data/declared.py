@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -31,9 +32,11 @@ _FORMAT = re.compile(r"([dmbYy])([/.\- ]|, )?([dmbYy])([/.\- ]|, )?([dmbYy])")
 
 
 def _words(words: Any) -> Any:
-    """One word as several; YAML makes numbers and nulls of some."""
+    """One word as several; YAML makes numbers, dates and nulls of some."""
     words = words if isinstance(words, list | tuple) else [words]
-    return tuple("null" if word is None else str(word) if isinstance(word, int | float) else word for word in words)
+    if any(isinstance(word, bool) for word in words):
+        raise ValueError("put yes, no, on, off, true and false in quotes: YAML makes truth values of them")
+    return tuple("null" if word is None else str(word) if isinstance(word, int | float | date) else word for word in words)
 
 
 def _is_format(written: str) -> str:

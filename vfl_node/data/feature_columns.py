@@ -91,7 +91,7 @@ def _numbers(
         if kind in ("categorical", "date"):
             return None
         known = text.decimal_known or not whole
-        return numbers_in(column, notation, text.decimal, known=known, declared=kind == "numeric")
+        return numbers_in(column, notation, text.decimal, known=known, declared=kind == "numeric", whole=whole)
     values, infinite = column.values, np.isinf(column.values)
     if notation.unit:
         values[np.isfinite(values) & (values != 0)] = np.inf
@@ -104,8 +104,8 @@ def _numeric(text: TextColumns, name: str, numbers: NumbersRead, declared: Decla
     wrong = np.flatnonzero(np.isinf(values))
     if len(wrong):
         what, many = numbers.wrong(int(wrong[0])), _cells(len(wrong), len(values))
-        infinite = "say data.missing: [inf] if infinite numbers are missing values, " if numbers.infinite[wrong[0]] else ""
-        hint = f"correct the cell, leave it empty if the value is missing, {infinite}or {_otherwise(kind_of(declared))}"
+        word = "say data.missing: [inf]" if numbers.infinite[wrong[0]] else "name its word in data.missing"
+        hint = f"correct the cell; if the value is missing leave it empty or {word}; or {_otherwise(kind_of(declared))}"
         raise DataError(
             f"{text.where(name, int(wrong[0]))}: {what} in numeric column {name!r} ({many})",
             code="E_NUMERIC",
@@ -113,8 +113,10 @@ def _numeric(text: TextColumns, name: str, numbers: NumbersRead, declared: Decla
         )
     if pixel and len(missing := np.flatnonzero(np.isnan(values))):
         raise missing_pixel(text.where(name, int(missing[0])), name, len(missing))
-    zero_led = numbers.zero_led if declared is None and not pixel else 0
-    return NumericColumn(values, scaling_of(declared), numbers.notation, zero_led)
+    zero_led, seems = (0 if declared or pixel else numbers.zero_led), numbers.seems
+    if pixel or (declared and seems == "codes"):
+        seems = None
+    return NumericColumn(values, scaling_of(declared), numbers.notation, zero_led, seems)
 
 
 def _dates(text: TextColumns, name: str, column: DateColumn, declared: Declared | None) -> DateColumn:
@@ -124,8 +126,8 @@ def _dates(text: TextColumns, name: str, column: DateColumn, declared: Declared 
         raise DataError(
             f"{text.where(name, int(wrong[0]))}: no date in date column {name!r} ({_cells(len(wrong), len(column.seconds))})",
             code="E_DATE",
-            hint=f"write dates {f'as {written}' if written else 'as YYYY-MM-DD, with a time as YYYY-MM-DDTHH:MM:SS'}; leave "
-            f"the cell empty if the value is missing, or {_otherwise(kind_of(declared))}",
+            hint=f"write dates {f'as {written}' if written else 'as YYYY-MM-DD, with a time as YYYY-MM-DDTHH:MM:SS'}; if "
+            f"the value is missing leave the cell empty or name its word in data.missing; or {_otherwise(kind_of(declared))}",
         )
     return replace(column, scaling=scaling_of(declared))
 

@@ -24,6 +24,7 @@ from vfl_node.data.tables import LabelColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.label_source import LabelSource
+from vfl_node.yaml_text import as_key
 
 TRUTH = {"false": 0, "true": 1, "no": 0, "yes": 1, "n": 0, "y": 1}
 """Text in small letters → which of two classes it is."""
@@ -214,7 +215,7 @@ def _unreadable(text: TextColumns, column: str, cells: set[str], classes: int, p
     whole = f"whole number from 0 to {classes - 1}"
     what, allowed = ("neither 0 nor 1", "0 or 1") if classes == 2 else (f"no {whole}", f"a {whole}")
     if len(names) == classes == 2:
-        way_out = f"say which of the two numbers is positive, data.label: {{column: {column}, positive: …}}"
+        way_out = f"say which of the two numbers is positive, data.label: {{column: {as_key(column)}, positive: …}}"
     else:
         way_out = f"the column has {count} different labels: {all_are_classes}"
     return DataError(

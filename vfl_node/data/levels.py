@@ -14,6 +14,7 @@ level was met in training, and both have code 0, of which nothing was learnt.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from vfl_node.configuration import Frozen
 from vfl_node.data.dates import Part
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.errors import DataError
+from vfl_node.yaml_text import as_key
 
 MOST_UNREAD = 1000
 """A column of so few levels is never refused: in a small table most values may be distinct, and rare ones are merged anyway."""
@@ -35,6 +37,14 @@ FEW_ROWS_EACH = 10
 
 NEARLY_ALL = 0.8
 """If more of a column's values are such levels, hardly anything is learnt from it."""
+
+MANY = 0.25
+"""So many numbers are too many to be learnt by heart, whatever the other values are."""
+
+_NUMBER = re.compile(
+    r"[^0-9A-Za-z]{0,3}[0-9][0-9.,:/' T-]*"  # also a date or a time
+    r"(?:[A-Za-z]{3,9}[ .,/-]{1,2}[0-9][0-9 :-]*)?[A-Za-z%]{0,3}"
+)
 
 FEW_VALUES = 100
 """Of fewer values that is no wonder, and there are other warnings of so few records."""
@@ -99,7 +109,7 @@ def check_categories(table: Table, party: str) -> None:
             raise DataError(
                 f"{party}: column {name!r} is text without categories: {levels:,} of its {values:,} values are distinct",
                 code="E_TEXT_COLUMN",
-                hint=f"declare {name}: ignore in data.columns, or {name}: categorical to train on it all the same",
+                hint=f"say data.columns: {{{as_key(name)}: ignore}}, or categorical to train on it all the same",
             )
 
 
@@ -111,7 +121,17 @@ def near_unique(column: CategoricalColumn) -> tuple[int, int] | None:
 
 
 def mostly_rare(column: CategoricalColumn) -> tuple[int, int] | None:
-    """Number of values that are levels of fewer than :data:`FEW_ROWS_EACH` rows, and of all values, if these are nearly all."""
+    """Number of values that are levels of fewer than :data:`FEW_ROWS_EACH` rows, and of all values, if hardly more is learnt.
+
+    These are nearly all values; or many of them are numbers, which others, such as ``<0.5``, have made categories.
+    """
     counts = column.counts
-    rare, values = int(counts[counts < FEW_ROWS_EACH].sum()), int(counts.sum())
-    return (rare, values) if values >= FEW_VALUES and rare > NEARLY_ALL * values else None
+    of_rare = np.where(counts < FEW_ROWS_EACH, counts, 0)
+    rare, values = int(of_rare.sum()), int(counts.sum())
+    if values < FEW_VALUES or rare <= MANY * values:
+        return None
+    if rare <= NEARLY_ALL * values:
+        numbers = sum(of_rare[code] for code in np.flatnonzero(of_rare) if _NUMBER.fullmatch(column.levels[code]))
+        if not column.detected or numbers <= MANY * values:
+            return None
+    return rare, values

@@ -28,6 +28,7 @@ MISSING_LABELS = frozenset({*map(str.lower, MISSING), "none", "(null)", "."})
 ABSENT = (
     frozenset({"none", "missing", "unknown", "na", "n.a.", "nil", "(null)", "[null]", "<null>"})
     | {".", "..", "-", "--", "---", "–", "—"}
+    | {"0000-00-00", "0000-00-00 00:00:00"}
     | {"#null!", "#div/0!", "#value!", "#ref!", "#name?", "#num!"}
 )
 """More than :data:`MISSING`, in small letters, where all other cells are numbers or dates."""

@@ -7,8 +7,8 @@ is ambiguous, and its owner must say how it is written.
 ==============  ====================================================================================================
 part            what is read
 ==============  ====================================================================================================
-thousands       groups of three digits: ``1,234,567``. Where thousands are separated, every number of four digits has a group
-minus           ``-`` or Unicode's ``−``
+thousands       groups of three digits: ``1,234,567``, or before these of two, as in India: ``12,34,567``
+minus           ``-`` or Unicode's ``−``, before the number or after it; or brackets, as accountants write: ``(1,234)``
 unit            a sign of a currency or its code before the number, or a word without digits after it (``%``, ``kg``, ``EUR``).
                 Every number but 0 has the same one; it is left out
 ==============  ====================================================================================================
@@ -25,9 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vfl_node.data.cells import PLAIN, absent, number, numbers_of
+from vfl_node.data.cells import PLAIN, absent, matches, number, numbers_of
 from vfl_node.data.declared import UNSAID, DecimalSign, Notation, Thousands
 from vfl_node.data.missing_words import ABSENT
+from vfl_node.data.shapes import Seems, are_codes, are_parts_of_dates, thousands_by_points
 from vfl_node.data.tables import CategoricalColumn
 
 T = TypeVar("T")
@@ -46,6 +47,9 @@ _NUMBER = (
     r"(?P<digits>[0-9]+(?:[.,' ][0-9]+)*[.,]?|[.,][0-9]+)(?P<exponent>[eE][+-]?[0-9]+)?"
     r" ?(?P<after>[^0-9 .,'+()\[\]-][^0-9 ,'+()\[\]]{0,11})?$"
 )
+INFINITE = frozenset({"inf", "-inf", "infinity", "-infinity"})
+"""What stands for an infinite number, or for a date without end in a database; in small letters."""
+
 _INFINITE = r"^[+-]?(?i:inf|infinity)$"
 _ASCII = 127
 _SPELLINGS = (("−", "-"), ("’", "'"), ("\u00a0", " "), ("\u202f", " "), ("\u2009", " "))
@@ -89,13 +93,15 @@ class NumbersRead:
         values: float64[n]; NaN: missing, infinity: not a finite number.
         infinite: which of the latter are infinite numbers, bool[n]; the others are text.
         notation: how they are written, all of it said; None: as numbers are written in this input anyway.
-        zero_led: how many have a zero before other digits; 0 where some have a fraction.
+        zero_led: how many have a zero before other digits; 0 where some have a fraction, or they are parts of dates.
+        seems: what their shape may mean beside numbers.
     """
 
     values: NDArray[np.float64] = field(repr=False)
     infinite: NDArray[np.bool_] = field(repr=False)
     notation: Notation | None = None
     zero_led: int = 0
+    seems: Seems | None = None
 
     def wrong(self, row: int) -> Wrong:
         """What a cell is that :attr:`values` says is infinite."""
@@ -105,7 +111,7 @@ class NumbersRead:
 
 
 def numbers_in(
-    column: CategoricalColumn, notation: Notation, decimal: DecimalSign, *, known: bool, declared: bool
+    column: CategoricalColumn, notation: Notation, decimal: DecimalSign, *, known: bool, declared: bool, whole: bool = True
 ) -> NumbersRead | None:
     """The numbers of a column of text; None: there are too few.
 
@@ -115,6 +121,7 @@ def numbers_in(
         decimal: how the input writes decimals.
         known: whether that is sure, and no guess, so that it decides where two readings are possible.
         declared: whether it is numeric, however few of its values are numbers.
+        whole: whether these are all rows.
 
     Cost: that of :func:`~vfl_node.data.cells.numbers_of`, of each different cell. Where not all are plain numbers, about 1 µs
         more for each reading that its signs allow.
@@ -131,7 +138,7 @@ def numbers_in(
     infinite, found = np.zeros(len(texts), np.bool_), plain_notation(notation)
     readings, unit = [(NumberForm(own, ""), plain)], ""
     if notation.unit or not (np.isfinite(plain) | missing).all():
-        infinite = ~missing & np.isinf(plain) & (_matches(texts, _INFINITE) | _matches(texts, PLAIN))
+        infinite = ~missing & np.isinf(plain) & (matches(texts, _INFINITE) | matches(texts, PLAIN))
         if declared or _may_be_numbers(texts):
             parts = _Parts(texts, rows, notation.unit)
             readings, unit = _readings(parts, plain, _forms(notation, own, alone=own != decimal)), parts.unit
@@ -143,9 +150,14 @@ def numbers_in(
         thousands = form.thousands or notation.thousands or ""
         found = Notation(missing=notation.missing, decimal=form.decimal, thousands=thousands, unit=unit)
     finite = np.isfinite(values) & ~missing
+    seems = _seeming(texts, there * finite, notation, form, certain=whole)
     values = np.where(missing | sentinels(values, infinite, notation.missing), np.nan, values)
-    led = 0 if (np.trunc(values[finite]) != values[finite]).any() else int(there[finite & _matches(texts, "^0[0-9]")].sum())
-    return NumbersRead(np.append(values, np.nan)[column.codes], np.append(infinite, False)[column.codes], found, led)
+    led = finite & matches(texts, "^0[0-9]")
+    many = 0 if (np.trunc(values[finite]) != values[finite]).any() else int(there[led].sum())
+    if many and are_parts_of_dates(values[finite], longer=bool(matches(texts, "^0[0-9]{2}")[led].any())):
+        many = 0
+    by_row = np.append(values, np.nan)[column.codes]
+    return NumbersRead(by_row, np.append(infinite, False)[column.codes], found, many, seems)
 
 
 def decimal_of(notation: Notation, decimal: DecimalSign) -> DecimalSign:
@@ -169,8 +181,8 @@ def sentinels(values: NDArray[np.float64], infinite: NDArray[np.bool_], words: S
 
 
 def means_infinite(words: Sequence[str]) -> bool:
-    """Whether infinite numbers are missing values."""
-    return bool({"inf", "-inf", "infinity", "-infinity"} & {word.lower() for word in words})
+    """Whether infinite numbers, or dates, are missing values."""
+    return not INFINITE.isdisjoint(map(str.lower, words))
 
 
 def chosen(
@@ -223,6 +235,19 @@ def _readings(
     return [(first, parts.read(first) if parts.unit else plain), *found]
 
 
+def _seeming(texts: pa.Array, rows: NDArray[np.int64], notation: Notation, form: NumberForm, *, certain: bool) -> Seems | None:
+    """What the numbers among ``texts``, which ``rows`` have, may mean besides. Raises Ambiguous if that is the likelier."""
+    numbers = texts.filter(pa.array(rows > 0))
+    if form.thousands:
+        return "codes" if are_codes(numbers, int(rows.sum()), form.thousands) else None
+    if form.decimal == "," or notation.decimal is not None or notation.thousands is not None:
+        return None
+    how = thousands_by_points(pc.struct_field(pc.extract_regex(numbers, _NUMBER), "digits"))
+    if how == "likely" and certain:
+        raise Ambiguous((form, NumberForm(",", ".")))
+    return "thousands" if how else None
+
+
 class _Parts:
     """Texts, taken apart: digits with their separators, and what stands beside them.
 
@@ -243,7 +268,7 @@ class _Parts:
         )
         units = pc.utf8_trim_whitespace(_joined(before, after, between=" "))
         there = pc.fill_null(pc.greater(pc.binary_length(digits), 0), False).to_numpy(zero_copy_only=False)
-        zero = there & _matches(digits, r"^[0.,]*$")
+        zero = there & matches(digits, r"^[0.,]*$")
         self.unit = _commonest(units, np.where(there & ~zero, rows, 0)) if unit is None else unit
         bare = pc.equal(units, "").to_numpy(zero_copy_only=False) & zero
         self._usable = there & (pc.equal(units, self.unit).to_numpy(zero_copy_only=False) | bare)
@@ -259,7 +284,10 @@ class _Parts:
         """The numbers, float64[k]; infinity: none."""
         between = form.thousands
         grouped = f"|[1-9][0-9]{{0,2}}(?:[{between}][0-9]{{3}})+" if between else ""
-        usable = self._usable & _matches(self._digits, f"^(?:[0-9]*{grouped})(?:[{form.decimal}][0-9]*)?$")
+        grouped += "|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}" if between == "," else ""
+        usable = self._usable & matches(self._digits, f"^(?:[0-9]*{grouped})(?:[{form.decimal}][0-9]*)?$")
+        if between:  # nobody groups the digits of 1,234E+05
+            usable &= ~(matches(self._digits, f"[{between}]") & matches(self._exponent, "."))
         digits = pc.replace_substring(self._digits, between, "") if between else self._digits
         texts = _joined(self._sign, pc.replace_substring(digits, form.decimal, "."), self._exponent)
         return np.where(usable, numbers_of(pc.if_else(pa.array(usable), texts, "0")), np.inf)
@@ -278,18 +306,18 @@ def _joined(*texts: pa.Array, between: str = "") -> pa.Array:
 
 
 def _spelt(texts: pa.Array) -> pa.Array:
-    """The same with ASCII's minus, apostrophe and space."""
+    """The same with ASCII's apostrophe and space, and its minus before the number."""
     *_, content = texts.buffers()
-    if content is not None and np.frombuffer(content, np.uint8).max(initial=0) > _ASCII:
+    letters = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    if letters.max(initial=0) > _ASCII:
         for letter, plain in _SPELLINGS:
             texts = pc.replace_substring(texts, letter, plain)
+    if np.isin(letters, (ord("("), ord("-"))).any():
+        texts = pc.replace_substring_regex(texts, r"^([^0-9()-]{0,4})\(([^()-]*[0-9][^()-]*)\)$", r"-\1\2")
+        texts = pc.replace_substring_regex(texts, r"^([0-9][0-9.,' ]*)-$", r"-\1")
     return texts
 
 
 def _may_be_numbers(texts: pa.Array) -> bool:
     look = texts.take(pa.array(np.arange(0, len(texts), max(1, len(texts) // LOOKED_AT))))
-    return 2 * int(np.count_nonzero(_matches(look, _NUMBER) | absent(look, ABSENT))) > len(look)
-
-
-def _matches(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:
-    return np.asarray(pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return 2 * int(np.count_nonzero(matches(look, _NUMBER) | absent(look, ABSENT))) > len(look)

@@ -20,6 +20,7 @@ from vfl_node.data.identifiers import Identifiers, parts
 from vfl_node.data.images import Image, image_of
 from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import ReadLabels, read_labels
+from vfl_node.data.missing_words import is_missing_label
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.row_columns import read_groups, read_order
@@ -36,6 +37,7 @@ from vfl_node.trainers import Task
 _PAIRS_SHOWN = 3
 
 _ONE_ROW = "keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled"
+_NO_IDS = "{:,} of them are words for a missing value, such as NULL or nan: leave out rows without an id"
 _LOST_DIGITS = (
     "{:,} of them have an exponent, as in 1.2E+17, or zeros after 15 digits: a spreadsheet or a program has rounded long "
     "numbers, and different ids became equal. Remove no rows: export the ids again as text (in pandas dtype=str)"
@@ -240,11 +242,13 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
         first = [next(row for row, id_ in enumerate(ids) if id_ == repeated) for repeated in ids.take(shown)]
         pairs = [f"{text.line(one)} and {text.line(other)}" for one, other in zip(first, shown.tolist(), strict=True)]
         listed = ", ".join([*pairs, "…"] if len(repeats) > _PAIRS_SHOWN else pairs)
-        rounded = sum(any(map(is_rounded, parts(id_))) for id_ in map(ids.__getitem__, repeats.tolist()))
+        repeated = [parts(id_) for id_ in map(ids.__getitem__, repeats.tolist())]
+        rounded = sum(any(map(is_rounded, each)) for each in repeated)
+        missing = sum(any(map(is_missing_label, each)) for each in repeated)
         raise DataError(
             f"{text.where('+'.join(names), int(repeats[0]))}: {len(repeats)} duplicate ids ({text.unit}s {listed})",
             code="E_DUP_IDS",
-            hint=_LOST_DIGITS.format(rounded) if rounded else _ONE_ROW,
+            hint=_LOST_DIGITS.format(rounded) if rounded else _NO_IDS.format(missing) if missing else _ONE_ROW,
         )
     return ids
 

@@ -17,6 +17,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 _BARE = re.compile(r"-?(0|[1-9][0-9]*)")
 _POINT = re.compile(r"([+-]?[0-9]+)\.0*")
 _EXPONENT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?[eE][+-]?[0-9]+")
+_SIGN = re.compile(r"[^\w\s.+]")
 _ROUNDED = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?[eE]\+?[0-9]+|[1-9][0-9]{14}0+)")
 
 
@@ -36,6 +37,7 @@ class _Spellings:
     point: int = 0
     exponent: int = 0
     spaces: int = 0
+    signs: int = 0
 
     def add(self, text: str) -> None:
         """Count one id."""
@@ -48,6 +50,8 @@ class _Spellings:
         self.point += bool(_POINT.fullmatch(text))
         self.exponent += bool(_EXPONENT.fullmatch(text))
         self.spaces += any(map(str.isspace, text))
+        if not text.isalnum() and not any(each.fullmatch(text) for each in (_WHOLE, _POINT, _EXPONENT)):
+            self.signs += _SIGN.sub("", text) not in ("", text)
 
 
 def spelling_hints(ids: Identifiers, id_form: IdForm | tuple[IdForm, ...]) -> tuple[str, ...]:
@@ -109,6 +113,12 @@ def _column_hints(ids: Identifiers, forms: tuple[IdForm, ...], place: int, of: _
         same = _repeats(ids, place, lambda text: "".join(text.split()))
         yield (
             f"{ids_have(of.spaces)} white space inside: if the other party has none, remove it in your table{_refused(same)}."
+        )
+    if of.signs:
+        same = _repeats(ids, place, lambda text: _SIGN.sub("", text))
+        yield (
+            f"{ids_have(of.signs)} signs that are neither letters nor digits, such as a hyphen, a comma or an apostrophe: if "
+            f"the other party has none, remove them in your table{_refused(same)}."
         )
 
 

@@ -14,6 +14,7 @@ from vfl_node.data.declared import DeclaredList, Notation
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.images import Image
 from vfl_node.data.scaling import Scaling
+from vfl_node.data.shapes import Seems
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 
 
@@ -25,12 +26,14 @@ class NumericColumn:
         scaling: the owner's wish, which comes before the job's ``train.scaling``; None: there is none.
         notation: how cells of text write them; None: plainly.
         zero_led: how many cells of an undeclared column have a zero before other digits, as postcodes do.
+        seems: what the shape of its numbers may mean besides.
     """
 
     values: NDArray[np.float64] = field(repr=False)
     scaling: Scaling | None = None
     notation: Notation | None = None
     zero_led: int = 0
+    seems: Seems | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from vfl_node.data.labels import ReadLabels
+from vfl_node.data.shapes import thousands_by_points
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.label_source import LabelSource
@@ -37,6 +39,12 @@ def read_targets(text: TextColumns, of: LabelSource) -> ReadLabels:
             f"{text.where(name, row)}: the target {_what(float(values[row]), text, name, row)} ({such})",
             code="E_LABEL",
             hint="write every target as a number; leave out rows without one. For classes say train.task: classification",
+        )
+    if text.decimal == "." and thousands_by_points(pa.chunked_array(list(text.chunks(name))).unique()) == "likely":
+        raise DataError(
+            f"{text.source}: the targets in column {name!r} can be read with decimals, or with thousands separated by points",
+            code="E_LABEL",
+            hint="write them without thousands; decimals without zeros at the end, or as many in whole numbers",
         )
     if len(values) and values.min() == values.max():
         raise DataError(

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.shapes import far_apart
+from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
 from vfl_node.yaml_text import as_key
 
 MOST_NAMED = 5
@@ -36,22 +39,58 @@ def of_left_out(table: Table) -> tuple[str, ...]:
 
 
 def of_columns(table: Table) -> tuple[str, ...]:
-    """What this party's columns give rise to: those that are codes rather than numbers, and categories of hardly any use."""
+    """What this party's columns give rise to: codes among the numbers, thousands for decimals, categories of hardly any use."""
+    numbers = {name: column for name, column in table.columns.items() if isinstance(column, NumericColumn)}
     codes = [
         f"Column {name!r} is read as numbers, and {column.zero_led:,} of its {len(column.values):,} cells begin with a zero "
         "before other digits, as postcodes and other codes do: these zeros are lost. Declare it (data.columns: "
         f"{{{as_key(name)}: categorical}}; numeric if it holds numbers)."
-        for name, column in table.columns.items()
-        if isinstance(column, NumericColumn) and column.zero_led
+        for name, column in numbers.items()
+        if column.zero_led
     ]
+    codes += [
+        f"Column {name!r} is read as numbers with thousands in groups, and nearly each of its cells is another number of as "
+        "many digits, as telephone numbers and numbers of persons and firms are. Declare it (data.columns: "
+        f"{{{as_key(name)}: ignore}}; numeric if it holds numbers)."
+        for name, column in numbers.items()
+        if column.seems == "codes"
+    ]
+    pixels = frozenset(table.image.columns if table.image else ())
+    scales = {name: ("numeric", column.values) for name, column in numbers.items() if name not in pixels}
+    scales |= {name: ("date", column.seconds) for name, column in table.columns.items() if isinstance(column, DateColumn)}
+    far = [
+        f"Column {name!r} has {count:,} cells that are farther from all others than these are from each other, as 9999 is "
+        "where it stands for a missing value. If they do, say data.columns: "
+        f"{{{as_key(name)}: {{kind: {kind}, missing: [VALUE]}}}}."
+        for name, (kind, values) in scales.items()
+        if (count := far_apart(values, dates=kind == "date"))
+    ]
+    if table.labels is not None and table.labels.dtype == np.float64 and (count := far_apart(table.labels)):  # targets
+        far.append(
+            f"{count:,} targets are farther from all others than these are from each other, as 9999 is where it stands for a "
+            "missing value. If they do, leave their rows out."
+        )
+    thousands = [
+        f"Column {name!r} is read as numbers with decimals, and all of these have three digits, as if the points separated "
+        f"thousands. If they do, say data.columns: {{{as_key(name)}: {{kind: numeric, thousands: '.'}}}}; else decimal: '.'."
+        for name, column in numbers.items()
+        if column.seems == "thousands"
+    ]
+    if any(map(_proves_decimals, numbers.values())):
+        thousands = []
     useless = [
         f"Column {name!r} is read as categories, and {counts[0]:,} of its {counts[1]:,} values are levels that fewer than "
         f"{FEW_ROWS_EACH} of your records have. Such levels are merged or learnt by heart, so the model gets hardly anything "
-        f"from the column. {_remedy(name, column)}"
+        f"from them. {_remedy(name, column)}"
         for name, column in table.columns.items()
         if isinstance(column, CategoricalColumn) and (counts := mostly_rare(column))
     ]
-    return (*few(codes, "more columns may hold codes"), *few(useless, "more columns are categories of hardly any use"))
+    return (
+        *few(codes, "more columns may hold codes"),
+        *few(thousands, "more columns may have thousands"),
+        *few(far, "more columns have such cells"),
+        *few(useless, "more columns are categories of hardly any use"),
+    )
 
 
 def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[str, ...]:
@@ -73,6 +112,13 @@ def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[s
         and not any(text.startswith(f"Column {column.name!r} is read as categories") for text in known)
     ]
     return few(lost, "more columns have no level left")
+
+
+def _proves_decimals(column: NumericColumn) -> bool:
+    """Whether a column has decimals by a point and nothing else; then another one of the same table has, too."""
+    by_point = column.seems is None and (column.notation is None or column.notation.decimal in (None, "."))
+    values = column.values[np.isfinite(column.values)] if by_point else np.zeros(0)
+    return bool((np.trunc(values) != values).any())
 
 
 def _remedy(name: str, column: CategoricalColumn) -> str:

@@ -115,7 +115,7 @@ class CsvReader(Reader):
                     raise DataError(
                         f"{self.source}:{line}: {len(cells)} cells where the header has {len(self.names)}",
                         code="E_CSV",
-                        hint="give every row one cell a column; a cell with the delimiter in it goes into double quotes",
+                        hint=_cells_hint(len(cells), len(self.names)),
                     )
                 rows.append(cells)
                 lines.append(line)
@@ -217,6 +217,15 @@ class _Rest:
         more = self._file.read(size)
         self._ended = len(more) == 0
         return more
+
+
+def _cells_hint(cells: int, names: int) -> str:
+    if names == 1:
+        return "the first line must name the columns, without titles or remarks above it"
+    more = (
+        "row names of R (row.names=FALSE), or a delimiter at the end, give rows one cell more; " if cells == names + 1 else ""
+    )
+    return f"{more}give every row one cell a column; a cell with the delimiter in it goes into double quotes"
 
 
 def _not_csv(error: csv.Error, where: str) -> DataError:

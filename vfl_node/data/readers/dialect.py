@@ -15,7 +15,7 @@ DELIMITERS = (",", ";", "\t", "|")
 _COMMA = re.compile(r"[+-]?([0-9]*),([0-9]+)([eE][+-]?[0-9]+)?")
 _POINT = re.compile(r"[+-]?[0-9]*\.[0-9]+([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}[,.][0-9]{3}")
 _NUMERIC_SHARE = 0.95
 _TOLD = re.compile(r'"?sep=([\t!#-&*-/:-@^_|~])\1*"?\s*', re.IGNORECASE)
 
@@ -53,8 +53,8 @@ def lines_are_quoted(lines: Sequence[str], delimiter: str) -> bool:
 def decimal_of(lines: Sequence[str], delimiter: str) -> tuple[DecimalSign, bool]:
     """A comma if more columns are numbers with a comma than with a point; else a point. And whether that is no mere guess.
 
-    With commas between the cells, decimals have points. Cells such as ``1,234`` alone tell nothing, because the comma may
-    separate thousands.
+    With commas between the cells, decimals have points. Cells such as ``1,234`` or ``1.234`` alone tell nothing, because
+    the sign may separate thousands.
 
     Args:
         lines: as for :func:`delimiter_of`.
@@ -65,19 +65,14 @@ def decimal_of(lines: Sequence[str], delimiter: str) -> tuple[DecimalSign, bool]
         return ".", delimiter == ","
     width = min(map(len, rows))
     columns = [[row[place].strip() for row in rows if row[place].strip()] for place in range(width)]
-    commas, points = sum(map(_by_comma, columns)), sum(map(_by_point, columns))
+    commas, points = (sum(_has_decimals(cells, pattern) for cells in columns) for pattern in (_COMMA, _POINT))
     return "," if commas > points else ".", commas != points
 
 
-def _by_comma(cells: Sequence[str]) -> bool:
-    written = [cell for cell in cells if _COMMA.fullmatch(cell)]
+def _has_decimals(cells: Sequence[str], pattern: re.Pattern[str]) -> bool:
+    written = [cell for cell in cells if pattern.fullmatch(cell)]
     numbers = len(written) + sum(bool(_WHOLE.fullmatch(cell)) for cell in cells)
     return numbers >= _NUMERIC_SHARE * len(cells) and not all(map(_THOUSANDS.fullmatch, written))
-
-
-def _by_point(cells: Sequence[str]) -> bool:
-    written = sum(bool(_POINT.fullmatch(cell)) for cell in cells)
-    return written > 0 and written + sum(bool(_WHOLE.fullmatch(cell)) for cell in cells) >= _NUMERIC_SHARE * len(cells)
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _UNSEEN = ("_", ".")
 """Names that begin so are marks and checksums, such as ``_SUCCESS``, not parts."""
 
+_WITH_OLD_ROWS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+"""Folder that lists which of the files count → the program that keeps it."""
+
 _ALIKE = "all parts have the same columns, of the same types, and in CSV a first line that names them"
 
 
@@ -73,6 +76,13 @@ class FolderReader(Reader):
 
     def _files(self, path: Path) -> list[Path]:
         try:
+            for log, program in _WITH_OLD_ROWS.items():
+                if (path / log).exists():
+                    raise DataError(
+                        f"{self.source}: is a table of {program}, whose files have rows of older versions, too",
+                        code="E_FORMAT",
+                        hint="export its present rows into a folder or a file of their own",
+                    )
             files = sorted(file for file in path.iterdir() if not file.name.startswith(_UNSEEN))
         except OSError as error:
             raise unreadable(error, self.source) from None

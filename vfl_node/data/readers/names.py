@@ -25,8 +25,8 @@ def column_names(header: Iterable[str], where: str) -> tuple[str, ...]:
             raise DataError(
                 f"{where}: column {number} has no name",
                 code="E_CSV",
-                hint="name every column in the first line, or remove the column; row numbers of pandas have no name: "
-                "to_csv(index=False)",
+                hint="name every column in the first line, without titles above it, or remove the column; row numbers have no "
+                "name: to_csv(index=False) in pandas, row.names=FALSE in R; nor has what follows a delimiter at the end",
             )
         if name in seen:
             raise DataError(
