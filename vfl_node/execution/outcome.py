@@ -51,9 +51,7 @@ class JobOutcome:
         Raises:
             VflError: the job was ended before (:meth:`end_with`).
         """
-        files = sorted(path for path in self.artefacts.iterdir() if path.name != SUMS)
-        lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
-        self._last_word(self.artefacts / SUMS, "".join(lines).encode())
+        self._last_word(self.artefacts / SUMS, self._sums())
 
     @property
     def confirmed(self) -> bool:
@@ -109,13 +107,9 @@ class JobOutcome:
 
     @property
     def whole(self) -> bool:
-        """Whether all artefacts are :attr:`sealed` and as they were written."""
-        if not self.sealed:
-            return False
-        try:
-            for path in self.artefacts.iterdir():
-                if path.name != SUMS:
-                    self.artefact(path.name)
-        except StateError:
-            return False
-        return True
+        """Whether all artefacts are :attr:`sealed`, there and as they were written."""
+        return self.sealed and (self.artefacts / SUMS).read_bytes() == self._sums()
+
+    def _sums(self) -> bytes:
+        files = sorted(path for path in self.artefacts.iterdir() if path.name != SUMS)
+        return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files).encode()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import structlog
 
 from vfl_node.errors import Cancelled, Paused, StateError, VflError
+from vfl_node.machine import now
 from vfl_node.node.predictions import account
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
@@ -16,19 +19,26 @@ OWN_WISH = "cancelled by this node's owner"
 """Message of a job that the owner cancelled, by which it is told from one that a peer's owner cancelled."""
 
 
-def conclude(settings: Settings, store: Store, record: Record) -> None:
+def conclude(settings: Settings, store: Store, record: Record) -> Record:
     """Store how a job ended. If it is over for good, report what it disclosed; its secrets are then destroyed.
 
-    A job that was cancelled when this party had stored its part, and not all others theirs, leaves no model at any.
+    A job that is cancelled leaves no model at any party. One that is confirmed is done, whatever happened here since.
+
+    Returns:
+        The job as it has ended.
     """
+    folder = store.job_folder(record)
+    if folder.confirmed:
+        record = replace(record, state="done", finished=record.finished or now(), code=None, message=None, hint=None)
     if record.over:
         try:
-            if record.state == "cancelled" and (folder := store.job_folder(record)).sealed:
+            if record.state == "cancelled":
                 folder.remove_artefacts()
             account(settings, store, record)
         except (VflError, OSError, ValueError) as error:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
     store.end(record)
+    return record
 
 
 def cancelled_by_owner() -> Cancelled:

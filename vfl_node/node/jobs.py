@@ -11,7 +11,8 @@ import structlog
 
 from vfl_node import failpoints
 from vfl_node.data.named import data_of
-from vfl_node.errors import UsageError
+from vfl_node.errors import UsageError, VflError
+from vfl_node.files import fault
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.live import AT_REST
 from vfl_node.execution.requests import PredictionRequest, Records, Requests
@@ -101,20 +102,42 @@ class Jobs:
         Raises:
             UsageError: no such job, or it has ended.
         """
-        record = self._store.record(job_id)
-        work, tell = self._works.get(job_id), record.others(self._settings.name) if not record.damaged else []
-        if work is None and record.resumable and record.active != self._settings.name and self._store.has_report(record):
-            self._works.resume(job_id)  # the active party may know by now that all have stored theirs
-            work = self._works.get(job_id)
+        record, work, notice = self._store.record(job_id), self._works.get(job_id), Notice(cancel=Cancel(job_id=job_id))
         if work is not None:
-            tell = work.cancel()
-        elif record.resumable:
-            record = self._works.forget(record, OWN_WISH)
-        else:
+            for peer in work.cancel():
+                self._works.tell(peer, notice)
+            if work.ended:  # perhaps before it heard
+                work.join()
+                return self.cancel(job_id) if self._store.record(job_id).open else record
+            return record
+        if not record.open:
             raise UsageError(f"job {job_id} has already ended ({record.state})", code="E_JOB_ENDED")
-        for peer in tell:
-            self._works.tell(peer, Notice(cancel=Cancel(job_id=job_id)))
-        return record
+        if record.active != self._settings.name and self._store.has_report(record):
+            self._ask_to_cancel(record, notice)
+            return record
+        ended = self._works.forget(record, OWN_WISH)
+        if ended is None:  # somebody works on it by now
+            return self.cancel(job_id)
+        if ended.state != "cancelled":
+            raise UsageError(f"job {job_id} is done: all parties have stored their parts", code="E_JOB_ENDED")
+        for peer in record.others(self._settings.name):
+            self._works.tell(peer, notice)
+        return ended
+
+    def _ask_to_cancel(self, record: Record, notice: Notice) -> None:
+        """Ask the active party to end a job of which this party has stored its part, now or when it is there again.
+
+        Raises:
+            VflError: it is away, and the wish cannot be stored.
+        """
+        told = self._works.tell(record.active, notice)
+        try:
+            self._store.job_folder(record).cancel()
+        except OSError as error:
+            if not told:
+                raise fault(error) from None
+        with suppress(VflError):  # such as a full disk: then it goes on later
+            self._works.resume(record.id)  # the active party may know by now that all have stored theirs
 
     def views(self) -> list[dict[str, Any]]:
         """Every job as the board and the command line show it, newest first."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 
 import structlog
 
 from vfl_node import failpoints
-from vfl_node.errors import GaveWay, PeerError, PolicyError, StateError, VflError, peer_text
+from vfl_node.errors import Cancelled, GaveWay, PeerError, PolicyError, StateError, VflError, peer_text
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import parse_job
 from vfl_node.logs import Seldom
@@ -48,7 +49,8 @@ class Offers:
     def hear(self, peer: str, notice: Notice) -> Notice | None:
         """Answer an offer or a cancellation that ``peer`` sent over its link."""
         if notice.WhichOneof("body") == "cancel":
-            self._hear_cancel(peer, notice.cancel)
+            with _outlived(peer):
+                self._hear_cancel(peer, notice.cancel)
             return None
         offer = notice.offer
         try:
@@ -73,6 +75,10 @@ class Offers:
         It ignores what it has heard before. It is told what this owner cancelled; by an active party what any owner did, since
         passive ones do not tell each other.
         """
+        with _outlived(peer):
+            self._tell_ends(peer)
+
+    def _tell_ends(self, peer: str) -> None:
         relays = self._settings.role == "active"
         records = [record for record in self._store.all() if not record.damaged and peer in record.parties]
         cancelled = (record for record in records if record.state == "cancelled" and (relays or record.message == OWN_WISH))
@@ -97,13 +103,20 @@ class Offers:
         code = PeerError.default_code if cancel.failed else "E_CANCELLED"
         work = self._works.get(cancel.job_id)
         record = work.record if work else self._store.get(cancel.job_id)
-        if record is None or peer not in record.parties or not (work or record.resumable):
+        if record is None or peer not in record.parties or not (work or record.open):
             return
-        if work is not None:
-            if not work.verdict.hear(peer, PeerError(message, code=code, for_peer=message)):
+        if work and not work.verdict.hear(peer, PeerError(message, code=code, for_peer=message)):
+            return
+        if work and work.ended:  # perhaps before it heard
+            work.join()
+            work, record = None, self._store.record(record.id)
+        if work is None and record.open:
+            decides = peer == record.active or self._settings.name == record.active or not self._store.has_report(record)
+            ended = self._works.forget(record, message, state=state, code=code) if decides else record
+            if ended is None:  # somebody works on it by now
+                self._hear_cancel(peer, cancel)
+            if ended is None or ended.state == "done":
                 return
-        elif peer == record.active or self._settings.name == record.active or not self._store.has_report(record):
-            self._works.forget(record, message, state=state, code=code)
         self._pass_on(record, peer, Cancel(job_id=record.id, failed=cancel.failed, reason=message))
 
     def _pass_on(self, record: Record, peer: str, cancel: Cancel) -> None:
@@ -124,8 +137,8 @@ class Offers:
             self._go_on(peer, offer, record)
             return
         if state := self._store.pruned(offer.job_id):
-            text, code = f"job {offer.job_id} has ended here ({state}), and was pruned", _code_of(state)
-            raise PeerError(text, code=code, for_peer=f"the job has already ended there ({state})")
+            text = f"job {offer.job_id} has ended here ({state}), and was pruned"
+            raise PeerError(text, code=_code_of(state), for_peer=f"the job has already ended there ({state})")
         if peer not in self._settings.accept_jobs_from:
             raise PolicyError(
                 f"{peer} is not in accept_jobs_from",
@@ -141,6 +154,9 @@ class Offers:
         if job.predict:
             predictions.check(self._store, job, peer, self._settings.name)
         with self._works.beginning():
+            if (record := self._store.get(offer.job_id)) is not None:  # two parties may offer it at once
+                self._go_on(peer, offer, record)
+                return
             self._works.check_room(peer, serves=job.is_service)
             predictions.supersede(self._store, job)
             failpoints.reach("accept")
@@ -161,7 +177,7 @@ class Offers:
                 for_peer = work.for_peer or for_peer
             if record.state == "cancelled":
                 message = record.message or "it was cancelled"  # by another party: its message says by which
-                for_peer, code = "its owner cancelled the job" if message == OWN_WISH else message, "E_CANCELLED"
+                for_peer = "its owner cancelled the job" if message == OWN_WISH else message
             raise PeerError(f"job {record.id} has already ended here ({record.state})", code=code, for_peer=for_peer)
         try:
             self._works.resume(record.id, by_owner=False)
@@ -169,6 +185,15 @@ class Offers:
             raise GaveWay(busy.message, for_peer=busy.for_peer) from None
 
 
+@contextmanager
+def _outlived(peer: str) -> Iterator[None]:
+    """A context whose errors the link with ``peer`` outlives: the index may not be readable at the moment."""
+    try:
+        yield
+    except VflError as error:
+        log.warning("what was cancelled cannot be looked up", peer=peer, code=error.code, reason=error.message)
+
+
 def _code_of(state: State) -> str:
     """What a peer is told of a job that has ended in this state."""
-    return JOB_DONE if state == "done" else "E_JOB_ENDED"
+    return {"done": JOB_DONE, "cancelled": Cancelled.default_code}.get(state, "E_JOB_ENDED")

@@ -54,6 +54,7 @@ class Others:
         self.begun = bool(record.attempt)
         self._own, self._record, self._peers, self._ready = own, record, peers, ready
         self._verdict = verdict
+        self._done_at: set[str] = set()
         self._parties = record.job.parties
         self._before = record.parties[: record.parties.index(own)]
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
@@ -210,7 +211,9 @@ class Others:
         if code not in ENDED and (code in NOT_NOW or self._verdict.bound):  # such as a full disk: it may be able to, later
             raise PeerLost(f"{name} cannot take part now: {reason} ({code})")
         if code == JOB_DONE and name != self._parties.active and len(self.names) > 1:  # no other decides for several
-            raise PeerLost(f"the job is done at {name}, and {self._parties.active} has not said so yet")
+            self._done_at.add(name)
+            if not (self._verdict.decides and self._done_at.issuperset(self.names)):  # all of them cannot be mistaken
+                raise PeerLost(f"the job is done at {name}, and it is not known yet whether it is at all")
         if code not in ENDED:
             if self._own == self._record.submitter or self._relays_to(name):
                 hint, for_peer = f"ask the owner of {name}", f"{name} refused the job: {reason}"

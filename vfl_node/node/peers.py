@@ -162,15 +162,17 @@ class Peers:
         """As :meth:`vfl_node.node.questions.Questions.check_version`."""
         self._asking.check_version(peer)
 
-    def tell(self, peer: str, notice: Notice) -> None:
-        """Send a notice if the link is up; best effort."""
+    def tell(self, peer: str, notice: Notice) -> bool:
+        """Send a notice if the link is up; best effort. Returns whether it is on its way."""
         with self._changed:
             link = self._states[peer].link
         if link is not None:
             try:
                 self._send(peer, link, notice)
+                return True
             except PeerLost:
                 log.info("notice not delivered", peer=peer)
+        return False
 
     def channel(self, pipe: StreamPipe, peer: str, job_id: str) -> Channel:
         """A channel over a pipe of :meth:`conversation`."""

@@ -57,6 +57,11 @@ class Record:
         return self.state not in UNFINISHED and not self.resumable and not self.damaged
 
     @property
+    def open(self) -> bool:
+        """Whether it can still be ended: it is under way, or may go on."""
+        return not (self.over or self.damaged)
+
+    @property
     def predict(self) -> dict[str, str] | None:
         """The job's section of that name; None where it is no job of predictions."""
         section: dict[str, str] | None = json.loads(self.spec).get("predict")

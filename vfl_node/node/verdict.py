@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import structlog
+
 from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, ProtocolError, VflError
 from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome
-from vfl_node.node.faults import JOB_DONE, RESUMABLE
+from vfl_node.node.faults import JOB_DONE, RESUMABLE, explain
 from vfl_node.node.states import State
+
+log = structlog.get_logger()
 
 
 class Verdict:
@@ -55,27 +59,39 @@ class Verdict:
 
     @contextmanager
     def heeding(self) -> Iterator[None]:
-        """A context in which a party that is :attr:`bound` loses a peer that it would otherwise fail for."""
+        """A context that may end a job only with what may end it here; anything else is a loss, from which it goes on."""
         try:
             yield
-        except (PeerError, ProtocolError) as error:
-            if self.bound and error.code not in RESUMABLE:
-                self._stop.check()
-                raise PeerLost(error.message, hint=error.hint) from None
-            raise
+        except Exception as cause:
+            error = explain(cause)
+            if isinstance(error, Paused) or not self._undecided(error):
+                raise
+            if error.code == VflError.default_code:
+                log.exception("internal error")
+            raise PeerLost(error.message, hint=error.hint, for_peer=error.for_peer) from None
 
     def on(self, failure: VflError) -> tuple[State, VflError | None]:
-        """The state of a job whose run broke off with ``failure``, and the error to show."""
-        outcome = self._outcome
+        """The state of a job whose run broke off with ``failure``, and the error to show. A wish to end it goes first."""
+        outcome, wish = self._outcome, self._stop.wish
+        if wish and not isinstance(wish, Paused):
+            failure = wish
         if outcome.confirmed or (failure.code == JOB_DONE and outcome.whole):
             return "done", None
         if isinstance(failure, Paused):
             return "paused", failure if failure.code != Paused.default_code else None
         if failure.code == Cancelled.default_code:
             return "cancelled", failure
-        undecided = self.bound and failure.code not in RESUMABLE and failure is not self._stop.wish
-        if (isinstance(failure, PeerLost) or undecided) and outcome.whole:
+        if self._undecided(failure) or (isinstance(failure, PeerLost) and outcome.sealed):
             text = f"this party's part is stored, and it is not known whether all others have stored theirs: {failure.message}"
-            hint = "it goes on when the others are back, or by vfl-node resume JOB"
+            hint = failure.hint or "it goes on when the others are back, or by vfl-node resume JOB"
             return "unconfirmed", PeerLost(text, code="E_UNCONFIRMED", hint=hint)
         return "failed", failure
+
+    def _undecided(self, error: VflError) -> bool:
+        """Whether ``error`` would end for good a job of which this party has stored its part, and may not end it.
+
+        Of others only the active party may; an error of this party's own, such as a table that is gone, is no reason any more.
+        """
+        others = isinstance(error, PeerError | ProtocolError)
+        final = error.code not in RESUMABLE and error is not self._stop.wish
+        return self._outcome.sealed and final and not (others and self.decides)

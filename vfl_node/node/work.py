@@ -155,8 +155,9 @@ class Work:
             self._end("done")
         except Exception as error:
             failure = explain(error)
-            if failure.code == VflError.default_code:
-                log.exception("internal error", job=self.record.id)  # a defect of ours: say so, keep the node alive
+            if failure.code == VflError.default_code:  # a defect of ours: say so, keep the node alive
+                log.exception("internal error", job=self.record.id)
+            self.ended = True  # whoever wants an end from now on finds the job as it is stored
             self._end(*self.verdict.on(failure))
 
     def _run(self) -> None:
@@ -268,6 +269,8 @@ class Work:
         except (VflError, OSError) as cause:
             error = explain(cause)
             self.progress.emit(InputRefused(error.message))
+            if self._folder.sealed:  # it has done its part, and comes back
+                raise error from None
             with suppress(VflError), self._meeting() as meeting:
                 with suppress(PeerError):  # tell as many as come within the time
                     self.others.meet(meeting, time.monotonic() + TELL_PEER_S, frame_bytes=self._frame_bytes)
@@ -339,10 +342,10 @@ class Work:
         self._budget.release(self.record.id)
         if self.turn:
             self.turn.leave()
-        conclude(self._settings, self._store, self.record)
+        self.record = conclude(self._settings, self._store, self.record)
         if self.requests:
             self.requests.end(
                 error or UsageError(f"the predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again")
             )
-        line = log.error if state == "failed" else log.info
-        line(f"job {state}", job=self.record.id, **({"code": error.code, "reason": error.message} if error else {}))
+        line = log.error if self.record.state == "failed" else log.info
+        line(f"job {self.record.state}", job=self.record.id, **({"code": error.code, "reason": error.message} if error else {}))

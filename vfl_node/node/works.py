@@ -109,10 +109,9 @@ class Works:
         work = self.get(job_id)
         return work is not None and peer in work.others.names
 
-    def tell(self, peer: str, notice: Notice) -> None:
-        """Send a notice to ``peer`` if its link is up; best effort."""
-        if self._peers:
-            self._peers.tell(peer, notice)
+    def tell(self, peer: str, notice: Notice) -> bool:
+        """As :meth:`vfl_node.node.peers.Peers.tell`."""
+        return bool(self._peers and self._peers.tell(peer, notice))
 
     def check_versions(self, job: Job) -> None:
         """Raise PeerError (``E_VERSION``) if a party of a job speaks another version of the protocol."""
@@ -164,7 +163,8 @@ class Works:
                 if isinstance(cause, UsageError):
                     message, hint = f"this version cannot read it: {error.message}", "submit it again"
                     error = StateError(message, code="E_STATE_VERSION", hint=hint)
-                self._store.end(record.ended(error))
+                if conclude(self._settings, self._store, record.ended(error)).state == "done":
+                    return
                 raise error from None
             alive = {job_id: other for job_id, other in self._works.items() if other.alive}
             self._works = alive | {record.id: work}
@@ -197,8 +197,8 @@ class Works:
             self.begin(record)
         return record
 
-    def forget(self, record: Record, message: str, *, state: State = "cancelled", code: str = "E_CANCELLED") -> Record:
-        """End a job that waits to be resumed: what it needs for that is destroyed.
+    def forget(self, record: Record, message: str, *, state: State = "cancelled", code: str = "E_CANCELLED") -> Record | None:
+        """End a job with which nobody works: what it needs to go on is destroyed.
 
         Args:
             record: the job.
@@ -207,11 +207,13 @@ class Works:
             code: of why it ends.
 
         Returns:
-            The job as it has ended.
+            The job as it has ended; None if somebody works on it by now.
         """
-        record = replace(record, state=state, finished=now(), code=code, message=message, hint=None)
-        conclude(self._settings, self._store, record)
-        return record
+        with self._lock:
+            if self.get(record.id):
+                return None
+            record = replace(record, state=state, finished=now(), code=code, message=message, hint=None)
+            return conclude(self._settings, self._store, record)
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """As :meth:`vfl_node.node.store.Store.prune`, while no job begins."""
@@ -231,7 +233,7 @@ class Works:
             if record.state == "running" and not confirmed:  # neither ended nor paused: the process died in it
                 record = replace(record, deaths=record.deaths + 1)
                 if record.deaths >= self._settings.quarantine_after:
-                    self._store.end(record.ended(quarantined(record.deaths)))
+                    conclude(self._settings, self._store, record.ended(quarantined(record.deaths)))
                     log.warning("job put aside", job=job_id, code="E_QUARANTINED", deaths=record.deaths)
                     return
                 with suppress(StateError):  # on a full disk this death is not counted
