@@ -12,10 +12,10 @@ import structlog
 from vfl_node import failpoints
 from vfl_node.data.named import data_of
 from vfl_node.errors import UsageError, VflError
-from vfl_node.files import fault
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.live import AT_REST
 from vfl_node.execution.requests import PredictionRequest, Records, Requests
+from vfl_node.files import fault
 from vfl_node.job import Job
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH

@@ -344,8 +344,7 @@ class Work:
             self.turn.leave()
         self.record = conclude(self._settings, self._store, self.record)
         if self.requests:
-            self.requests.end(
-                error or UsageError(f"the predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again")
-            )
+            ended = UsageError(f"the predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again")
+            self.requests.end(error or ended)
         line = log.error if self.record.state == "failed" else log.info
         line(f"job {self.record.state}", job=self.record.id, **({"code": error.code, "reason": error.message} if error else {}))
