@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from vfl_node.errors import StateError
-from vfl_node.files import holds_checked, write_checked
+from vfl_node.files import holds_checked, remove, write_checked
 
 _SECRET_BYTES = 32
 
@@ -21,20 +23,39 @@ def upgrade(folder: Path, peer: str) -> None:
         peer: its name.
 
     Raises:
-        StateError: jobs over it hid how many records are shared (``E_STATE_VERSION``). What hid that was drawn and stored for
-            the sets in another way, so this version would draw it anew, or could be asked not to hide it.
+        StateError: a number of dummies in it is none (``E_STATE_CORRUPT``).
     """
     secret = folder / "secret"
     if not secret.exists() or secret.stat().st_size != _SECRET_BYTES:
         return
-    if any(folder.glob("*.kept")):
-        raise StateError(
-            f"{folder} was written by an earlier vfl-node, without checksums, and holds what hid how many records are shared",
-            code="E_STATE_VERSION",
-            hint="go on with that version; or move the folder away at both nodes: all that hid something from "
-            f"{peer} is drawn anew then, and it may compare new alignments with earlier ones",
-            for_peer="what it remembers of this partner is of an earlier version",
-        )
+    _promise([path for path in sorted(folder.glob("*.kept")) if not holds_checked(path)], folder, peer)
     for path in (folder / "inputs", folder / "trainings", secret):
         if path.exists() and not holds_checked(path):
             write_checked(path, path.read_bytes())
+
+
+def _promise(drawn: Sequence[Path], folder: Path, peer: str) -> None:
+    """Turn what hid how many records are shared into promises, and remove it.
+
+    It was drawn for sets that this version names otherwise, so what hides them is drawn anew: each pair counts as a change.
+    That they are hidden, and by how many dummies, is promised for every set, as nobody knows which ones they were.
+    """
+    pairs = sorted({path.stem.removesuffix("-size") for path in drawn})
+    changes = folder / "changes"
+    if pairs and not changes.exists():  # it is written last: otherwise an upgrade broke off behind it
+        try:
+            dummies = [int(path.read_bytes()) for path in drawn if path.stem.startswith("dummies-")]
+        except ValueError:
+            raise StateError(
+                f"what {folder} holds of dummies is damaged",
+                code="E_STATE_CORRUPT",
+                hint=f"restore it from a backup; drawn anew, {peer} may compare new alignments with earlier ones",
+                for_peer="what it stored is damaged",
+            ) from None
+        if dummies:
+            write_checked(folder / "dummies.kept", b"%d" % max(dummies))
+        write_checked(folder / "hidden.kept", b"")
+        lines = (hashlib.sha256(f"earlier {pair}".encode()).hexdigest().encode() for pair in pairs)
+        write_checked(changes, b"\n".join(lines))
+    for path in drawn:
+        remove(path)

@@ -48,8 +48,7 @@ class Partner(PartnerCounts):
 
         Raises:
             ValueError: ``peer`` is not a party's name.
-            StateError: the secret is damaged (``E_STATE_CORRUPT``), or what an earlier version wrote cannot be upgraded
-                (``E_STATE_VERSION``).
+            StateError: the secret is damaged, or what an earlier version wrote (``E_STATE_CORRUPT``).
         """
         try:
             peer = _PEER.validate_python(peer)

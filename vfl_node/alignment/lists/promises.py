@@ -91,11 +91,14 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: 
     if hides:  # what hides it is drawn for the sets, and a mark is held to its list in one form and group
         fields |= {"id_form": terms.model_dump(mode="json")["id_form"], "group": terms.group}
     for field, value in fields.items():
-        name, text = _name(field.replace("_", "-"), identity), json.dumps(value)
-        earlier = memory.keep(name, text.encode()) if binding else memory.recall(name)
-        if earlier not in (None, text.encode()):
+        what, text = field.replace("_", "-"), json.dumps(value).encode()
+        earlier = memory.recall(what)  # for every set, since an upgrade that does not know of which
+        if earlier in (None, text):
+            name = _name(what, identity)
+            earlier = memory.keep(name, text) if binding else memory.recall(name)
+        if earlier not in (None, text):
             raise _broken(
-                f"an earlier job over the same records had align.{field}: {earlier.decode()}, and this one has {text}",
+                f"an earlier job over the same records had align.{field}: {earlier.decode()}, and this one has {text.decode()}",
                 f"set align.{field}: {earlier.decode()}; another one would tell what that job hid, or hide what it told",
             )
     for what, now, did, protocols in (
@@ -104,7 +107,7 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: 
     ):
         if now and binding:
             memory.keep(_name(what, identity), b"")
-        if not now and memory.recall(_name(what, identity)) is not None:
+        if not now and any(memory.recall(name) is not None for name in (what, _name(what, identity))):
             raise _broken(
                 f"an earlier job over the same records {did}; this one would tell", f"align by {protocols(role)}, as before"
             )
