@@ -320,6 +320,7 @@ def test_what_a_memory_without_checksums_hid_stays_hidden_and_counts_as_changes(
             with pytest.raises(PolicyError) as refused:
                 promises.hold(partner, b"any set", terms, "active", binding=False)
             assert refused.value.code == "E_PROMISE"
+            assert "all tables" in refused.value.hint
         for hiding in (Align(protocol="psu", dummies=100), Align(protocol="apsi", obfuscation={"size": 9})):
             promises.hold(partner, b"of " + hiding.protocol.encode(), hiding, "active", binding=True)
         with pytest.raises(PolicyError, match="sets have changed 1 times"):
