@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import vfl_node
@@ -640,6 +641,7 @@ def test_a_program_that_lists_jobs_gets_whole_ids(with_node: Any) -> None:
     assert head == ["job", "state", "phase", "with", "submitted", "took", "result"]
     rest = ["running", "train", "100000/200000", "clinic,", "laboratory-of-the-north", "2025-01-01T00:00:00Z"]
     assert lines == [[name, *rest] for name in names]
+    assert all(line == line.rstrip() for line in result.stdout.splitlines())
 
 
 DONE = {"took_s": 75.0, "report": True, "metrics": {"federated": {"auc": 0.97784}, "alone": {"auc": 0.896}}}
@@ -655,6 +657,15 @@ def test_a_list_of_jobs_says_what_came_of_each(with_node: Any) -> None:
     assert where == "reports: /state/jobs/JOB/artefacts/report.html"
     told = json.loads(with_node(FakeNode(views), "jobs", "--json").stdout)
     assert [of["report_path"] for of in told] == ["", "/state/jobs/good/artefacts/report.html", ""]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_a_program_reads_is_json_whatever_letters_the_output_has(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    written = io.BytesIO()
+    output = io.TextIOWrapper(written, encoding=encoding, errors="backslashreplace", write_through=True)
+    monkeypatch.setattr(shared, "out", Console(file=output, highlight=False, soft_wrap=True))
+    shared.print_json(document := {"message": "Größe – ∞"})
+    assert json.loads(written.getvalue().decode(encoding)) == document
 
 
 @pytest.mark.parametrize("words", [["watch", "good"], ["submit", "job.yaml", "--wait"]])

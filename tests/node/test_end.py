@@ -180,7 +180,7 @@ def test_who_has_stored_its_part_asks_the_active_party_to_cancel(stage: Stage, o
 
 @pytest.mark.parametrize("name", ["lab", pytest.param("notary", marks=pytest.mark.slow)])
 def test_a_party_whose_part_fails_once_all_have_stored_theirs_ends_it_for_nobody(stage: Stage, name: str) -> None:
-    federation, job_id = stage.federation, stage.submit()
+    job_id = stage.submit()
     stage.in_a_round(job_id)
     stage.tell(f"{name}-fails", "confirm")
     stage.let_it_end()

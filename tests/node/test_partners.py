@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import shutil
 import stat
 import threading
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from vfl_node.alignment.lists import promises
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.files import write_checked
+from vfl_node.job import Align
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partners import Partner, accept_loss
 from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, telling_training
@@ -288,14 +291,51 @@ def test_a_memory_without_checksums_goes_on_with_what_it_promised(tmp_path: Path
     assert caught.value.code == "E_STATE_CORRUPT"
 
 
-def test_a_memory_without_checksums_that_hid_something_is_left_to_its_version(tmp_path: Path) -> None:
-    """This version would not find what those jobs drew for the sets, so it would draw it anew."""
-    folder = earlier_memory(tmp_path / "lab")
-    (folder / "dummies-0123.kept").write_bytes(b"100")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(StateError, match="earlier vfl-node") as caught:
+def earlier_memory_that_hid(folder: Path) -> Path:
+    """As such a version wrote it in two jobs of 500 records each: ``apsi``, and ``psu`` with 100 dummies."""
+    folder = earlier_memory(folder)
+    (folder / "dummies-4e7374a059701117b8f4690c3587c2ff00491c27.kept").write_bytes(b"100")
+    drawn = "obfuscated-656bdc81a148c5bbbf5e599e03171f15ac10771f"
+    job = bytes.fromhex("a216a3a6ef8aa199a511559784ccc29b404c3c5a3855a439c0ed9d622ddfb727")
+    elements = bytes(450 * 32)
+    (folder / f"{drawn}-size.kept").write_bytes(job + (450).to_bytes(8, "big"))
+    (folder / f"{drawn}.kept").write_bytes(
+        job + b"curve25519".ljust(16) + hashlib.sha256(elements).digest() + elements,
+    )
+    return folder
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_what_a_memory_without_checksums_hid_stays_hidden_and_counts_as_changes(tmp_path: Path, *, broken_off: bool) -> None:
+    """This version would not find what those jobs drew for the sets, so it draws it anew, for whatever sets they were."""
+    folder = earlier_memory_that_hid(tmp_path / "lab")
+    if broken_off:  # behind the last of what was kept
+        kept = {path: path.read_bytes() for path in folder.iterdir()}
         Partner(tmp_path, "lab")
-    assert caught.value.code == "E_STATE_VERSION"
+        for path in (folder / "secret", *folder.glob("obfuscated-*")):
+            path.write_bytes(kept[path])
+    for _ in range(2):  # the upgrade, and a restart after it
+        partner = Partner(tmp_path, "lab")
+        assert not any(folder.glob("obfuscated-*"))
+        for terms in (Align(protocol="psi"), Align(protocol="psu"), Align(protocol="psu", dummies=99)):
+            with pytest.raises(PolicyError) as refused:
+                promises.hold(partner, b"any set", terms, "active", binding=False)
+            assert refused.value.code == "E_PROMISE"
+            assert "all tables" in refused.value.hint
+        for hiding in (Align(protocol="psu", dummies=100), Align(protocol="apsi", obfuscation={"size": 9})):
+            promises.hold(partner, b"of " + hiding.protocol.encode(), hiding, "active", binding=True)
+        with pytest.raises(PolicyError, match="sets have changed 1 times"):
+            partner.count_changes(b"sets", 1)
+        partner.check_changes(b"sets", 2)
+
+
+def test_a_damaged_memory_without_checksums_is_left_as_it_is(tmp_path: Path) -> None:
+    folder = earlier_memory(tmp_path / "lab")
+    (folder / "dummies-0123.kept").write_bytes(b"1o0")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(StateError) as caught:
+        Partner(tmp_path, "lab")
+    assert caught.value.code == "E_STATE_CORRUPT"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 

@@ -229,6 +229,13 @@ def test_an_abort_tells_the_peer_what_it_may_know(world, resumable: bool) -> Non
     assert "canary" not in str(error)
 
 
+@pytest.mark.parametrize(("code", "kept"), [("E_VERSION",) * 2, ("E_CANCELLED",) * 2, ("E_TOO_FEW", "E_PEER")])
+def test_an_abort_that_means_the_same_for_all_parties_keeps_its_code(world, code: str, kept: str) -> None:
+    """A third party goes on as well once two have the same version again."""
+    _, error = world.play(world.first.abort(PeerError("it is another", code=code)), swap(world.second, 4))
+    assert (type(error), error.code) == (PeerError, kept)
+
+
 def test_the_reason_of_a_peer_that_left_reaches_one_that_only_sends(world) -> None:
     async def stop(channel: Channel) -> None:
         channel._phase = "size"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from vfl_node.cli.jobs import UNCUT
-from vfl_node.cli.shared import JobArgument, app, out
+from vfl_node.cli.shared import JobArgument, app, out, print_json, print_table
 from vfl_node.errors import UsageError
 from vfl_node.logs import configure_logs
 from vfl_node.report.words import METRICS_OF_COLUMNS
@@ -48,7 +45,7 @@ def audit(
 
     found = audit_job(settings, job_id, names, known_share)
     if as_json:
-        out.print_json(json.dumps(_as_json(found)))
+        print_json(_as_json(found))
         return
     table = Table(
         Column("column", overflow="fold"),
@@ -62,7 +59,7 @@ def audit(
         table.add_row(
             escape(column.column), METRICS_OF_COLUMNS[column.metric], *("-" if of is None else f"{of:.3f}" for of in figures)
         )
-    (out if out.is_terminal else Console(highlight=False, width=UNCUT)).print(table)
+    print_table(table)
     which = "shared rows of this party" if found.shared else "rows of this party that took part; which were shared is not kept"
     out.print(f"{found.rows:,} {which}; the columns of {found.known:,} are known to whoever rebuilds the others", markup=False)
     defended = ", ".join(found.defences) or "none"

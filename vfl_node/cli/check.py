@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from vfl_node.cli.jobs import UNCUT
-from vfl_node.cli.shared import ConfigOption, app, err, label_option, out
+from vfl_node.cli.shared import ConfigOption, app, err, label_option, out, print_json, print_table
 from vfl_node.data.named import data_of
 from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError, VflError
@@ -64,7 +61,7 @@ def check(
     if as_json:
         documents = {name: _as_json(checked) for name, checked in checks.items()}
         (only, *others) = documents.values()
-        out.print_json(json.dumps({"tables": documents} if others else only))
+        print_json({"tables": documents} if others else only)
     for name, checked in checks.items():
         if len(checks) > 1:
             (err if as_json else out).print(f"table {name}", markup=False)
@@ -153,7 +150,7 @@ def _show(checked: TableCheck) -> None:
     for column in table.columns:
         missing, distinct = ("-" if count is None else f"{count:,}" for count in (column.missing, column.distinct))
         listed.add_row(*map(escape, (column.name, column.use, missing, distinct, _note(column, table.rows))))
-    (out if out.is_terminal else Console(highlight=False, width=UNCUT)).print(listed)
+    print_table(listed)
     if image := table.image:
         out.print(f"image: {len(image.columns):,} columns, {image}, {image.columns[0]} to {image.columns[-1]}", markup=False)
     for line in (*_label_lines(table.label), *_id_lines(table.ids, table.rows), *_job_lines(checked.job)):

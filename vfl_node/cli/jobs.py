@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -22,13 +20,12 @@ from vfl_node.cli.shared import (
     client_at,
     follow,
     out,
+    print_json,
+    print_table,
 )
 from vfl_node.job import load_job
 from vfl_node.report.summary import main_text
 from vfl_node.report.words import human_seconds
-
-UNCUT = 10_000
-"""Width of a table that is not shown on a terminal."""
 
 
 @app.command()
@@ -48,7 +45,7 @@ def submit(
     if not as_json:
         out.print(view["id"])
     elif not wait:
-        out.print_json(json.dumps(view), indent=None)
+        print_json(view, indent=None)
     if wait:
         follow(client, view["id"], board, as_json=as_json)
 
@@ -73,7 +70,7 @@ def jobs(
     views = client.jobs()
     if as_json:
         paths = ({"report_path": str(client.report_path(view["id"]) or "") if view["report"] else ""} for view in views)
-        out.print_json(json.dumps([view | path for view, path in zip(views, paths, strict=True)]))
+        print_json([view | path for view, path in zip(views, paths, strict=True)])
         return
     if not views:
         out.print("no jobs yet")
@@ -87,8 +84,7 @@ def jobs(
         result = Text(_result(view))  # no markup
         parties = ", ".join(view["parties"])
         table.add_row(view["id"], view["state"], f"{view['phase']}{done}", parties, view["submitted"], took, result)
-    whole = out if out.is_terminal else Console(highlight=False, width=UNCUT)  # a program that reads the table needs whole ids
-    whole.print(table)
+    print_table(table)
     if any(view["report"] for view in views):
         path = client.report_path("JOB")
         out.print(f"reports: {path or 'vfl-node board prints a link to all of them'}", markup=False)
@@ -138,7 +134,7 @@ def budgets(
     """Show what is used of the limits that a running node's owner sets over many jobs, with each peer and of each model."""
     found = client_at(config, node, token_file).health()["budgets"]
     if as_json:
-        out.print_json(json.dumps(found))
+        print_json(found)
         return
     table = Table(
         "with", "limit", Column("used", justify="right"), Column("allowed", justify="right"), box=None, pad_edge=False
@@ -148,4 +144,7 @@ def budgets(
             table.add_row(name, limit, f"{budget['used']:,}", f"{budget['allowed']:,}")
         if limits is None:
             table.add_row(name, "what was counted is damaged (E_STATE_CORRUPT)")
-    out.print(table if table.row_count else "no peer is configured")
+    if table.row_count:
+        print_table(table)
+    else:
+        out.print("no peer is configured")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.client import Client
@@ -31,6 +31,9 @@ app = typer.Typer(
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 out = Console(highlight=False, soft_wrap=True)
+
+UNCUT = 10_000
+"""Width of a table that is not shown on a terminal."""
 
 
 class RoleName(str, Enum):
@@ -90,6 +93,22 @@ def check_writable(target: Path, option: str) -> None:
             pass
 
 
+def print_json(document: Any, *, indent: int | None = 2) -> None:
+    """Write ``document`` for a program. Where the output is not UTF-8 it is ASCII, as a lacking letter's escape is no JSON."""
+    out.print_json(data=document, indent=indent, ensure_ascii=not out.encoding.startswith("utf"))
+
+
+def print_table(table: Table) -> None:
+    """Write a table; where there is no terminal, whole and without the spaces that fill its last column."""
+    if out.is_terminal:
+        out.print(table)
+        return
+    whole = Console(highlight=False, width=UNCUT)  # a program that reads the table needs whole ids
+    with whole.capture() as text:
+        whole.print(table)
+    out.print("\n".join(line.rstrip() for line in text.get().splitlines()), markup=False)
+
+
 @contextmanager
 def writing(target: Path, option: str) -> Iterator[None]:
     """Turns an error of the system about the file of ``option`` into a UsageError (``E_FILE``)."""
@@ -109,7 +128,7 @@ def follow(client: Client, job_id: str, board: str = "", *, as_json: bool = Fals
             shown.update(view)
     path = client.report_path(job_id) if view["report"] else None
     if as_json:
-        out.print_json(json.dumps(view | {"report_path": str(path) if path else None}), indent=None)
+        print_json(view | {"report_path": str(path) if path else None}, indent=None)
     took = "" if view["took_s"] is None else f" after {human_seconds(view['took_s'])}"
     if view["state"] != "done":
         if not as_json:

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out
+from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out, print_json
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
 from vfl_node.execution.private import party_of, read_private, trial_settings
@@ -178,7 +178,7 @@ def estimate(
     machine = machines.of_node(group(spec.align.group), settings)
     costs = costs_of(planned, machine, pace_of(planned, shape, settings))
     if as_json:
-        out.print_json(json.dumps(costs_as_json(planned, machine, costs)))
+        print_json(costs_as_json(planned, machine, costs))
         return
     head, *lines = words.table(planned, costs)
     table = Table(*head, box=None, pad_edge=False)
@@ -272,7 +272,7 @@ def _print_outcome(path: Path, seconds: float) -> None:
     """As :func:`_summarise`, for a program: one line of JSON with the keys that a job at a node has."""
     report = json.loads(path.read_text())
     of = {"state": "done", "took_s": round(seconds, 1), "metrics": main_metrics(report), "warnings": warnings(report)}
-    out.print_json(json.dumps(of | {"report_path": str(path.with_suffix(".html"))}), indent=None)
+    print_json(of | {"report_path": str(path.with_suffix(".html"))}, indent=None)
 
 
 def _silent(*_: object) -> None:

@@ -52,10 +52,11 @@ class CertificateWatch:
     def look(self) -> None:
         """Check once: end the links that have no valid certificate at both ends, and warn once a day of an early expiry."""
         now = self._clock()
+        earlier, before, self.fault = self._credentials.validity, self.fault, ""
         self._credentials = own = self._credentials.current(now)
-        before, self.fault = self.fault, ""
         if own.validity:
-            self.fault = own.validity.fault(f"this node's certificate {own.files.certificate}", now)
+            fault = own.validity.fault(f"this node's certificate {own.files.certificate}", now)
+            self.fault = before if fault and before and own.validity == earlier else fault  # the same one is no news
             warning = own.validity.warning(str(own.files.certificate), now)
             if warning and not self.fault and now.date() != self._warned:
                 log.warning(warning)

@@ -22,15 +22,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError, UsageError
-from vfl_node.files import holds_checked, read_checked, remove, write_checked
+from vfl_node.files import read_checked, remove, write_checked
 from vfl_node.job import Name
 from vfl_node.node.counts import PartnerCounts
+from vfl_node.node.partner_upgrade import SECRET_BYTES, upgrade
 from vfl_node.session.counted import LOSS
 from vfl_node.session.memory import older
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
-_SECRET_BYTES = 32
 
 
 class Partner(PartnerCounts):
@@ -49,8 +49,7 @@ class Partner(PartnerCounts):
 
         Raises:
             ValueError: ``peer`` is not a party's name.
-            StateError: the secret is damaged (``E_STATE_CORRUPT``), or what an earlier version wrote cannot be upgraded
-                (``E_STATE_VERSION``).
+            StateError: the secret is damaged, or what an earlier version wrote (``E_STATE_CORRUPT``).
         """
         try:
             peer = _PEER.validate_python(peer)
@@ -61,8 +60,8 @@ class Partner(PartnerCounts):
         self._folder.chmod(0o700)
         path = self._folder / "secret"
         if not any(file.suffix != ".tmp" for file in self._folder.iterdir()):
-            write_checked(path, secret or secrets.token_bytes(_SECRET_BYTES))
-        _upgrade(self._folder, self._peer)
+            write_checked(path, secret or secrets.token_bytes(SECRET_BYTES))
+        upgrade(self._folder, self._peer)
         hint = f"restore it from a backup; under another secret {peer} may compare new alignments with earlier ones"
         try:
             self._secret = read_checked(path, hint=hint)
@@ -175,33 +174,3 @@ def accept_loss(folder: Path, peer: str) -> int:
     write_checked(folder / peer / "accepted", claimed)
     remove(folder / peer / "claimed")
     return int(claimed)
-
-
-def _upgrade(folder: Path, peer: str) -> None:
-    """Give checksums to the files of a memory that a development version before them wrote; nothing happens to another one.
-
-    The secret, the pairs of sets that were aligned and the trainings go on to count. The secret is rewritten last: by its
-    size an upgrade that broke off is known, and goes on.
-
-    Args:
-        folder: of this partner.
-        peer: its name.
-
-    Raises:
-        StateError: jobs over it hid how many records are shared (``E_STATE_VERSION``). What hid that was drawn and stored for
-            the sets in another way, so this version would draw it anew, or could be asked not to hide it.
-    """
-    secret = folder / "secret"
-    if not secret.exists() or secret.stat().st_size != _SECRET_BYTES:
-        return
-    if any(folder.glob("*.kept")):
-        raise StateError(
-            f"{folder} was written by an earlier vfl-node, without checksums, and holds what hid how many records are shared",
-            code="E_STATE_VERSION",
-            hint="go on with that version; or move the folder away at both nodes: all that hid something from "
-            f"{peer} is drawn anew then, and it may compare new alignments with earlier ones",
-            for_peer="what it remembers of this partner is of an earlier version",
-        )
-    for path in (folder / "inputs", folder / "trainings", secret):
-        if path.exists() and not holds_checked(path):
-            write_checked(path, path.read_bytes())

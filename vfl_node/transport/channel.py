@@ -32,6 +32,9 @@ from vfl_node.transport.pipe import Digest, Pipe, Traffic
 CHUNK_BYTES = 1 << 19
 """Bulk message size: 512 KiB to 1 MiB moved fastest over loopback with mTLS."""
 
+_KEPT = (Cancelled.default_code, "E_VERSION")
+"""Codes of a peer that stopped which are this party's, too: what they mean for a job is the same at all parties."""
+
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 Rows = NDArray[np.uint8]
@@ -316,8 +319,8 @@ class Channel:
             notice = self._parse(session_pb2.Abort, body)
             kind = PeerLost if notice.resumable else PeerError
             reason = f"{peer_text(notice.reason)} ({peer_text(notice.code, 40)})"
-            cancelled = notice.code == Cancelled.default_code and not notice.resumable
-            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {reason}", code=notice.code if cancelled else "")
+            kept = notice.code in _KEPT and not notice.resumable
+            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {reason}", code=notice.code if kept else "")
         if frame.job_id != self.job_id or frame.attempt != self.attempt:
             raise ProtocolError(f"{self._where()}: a message of another job or attempt", code="E_REPLAY")
         if frame.phase != self._phase or frame.sequence != self._received or frame.type != expected:

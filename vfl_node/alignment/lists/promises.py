@@ -91,12 +91,16 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: 
     if hides:  # what hides it is drawn for the sets, and a mark is held to its list in one form and group
         fields |= {"id_form": terms.model_dump(mode="json")["id_form"], "group": terms.group}
     for field, value in fields.items():
-        name, text = _name(field.replace("_", "-"), identity), json.dumps(value)
-        earlier = memory.keep(name, text.encode()) if binding else memory.recall(name)
-        if earlier not in (None, text.encode()):
+        what, text = field.replace("_", "-"), json.dumps(value).encode()
+        earlier = of_every_set = memory.recall(what)  # since an upgrade that does not know of which
+        if earlier in (None, text):
+            name = _name(what, identity)
+            earlier = memory.keep(name, text) if binding else memory.recall(name)
+        if earlier not in (None, text):
             raise _broken(
-                f"an earlier job over the same records had align.{field}: {earlier.decode()}, and this one has {text}",
+                f"an earlier job over the same records had align.{field}: {earlier.decode()}, and this one has {text.decode()}",
                 f"set align.{field}: {earlier.decode()}; another one would tell what that job hid, or hide what it told",
+                every_set=of_every_set is not None,
             )
     for what, now, did, protocols in (
         ("padded", padded, "padded how many records there are", _that_pad),
@@ -104,9 +108,12 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: 
     ):
         if now and binding:
             memory.keep(_name(what, identity), b"")
-        if not now and memory.recall(_name(what, identity)) is not None:
+        every_set = memory.recall(what) is not None
+        if not now and (every_set or memory.recall(_name(what, identity)) is not None):
             raise _broken(
-                f"an earlier job over the same records {did}; this one would tell", f"align by {protocols(role)}, as before"
+                f"an earlier job over the same records {did}; this one would tell",
+                f"align by {protocols(role)}, as before",
+                every_set=every_set,
             )
 
 
@@ -126,10 +133,13 @@ def _name(what: str, identity: bytes) -> str:
     return f"{what}-{hashlib.sha256(identity).hexdigest()[:40]}"
 
 
-def _broken(message: str, hint: str) -> PolicyError:
+def _broken(message: str, hint: str, *, every_set: bool = False) -> PolicyError:
+    remedy = f"{hint}. A table with other records is another set, and its change counts"
+    if every_set:
+        remedy = f"{hint}. It was of an earlier vfl-node, which did not keep over which records, so this holds for all tables"
     return PolicyError(
         message,
         code="E_PROMISE",
-        hint=f"{hint}. A table with other records is another set, and its change counts",
+        hint=remedy,
         for_peer="an earlier job over the same records was agreed otherwise",
     )

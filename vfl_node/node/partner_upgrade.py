@@ -1,0 +1,61 @@
+"""The memory of a partner that a development version before checksums wrote, in the form of this version."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from vfl_node.errors import StateError
+from vfl_node.files import holds_checked, remove, write_checked
+
+SECRET_BYTES = 32
+
+
+def upgrade(folder: Path, peer: str) -> None:
+    """Give the files of such a memory checksums; nothing happens to one of this version.
+
+    The secret, the pairs of sets that were aligned and the trainings go on to count. The secret is rewritten last: by its
+    size an upgrade that broke off is known, and goes on.
+
+    Args:
+        folder: of this partner.
+        peer: its name.
+
+    Raises:
+        StateError: a number of dummies in it is none (``E_STATE_CORRUPT``).
+    """
+    secret = folder / "secret"
+    if not secret.exists() or secret.stat().st_size != SECRET_BYTES:
+        return
+    _promise([path for path in sorted(folder.glob("*.kept")) if not holds_checked(path)], folder, peer)
+    for path in (folder / "inputs", folder / "trainings", secret):
+        if path.exists() and not holds_checked(path):
+            write_checked(path, path.read_bytes())
+
+
+def _promise(drawn: Sequence[Path], folder: Path, peer: str) -> None:
+    """Turn what hid how many records are shared into promises, and remove it.
+
+    It was drawn for sets that this version names otherwise, so what hides them is drawn anew: each pair counts as a change.
+    That they are hidden, and by how many dummies, is promised for every set, as nobody knows which ones they were.
+    """
+    pairs = sorted({path.stem.removesuffix("-size") for path in drawn})
+    changes = folder / "changes"
+    if pairs and not changes.exists():  # it is written last: otherwise an upgrade broke off behind it
+        try:
+            dummies = [int(path.read_bytes()) for path in drawn if path.stem.startswith("dummies-")]
+        except ValueError:
+            raise StateError(
+                f"what {folder} holds of dummies is damaged",
+                code="E_STATE_CORRUPT",
+                hint=f"restore it from a backup; drawn anew, {peer} may compare new alignments with earlier ones",
+                for_peer="what it stored is damaged",
+            ) from None
+        if dummies:
+            write_checked(folder / "dummies.kept", b"%d" % max(dummies))
+        write_checked(folder / "hidden.kept", b"")
+        lines = (hashlib.sha256(f"earlier {pair}".encode()).hexdigest().encode() for pair in pairs)
+        write_checked(changes, b"\n".join(lines))
+    for path in drawn:
+        remove(path)
