@@ -425,8 +425,8 @@ def test_the_hint_names_a_column_in_capitals_above_any_cells(file: Path, header:
 @pytest.mark.parametrize(
     ("content", "hint"),
     [
-        ("id^age\na^1\n", "say what separates cells (data.delimiter)"),
-        ("id age\na 1\n", "say what separates cells (data.delimiter)"),
+        ("id^age\na^1\n", "say data.delimiter"),
+        ("id%age\na, b%1\n", "say data.delimiter"),
         ("Report of 2020\nid,age\na,1\n", "without titles or remarks above it"),
         ("Report of 2020,\nid,age\na,1\n", "without titles above it"),
         ("id,age\n1,a,7\n2,b,8\n", "row names of R (row.names=FALSE), or a delimiter at the end"),

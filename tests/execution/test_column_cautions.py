@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from vfl_node.data.declared import Notation
 from vfl_node.data.encoded import EncodedColumn
-from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.data.images import Image
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
 from vfl_node.execution import column_cautions
@@ -124,6 +124,15 @@ def test_numbers_in_a_shape_that_other_things_have() -> None:
     assert len(column_cautions.of_columns(replace(table(), columns={"paid": paid, **others}))) == 1
     proof = {"half": NumericColumn(np.arange(400.0) / 2)}
     assert column_cautions.of_columns(replace(table(), columns={"paid": paid, **proof})) == ()
+
+
+def test_a_last_row_with_totals() -> None:
+    for last, said in (("Total", 1), ("Grand total:", 1), ("total 7", 0), ("7", 0)):
+        ids = Identifiers.of(canonical(id_, "text") for id_ in ("1", "sum", last))
+        assert len(column_cautions.of_last_record(Table(ids, {}))) == said
+    composite_ids = Identifiers.of([composite([canonical("1", "text"), canonical("Summe", "nocase")])])
+    assert len(column_cautions.of_last_record(Table(composite_ids, {}))) == 1
+    assert column_cautions.of_last_record(Table(Identifiers.of(()), {})) == ()
 
 
 def test_columns_of_which_no_level_is_left() -> None:

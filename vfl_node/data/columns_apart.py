@@ -12,6 +12,7 @@ import numpy as np
 
 from vfl_node.data.cells import number
 from vfl_node.data.declared import kind_of, kinds_of
+from vfl_node.data.readers.names import ONE_CELL
 from vfl_node.data.text_columns import Beginning, TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
@@ -29,7 +30,7 @@ _ROW_LABELS = re.compile(r"Unnamed: 0(\.1)*|__index_level_[0-9]+__")
 _PERHAPS_ROW_NUMBERS = ("index", "level_0", "X", "...1", "rownames", "rowname", "row")
 """How pandas and R call them once they are a column; other tables call a measurement so."""
 
-_DELIMITER = r"[\x00-\x1f ^~:!#&*/]"
+_DELIMITER = r"[\x00-\x1f ^~:!#&*/%]"
 
 _NAMES_SHOWN = 20
 
@@ -154,7 +155,7 @@ def _names_hint(text: TextColumns | Beginning, name: str, named: Mapping[str, st
     by_folded = {column.casefold(): column for column in text.names}
     above_numbers = any(math.isinf(number(column)) and math.isfinite(number(cell)) for column, cell in text.first_row.items())
     if len(text.names) == 1 and re.search(_DELIMITER, text.names[0]):
-        return "the first line has one cell: say what separates cells (data.delimiter), if it is not , ; a tab or |"
+        return ONE_CELL
     if not above_numbers and not {key.casefold() for key in named} & set(by_folded):
         return "the first line must name the columns"
     near = get_close_matches(name.casefold(), by_folded, n=1)

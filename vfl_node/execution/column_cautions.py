@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from vfl_node.data.encoded import EncodedColumn
+from vfl_node.data.identifiers import parts
 from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
 from vfl_node.data.shapes import far_apart
 from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
@@ -18,11 +19,26 @@ from vfl_node.yaml_text import as_key
 MOST_NAMED = 5
 """Columns that get a sentence each for one reason."""
 
+TOTALS = frozenset({"total", "totals", "grand total", "sum", "gesamt", "summe"})
+"""In small letters, what stands in the place of an id where a row has the totals of all others."""
+
 _LEFT_OUT = {
     "label": "it is called as the labels are, and a copy of them would give away what is to be predicted",
     "row number": "it numbers the rows or has the row labels of pandas, and says nothing of a record",
 }
 """What a column was taken for → why it is left out."""
+
+
+def of_last_record(table: Table) -> tuple[str, ...]:
+    """Whether the last record is none, but the totals that a spreadsheet or a report has below the others.
+
+    Args:
+        table: this party's, in the order of its input.
+    """
+    last = parts(table.ids[-1]) if len(table) else ()
+    if not any(text.lower().rstrip(":") in TOTALS for text in last):
+        return ()
+    return ("The id of the last record is a word for a total. If its cells are those of all others together, remove it.",)
 
 
 def of_left_out(table: Table) -> tuple[str, ...]:

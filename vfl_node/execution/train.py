@@ -107,7 +107,7 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
     """What makes the result doubtful before training; logged, and returned for this party's report."""
     session, table = run.session, run.data.table
-    texts = column_cautions.of_left_out(table) + column_cautions.of_columns(table)
+    texts = column_cautions.of_left_out(table) + column_cautions.of_last_record(table) + column_cautions.of_columns(table)
     if table.labels is not None:
         rows = cautions.of_rows(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
         texts += (*cautions.of_labels(table, session.job.classes), *rows)

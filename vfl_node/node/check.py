@@ -176,6 +176,7 @@ def _warnings(seen: TableProfile, job: Job | None, use: JobUse | None) -> tuple[
         return ()
     said = column_cautions.of_left_out(table)
     if seen.whole:
+        said += column_cautions.of_last_record(table)
         said += column_cautions.of_columns(table)
         said += column_cautions.of_encoded(use.columns if use else (), said)
     if table.labels is None or not isinstance(label, LabelProfile):

@@ -10,7 +10,7 @@ from vfl_node.data.declared import DecimalSign
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.dialect import decimal_of, delimiter_of, lines_are_quoted, told_delimiter
 from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile
-from vfl_node.data.readers.names import column_names
+from vfl_node.data.readers.names import ONE_CELL, column_names
 from vfl_node.errors import DataError
 
 BLOCK_BYTES = 1 << 23
@@ -221,7 +221,7 @@ class _Rest:
 
 def _cells_hint(cells: int, names: int) -> str:
     if names == 1:
-        return "the first line must name the columns, without titles or remarks above it"
+        return ONE_CELL
     more = (
         "row names of R (row.names=FALSE), or a delimiter at the end, give rows one cell more; " if cells == names + 1 else ""
     )

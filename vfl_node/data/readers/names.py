@@ -6,6 +6,12 @@ from collections.abc import Iterable
 
 from vfl_node.errors import DataError
 
+ONE_CELL = (
+    "the first line has one cell: it must name the columns, without titles or remarks above it; if something else than a "
+    "comma, a semicolon, a tab or a bar separates cells, say data.delimiter"
+)
+"""The hint for a CSV whose header was not split."""
+
 
 def column_names(header: Iterable[str], where: str) -> tuple[str, ...]:
     """The names without white space at their ends.
