@@ -325,8 +325,8 @@ def test_what_a_memory_without_checksums_hid_stays_hidden_and_counts_as_changes(
         for hiding in (Align(protocol="psu", dummies=100), Align(protocol="apsi", obfuscation={"size": 9})):
             promises.hold(partner, b"of " + hiding.protocol.encode(), hiding, "active", binding=True)
         with pytest.raises(PolicyError, match="sets have changed 1 times"):
-            partner.count_changes(b"sets", 1)
-        partner.check_changes(b"sets", 2)
+            partner.count(changed_sets(b"sets", 1))
+        partner.check(changed_sets(b"sets", 2))
 
 
 def test_a_damaged_memory_without_checksums_is_left_as_it_is(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ NOT_NOW = RESUMABLE | {Paused.default_code, GaveWay.default_code}
 
 def returns(error: VflError) -> bool:
     """Whether the party where ``error`` occurred comes back to the job, so that the others wait for it."""
-    return isinstance(error, PeerLost | Paused) or error.code in RESUMABLE
+    resumable = error.code in RESUMABLE and error.code != "E_VERSION"  # for which two owners must see to their nodes
+    return isinstance(error, PeerLost | Paused) or resumable
 
 
 def explain(error: BaseException) -> VflError:

@@ -251,6 +251,7 @@ class Meeting:
             error = PeerError(error.message, code=error.code, for_peer=error.message)  # what a peer said is for all of them
         for channel in self.channels.values():
             run(channel.abort(error, resumable=comes_back))
-        if not comes_back and error.code != Cancelled.default_code:  # of which the owner's own node tells everybody
+        # Of a cancellation the owner's own node tells everybody; for another version they would end the job for good.
+        if not comes_back and error.code not in (Cancelled.default_code, "E_VERSION"):
             for peer in self._missing():
                 self._peers.tell(peer, Notice(cancel=Cancel(job_id=self._job_id, failed=True, reason=error.for_peer[:300])))
