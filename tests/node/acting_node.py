@@ -6,7 +6,10 @@
 - ``NAME-death``, until ``NAME`` dies in the place it names;
 - ``NAME-full``: in the place that it names the disk of ``NAME`` is full;
 - ``NAME-other-version``, while ``NAME`` speaks another version of the protocol in its conversations;
+- ``NAME-other-greeting``, while it does so in its links;
+- ``NAME-no-thread``, while no job of ``NAME`` gets a thread;
 - ``NAME-fails``: in the place that it names the part of ``NAME`` fails;
+- ``NAME-holds``: in the place that it names ``NAME`` waits until the file is gone;
 - ``NAME-drawn``, written here: what each attempt draws from the secrets of the job, which stands in the report too.
 """
 
@@ -27,7 +30,7 @@ from vfl_node import failpoints
 from vfl_node.cli import main
 from vfl_node.errors import DataError
 from vfl_node.execution.finish import finish, have_stored, hear_confirmed
-from vfl_node.node import meeting, service, store, work  # noqa: F401 - what a node imports once it runs
+from vfl_node.node import greeting, meeting, service, store, work, works  # noqa: F401 - what a node imports once it runs
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session import preflight
 from vfl_node.session.agree import agree
@@ -41,6 +44,7 @@ PLACES = (
     "when all are met",
     "in a round",
     "before its report",
+    "before its seal",
     "with its report",
     *ENDS,
 )
@@ -67,6 +71,8 @@ class Act:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.at(place, "full"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        while self.at(place, "holds"):
+            time.sleep(0.02)
         if self.at(place, "fails"):
             raise DataError("told to fail", code="E_DATA")
 
@@ -139,8 +145,10 @@ class Act:
                 return
             self.may_die("before its report")
             self.own.artefacts.mkdir(exist_ok=True)
+            self.own.artefacts.joinpath("model.safetensors").write_text("learnt in the act")
             self.own.artefacts.joinpath("report.html").write_text("an act")
             self.own.artefacts.joinpath("report.json").write_text(json.dumps({"party": part.name, "drawn": self.drawn(part)}))
+            self.may_die("before its seal")
             self.own.seal()
             self.may_die("with its report")
 
@@ -152,6 +160,23 @@ def run(folder: Path, name: str, arguments: list[str], log: Path) -> None:
     act = Act(folder, name)
     if act.told("other-version"):
         preflight.PROTOCOL_VERSION += 1
+    if act.told("other-greeting"):
+        greeting.PROTOCOL_VERSION += 1
+    start = threading.Thread.start
+
+    def start_unless_told(thread: threading.Thread) -> None:
+        if thread.name.startswith("job-") and act.told("no-thread"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    threading.Thread.start = start_unless_told  # type: ignore[method-assign]
+    begin = works.Works.start
+
+    def begin_later(works: works.Works) -> None:
+        act.may_die("works")
+        begin(works)
+
+    works.Works.start = begin_later  # type: ignore[method-assign]
     work.conversations = act.conversations  # type: ignore[attr-defined]
     failpoints.reach = act.may_die
     sys.argv = ["vfl-node", *arguments]

@@ -6,6 +6,7 @@ Each party dies, or has a full disk, at each point of the end; it is back at onc
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from tests.node.several import SeveralTrial
 from tests.node.stage import Stage
+from vfl_node.errors import UsageError
 
 ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "notary": "coordinator"}
 CASTS = {"two": ("clinic", "lab"), "two and a coordinator": ("clinic", "lab", "notary"), "three": ("clinic", "lab", "insurer")}
@@ -209,4 +211,149 @@ def test_cancelled_before_all_have_stored_it_is_cancelled_everywhere(stage: Stag
     federation.wait_until(lambda: all(sealed(stage, name, job_id) for name in ("clinic", "insurer")), 60)
     federation.client(owner).cancel(job_id)
     federation.start("lab")
+    cancelled_everywhere(stage, job_id)
+
+
+def dies_late(stage: Stage, victim: str, place: str, *waiting: str) -> str:
+    """A job whose ``victim`` is dead at ``place``; the job's id. Those ``waiting`` have waited too long by then."""
+    job_id = stage.submit()
+    stage.in_a_round(job_id)
+    stage.tell(f"{victim}-death", place)
+    stage.let_it_end()
+    stage.federation.dies_in(victim, job_id)
+    for name in waiting:
+        assert at_rest(stage, name, job_id)["state"] == "unconfirmed"
+    return job_id
+
+
+def end_elsewhere(stage: Stage, at: str, job_id: str, wanted: str) -> None:
+    for name in stage.federation.roles.keys() - {at}:
+        stage.federation.wait_until(lambda name=name: state(stage, name, job_id) == wanted, 60)
+
+
+def test_a_late_party_hears_of_a_cancellation_that_the_others_have_pruned(stage: Stage) -> None:
+    job_id = dies_late(stage, "lab", "store")
+    stage.federation.client("clinic").cancel(job_id)
+    end_elsewhere(stage, "lab", job_id, "cancelled")
+    assert job_id in stage.federation.client("clinic").prune(days=None, keep=0, models=False, dry=False)
+    stage.federation.start("lab")
+    stage.federation.wait_until(lambda: state(stage, "lab", job_id) == "cancelled", 60)
+    assert not list(stage.federation.job_folder("lab", job_id).iterdir())
+
+
+def test_who_has_written_its_model_and_not_sealed_it_cancels(stage: Stage) -> None:
+    federation, job_id = stage.federation, stage.submit()
+    stage.in_a_round(job_id)
+    stage.tell("lab-full", "before its seal")
+    stage.let_it_end()
+    assert at_rest(stage, "lab", job_id)["error"]["code"] == "E_DISK_FULL"
+    assert list((federation.job_folder("lab", job_id) / "artefacts").iterdir())
+    federation.client("lab").cancel(job_id)
+    cancelled_everywhere(stage, job_id)
+
+
+@pytest.mark.parametrize("place", ["in a round", "store"])
+def test_another_version_at_one_party_ends_the_job_for_nobody(stage: Stage, place: str) -> None:
+    """The others wait; once it has its old version back, the job goes on."""
+    federation = stage.federation
+    if place == "store":
+        job_id = dies_late(stage, "insurer", place)
+    else:
+        job_id = stage.submit()
+        stage.in_a_round(job_id)
+        stage.tell("insurer-death", place)
+        federation.dies_in("insurer", job_id)
+    stage.tell("insurer-other-greeting")
+    federation.start("insurer")
+    federation.wait_until(lambda: (federation.view("clinic", job_id)["error"] or {}).get("code") == "E_VERSION", 60)
+    for name in federation.roles.keys() - {"insurer"}:
+        view = federation.view(name, job_id)
+        assert view["resumable"] or view["state"] in ("waiting", "running"), (name, view)
+    federation.kill("insurer")
+    (stage.shared / "insurer-other-greeting").unlink()
+    federation.start("insurer")
+    federation.wait_until(lambda: federation.connected("clinic"))
+    federation.client("clinic").resume(job_id)
+    stage.let_it_end()
+    all_end_well(stage, job_id)
+
+
+def test_what_is_confirmed_is_done_though_the_node_can_not_begin_the_job_any_more(stage: Stage) -> None:
+    job_id = dies_late(stage, "clinic", "finished")
+    end_elsewhere(stage, "clinic", job_id, "done")
+    stage.tell("clinic-no-thread")
+    stage.federation.start("clinic")
+    stage.federation.wait_until(lambda: state(stage, "clinic", job_id) == "done", 60)
+    with pytest.raises(UsageError, match="has already ended"):
+        stage.federation.client("clinic").cancel(job_id)
+    stage.federation.kill("clinic")
+
+
+def test_an_active_party_that_has_lost_its_word_hears_from_all_others_that_the_job_is_done(stage: Stage) -> None:
+    """As after its state folder was restored from a backup."""
+    job_id = dies_late(stage, "clinic", "finished")
+    end_elsewhere(stage, "clinic", job_id, "done")
+    (stage.federation.job_folder("clinic", job_id) / "confirmed").unlink()
+    stage.federation.start("clinic")
+    all_end_well(stage, job_id)
+
+
+@pytest.mark.parametrize("owner", ["lab", "clinic"])
+def test_a_table_that_is_gone_when_only_the_last_word_is_missing_ends_it_for_nobody(stage: Stage, owner: str) -> None:
+    federation = stage.federation
+    job_id = dies_late(stage, "insurer", "store", "lab", "clinic")
+    table = federation.trial.files[owner]
+    away = table.rename(table.with_suffix(".away"))
+    try:
+        federation.start("insurer")
+        message = lambda: str((federation.view(owner, job_id).get("error") or {}).get("message"))  # noqa: E731
+        federation.wait_until(lambda: table.name in message(), 60)
+        for name in federation.roles:
+            view = federation.view(name, job_id)
+            assert view["resumable"] or view["state"] in ("waiting", "running"), (name, view)
+    finally:
+        away.rename(table)
+    federation.client(owner).resume(job_id)
+    all_end_well(stage, job_id)
+
+
+@pytest.mark.parametrize("owner", ["lab", "clinic"])
+def test_a_cancellation_while_the_active_party_stores_that_it_waits(stage: Stage, owner: str) -> None:
+    federation, job_id = stage.federation, stage.submit()
+    stage.in_a_round(job_id)
+    stage.tell("insurer-death", "before its report")
+    stage.tell("clinic-holds", "finished")
+    stage.let_it_end()
+    federation.dies_in("insurer", job_id)
+    federation.wait_until(lambda: "job unconfirmed" in federation.log("lab").rsplit(job_id, 1)[-1], 60)
+    asking = threading.Thread(target=federation.client(owner).cancel, args=(job_id,))
+    asking.start()
+    asking.join(1.0)
+    (stage.shared / "clinic-holds").unlink()
+    asking.join()
+    federation.wait_until(lambda: state(stage, "clinic", job_id) == "cancelled", 60)
+    federation.start("insurer")
+    cancelled_everywhere(stage, job_id)
+
+
+def test_a_party_that_waits_cancels_though_its_disk_is_full(stage: Stage) -> None:
+    job_id = dies_late(stage, "insurer", "store", "lab")
+    stage.tell("lab-full", "index")
+    stage.federation.client("lab").cancel(job_id)
+    (stage.shared / "lab-full").unlink()
+    stage.federation.start("insurer")
+    cancelled_everywhere(stage, job_id)
+
+
+def test_the_active_party_hears_a_wish_to_cancel_before_it_goes_on_with_its_jobs(stage: Stage) -> None:
+    job_id = dies_late(stage, "clinic", "store")
+    stage.federation.client("lab").cancel(job_id)
+    stage.tell("clinic-holds", "works")
+    before = stage.federation.log("clinic").count('"peer connected"')
+    starting = threading.Thread(target=stage.federation.start, args=("clinic",))
+    starting.start()
+    stage.federation.wait_until(lambda: stage.federation.log("clinic").count('"peer connected"') >= before + 3)
+    starting.join(0.5)  # for the wish, which comes at once
+    (stage.shared / "clinic-holds").unlink()
+    starting.join()
     cancelled_everywhere(stage, job_id)

@@ -151,6 +151,8 @@ class Others:
             meeting.check()
             meeting.wait(LOOK_S)
             deadline = max(last, time.monotonic() + ASK_AGAIN_S)
+        if self._done_at:  # perhaps at all: this party's word of it may be lost, as after its state was restored from a backup
+            self.announce(meeting)
         return deadline
 
     def meet(self, meeting: Meeting, deadline: float, *, frame_bytes: int, on_queue: Callable[[], float] | None = None) -> None:
