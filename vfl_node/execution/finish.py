@@ -17,15 +17,14 @@ from vfl_node.execution.run import Run
 from vfl_node.transport.channel import Channel
 
 CONFIRM = "confirm"
-"""The last phase: a party that leaves in it has had all it needs."""
+"""The last phase: whoever leaves in it has stored its part, and asks again if it has missed the word."""
 
 
 async def finish(run: Run) -> None:
     """The end of a data party's run, which has stored its part.
 
     Raises:
-        Cancelled: the owner of the active party ended the job before all had stored theirs.
-        VflError: a peer's error.
+        VflError: a peer's error, or what the job was ended with before all had stored theirs.
 
     Leaks: that the others have stored their parts.
     """
@@ -54,7 +53,7 @@ async def hear_confirmed(run: Run, channel: Channel) -> None:
 
 
 def confirm(run: Run) -> None:
-    """Write down that all are known to have stored theirs. Raises Cancelled."""
+    """Write down that all are known to have stored theirs. Raises what the job was ended with before."""
     failpoints.reach("confirm")
     run.folder.confirm()
     failpoints.reach("confirmed")

@@ -101,6 +101,7 @@ class Jobs:
 
         Raises:
             UsageError: no such job, or it has ended.
+            StateError: the wish can neither be stored nor told.
         """
         record, work, notice = self._store.record(job_id), self._works.get(job_id), Notice(cancel=Cancel(job_id=job_id))
         if work is not None:

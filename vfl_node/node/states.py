@@ -10,5 +10,5 @@ UNFINISHED: tuple[State, ...] = ("waiting", "running", "paused")
 """States after which a job goes on by itself.
 
 A job is *unconfirmed* if this party has stored its part, and has waited too long to hear that all others have, too. It goes on
-when its owner resumes it, when a peer asks for that, or when the active party is connected again.
+when its owner resumes it, when a peer asks for that, or when the active party is connected again; at the active party, any one.
 """

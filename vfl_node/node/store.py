@@ -206,7 +206,8 @@ class Store:
     def prune(self, *, days: float | None, keep: int | None, models: bool = False, dry: bool = False) -> list[str]:
         """Remove jobs that have ended for good, with their folders: reports, models and predictions.
 
-        Unfinished jobs and those that may be resumed stay whatever is asked, and so does a model by which such a job predicts.
+        Unfinished jobs and those that may be resumed stay, but for unconfirmed ones that are older than ``days``; so does a
+        model by which such a job predicts.
         A pruned job's id stays known, so that no peer can have the job begun anew.
 
         Args:
