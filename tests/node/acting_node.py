@@ -44,7 +44,6 @@ PLACES = (
     "when all are met",
     "in a round",
     "before its report",
-    "before its seal",
     "with its report",
     *ENDS,
 )

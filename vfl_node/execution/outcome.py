@@ -43,7 +43,7 @@ class JobOutcome:
     @property
     def sealed(self) -> bool:
         """Whether this party's report and model are written (their checksums come last)."""
-        return (self.artefacts / SUMS).exists()  # as :meth:`Store.has_report`
+        return (self.artefacts / SUMS).exists()
 
     def seal(self) -> None:
         """Write the checksums of all artefacts, as ``sha256sum`` does; from now on they are :attr:`sealed`.

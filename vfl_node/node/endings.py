@@ -27,13 +27,13 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
     Returns:
         The job as it has ended.
     """
-    folder = store.job_folder(record)
-    if folder.confirmed:
+    outcome = store.outcome(record)
+    if outcome.confirmed:
         record = replace(record, state="done", finished=record.finished or now(), code=None, message=None, hint=None)
     if record.over:
         try:
             if record.state == "cancelled":
-                folder.remove_artefacts()
+                outcome.remove_artefacts()
             account(settings, store, record)
         except (VflError, OSError, ValueError) as error:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))

@@ -24,7 +24,7 @@ import structlog
 from vfl_node import failpoints
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.outcome import SUMS
+from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.trial import Trial
 from vfl_node.files import fault, private_file
 from vfl_node.job import Job
@@ -252,9 +252,13 @@ class Store:
         """The private folder of a job."""
         return JobFolder(self.folder / "jobs" / record.id, self._trial)
 
+    def outcome(self, record: Record) -> JobOutcome:
+        """How the end of a job stands here; unlike :meth:`job_folder` this makes no folder."""
+        return JobOutcome(self.folder / "jobs" / record.id)
+
     def has_report(self, record: Record) -> bool:
         """Whether a job has left its report."""
-        return (self.folder / "jobs" / record.id / "artefacts" / SUMS).exists()
+        return self.outcome(record).sealed
 
     def destroy_secrets(self, record: Record) -> None:
         """Remove everything of a job except its artefacts and, if it ended well, what predictions need.

@@ -15,7 +15,6 @@ import structlog
 
 from vfl_node.errors import Paused, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
-from vfl_node.execution.outcome import JobOutcome
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.node.admission import check_room
@@ -229,7 +228,7 @@ class Works:
             record = self._store.get(job_id)
             if record is None or record.state not in UNFINISHED or self.get(job_id):
                 return
-            confirmed = JobOutcome(self._store.folder / "jobs" / record.id).confirmed  # it ends at once
+            confirmed = self._store.outcome(record).confirmed  # it ends at once
             if record.state == "running" and not confirmed:  # neither ended nor paused: the process died in it
                 record = replace(record, deaths=record.deaths + 1)
                 if record.deaths >= self._settings.quarantine_after:
