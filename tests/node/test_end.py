@@ -5,6 +5,7 @@ Each party dies, or has a full disk, at each point of the end; it is back at onc
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import pytest
 from tests.node.several import SeveralTrial
 from tests.node.stage import Stage
 from vfl_node.errors import UsageError
+from vfl_node.node.store import Store
 
 ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "notary": "coordinator"}
 CASTS = {"two": ("clinic", "lab"), "two and a coordinator": ("clinic", "lab", "notary"), "three": ("clinic", "lab", "insurer")}
@@ -291,10 +293,17 @@ def test_another_version_at_one_party_ends_the_job_for_nobody(stage: Stage, plac
     all_end_well_once_resumed(stage, "clinic", job_id)
 
 
-def test_what_is_confirmed_is_done_though_the_node_can_not_begin_the_job_any_more(stage: Stage) -> None:
+@pytest.mark.parametrize("why", ["no thread", "a job that this version cannot read"])
+def test_what_is_confirmed_is_done_though_the_node_can_not_begin_the_job_any_more(stage: Stage, why: str) -> None:
     job_id = dies_late(stage, "clinic", "finished")
     end_elsewhere(stage, "clinic", job_id, "done")
-    stage.tell("clinic-no-thread")
+    if why == "no thread":
+        stage.tell("clinic-no-thread")
+    else:
+        store = Store(stage.federation.folder / "clinic" / "state")
+        record = store.record(job_id)
+        store.update(record, spec=json.dumps(json.loads(record.spec) | {"gone": 1}))
+        store.close()
     stage.federation.start("clinic")
     stage.federation.wait_until(lambda: state(stage, "clinic", job_id) == "done", 60)
     with pytest.raises(UsageError, match="has already ended"):

@@ -109,21 +109,22 @@ class Jobs:
                 self._works.tell(peer, notice)
             if work.ended:  # perhaps before it heard
                 work.join()
-                return self.cancel(job_id) if self._store.record(job_id).open else record
+                ended = self._store.record(job_id)
+                return ended if ended.state == "cancelled" else self.cancel(job_id)
             return record
         if not record.open:
             raise UsageError(f"job {job_id} has already ended ({record.state})", code="E_JOB_ENDED")
         if record.active != self._settings.name and self._store.has_report(record):
             self._ask_to_cancel(record, notice)
             return record
-        ended = self._works.forget(record, OWN_WISH)
-        if ended is None:  # somebody works on it by now
+        forgotten = self._works.forget(record, OWN_WISH)
+        if forgotten is None:  # somebody works on it by now
             return self.cancel(job_id)
-        if ended.state != "cancelled":
+        if forgotten.state != "cancelled":
             raise UsageError(f"job {job_id} is done: all parties have stored their parts", code="E_JOB_ENDED")
         for peer in record.others(self._settings.name):
             self._works.tell(peer, notice)
-        return ended
+        return forgotten
 
     def _ask_to_cancel(self, record: Record, notice: Notice) -> None:
         """Ask the active party to end a job of which this party has stored its part, now or when it is there again.

@@ -67,7 +67,7 @@ class Verdict:
             if isinstance(error, Paused) or not self._undecided(error):
                 raise
             if error.code == VflError.default_code:
-                log.exception("internal error")
+                log.exception("internal error", job=self._outcome.path.name)
             raise PeerLost(error.message, hint=error.hint, for_peer=error.for_peer) from None
 
     def on(self, failure: VflError) -> tuple[State, VflError | None]:
