@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration import Frozen, name_in
-from vfl_node.job import ProtocolName
+from vfl_node.gdp import MOST_EPSILON
+from vfl_node.job import Name, ProtocolName
 from vfl_node.training.unaligned.methods import METHODS
+
+UnboundedModel = Literal["networks", "taylor", "exact"]
+"""A kind of hidden model of which what is opened has no bound."""
 
 
 class Limits(Frozen):
@@ -55,6 +59,36 @@ class Limits(Frozen):
         ge=0,
         description="how often a set (this node's or a peer's) may ever change between alignments that hide from the peer "
         "how many records are shared (dummies, obfuscated sets); c changes leave about 2/(c + 2) of what dummies hide",
+    )
+    epsilon_per_partner: float | None = Field(
+        default=4.0,
+        gt=0,
+        le=MOST_EPSILON,
+        allow_inf_nan=False,
+        description="ε, with a δ of 10⁻⁶, of all that hidden trainings over one table may ever open with one partner: about "
+        "whether one record is shared, or its label. null: no bound",
+    )
+    unbounded_models: tuple[UnboundedModel, ...] = Field(
+        default=(),
+        description="kinds of hidden models that a job may train without ε: networks (train.hidden), taylor (train.loss: "
+        "taylor), and exact (regressions with train.epsilon: null). What is opened of these has no bound. Default: none",
+    )
+    models_served: int = Field(
+        default=5,
+        ge=1,
+        description="how many different hidden models over one table may ever answer one partner: each gives another equation "
+        "of the columns of a record that is asked for",
+    )
+    least_rows: int = Field(
+        default=20,
+        ge=0,
+        description="a column of this node's table in which fewer records differ, or one has more than a fifth of the sum of "
+        "squares, takes no part in hidden training. The width that a table has with a partner stays what it was at first",
+    )
+    coordinators: tuple[Name, ...] = Field(
+        default=(),
+        description="coordinators that a job of a peer may name. A coordinator deals the randomness of hidden training: with "
+        "one other party it sees everything. Jobs of this node's own name whom they like",
     )
     trainings_per_set: int = Field(
         default=20,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.configuration import Frozen
+from vfl_node.gdp import MOST_EPSILON
 from vfl_node.trainers import Task
 
 Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift", "rmse", "mae", "r2", "mse"]
@@ -90,6 +91,13 @@ class Evaluate(Frozen):
         lt=1,
         allow_inf_nan=False,
         description="two classes: probability from which on class 1 is predicted, for accuracy, f1 and the confusion matrix",
+    )
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=MOST_EPSILON,
+        allow_inf_nan=False,
+        description="hidden training: ε of the metrics, whose sums are opened with noise; null: that of train.epsilon, or 1",
     )
     share_with_passive: bool = Field(
         default=False, description="send loss and metrics, which derive from labels, to the passive party"

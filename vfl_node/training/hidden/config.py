@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
+from vfl_node.gdp import MOST_EPSILON
 from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.hidden import memory
 
@@ -39,6 +40,16 @@ class Hidden(TrainerConfig):
     )
     loss: Literal["exact", "taylor"] = Field(
         default="exact", description="of classes: logistic loss by a sum of sines, or its second-order polynomial at 0"
+    )
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=MOST_EPSILON,
+        allow_inf_nan=False,
+        description="ε, with a δ of 10⁻⁶, of the model: about whether one record is shared, or its label",
+    )
+    columns: Literal["plain", "bins"] = Field(
+        default="plain", description="bins: each owner adds to each number eight levels by its quantiles"
     )
     epochs: int = Field(default=10, ge=1, le=100_000)
     batch_size: int = Field(
