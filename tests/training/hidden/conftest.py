@@ -47,7 +47,7 @@ from vfl_node.transport.recorder import Recorder
 NAMES = ("clinic", "lab", "insurer")
 HUB = "hub"
 CLIP = 5.0
-SMALL = {"epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9, "least_rows": 5}
+SMALL = {"epsilon": None, "epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9, "least_rows": 5}
 
 
 @dataclass(frozen=True, eq=False)

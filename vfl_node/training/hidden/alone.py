@@ -5,8 +5,9 @@ The same steps on the same form, with the true sigmoid at the end; hidden layers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,25 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.training.glm.plain import sigmoid
-from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.config import Hidden, Loss
+from vfl_node.training.hidden.descent import Descent, descent_of
 from vfl_node.training.hidden.network import HIDDEN_TERMS
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 DIVERGED = 1e6
+
+STEPS = 200
+"""Over all rows, where rows are bounded."""
+
+RESIDUALS: Mapping[Loss, Callable[[Floats, Floats], Floats]] = {
+    "exact": lambda z, labels: sigmoid(z) - labels,
+    "taylor": lambda z, labels: z / 4 + 0.5 - labels,
+    "squares": lambda z, labels: z - labels,
+    "robust": lambda z, labels: 2 * sigmoid(2 * (z - labels)) - 1,
+}
+"""Loss → slope at scores z, float64[n, K]."""
 
 
 def fit(values: Floats, labels: Floats, train: Hidden, randomness: Randomness) -> list[Floats]:
@@ -38,13 +51,22 @@ def fit(values: Floats, labels: Floats, train: Hidden, randomness: Randomness) -
     for index, (inputs, outputs) in enumerate(pairwise(after)):
         drawn = randomness.derive(f"weights {index}").normal((inputs, outputs)) / np.sqrt(inputs)
         weights += [np.asarray(drawn, dtype=np.float64), np.zeros((1, outputs))]
-    size = min(train.batch_size, len(values))
-    batches = _batches(len(values), size, train.epochs, randomness.derive("batches"))
-    return descend(values, labels, weights, batches, size, train)
+    if train.epsilon is not None:  # nothing limits how long it descends
+        descent = replace(descent_of(train, 1, 1e15, 1), steps=STEPS)
+        return descend(values, labels, weights, repeat(np.arange(len(values)), STEPS), len(values), descent, train)
+    descent, size = descent_of(train, 1, 1.0, 1), min(train.batch, len(values))
+    batches = _batches(len(values), size, descent.steps, randomness.derive("batches"))
+    return descend(values, labels, weights, batches, size, descent, train)
 
 
 def descend(
-    values: Floats, labels: Floats, first: Sequence[Floats], batches: Iterable[Rows], divisor: float, train: Hidden
+    values: Floats,
+    labels: Floats,
+    first: Sequence[Floats],
+    batches: Iterable[Rows],
+    divisor: float,
+    descent: Descent,
+    train: Hidden,
 ) -> list[Floats]:
     """Weights after a step over each batch.
 
@@ -54,12 +76,13 @@ def descend(
         first: weights to begin with.
         batches: rows of each step.
         divisor: of a sum over a batch.
+        descent: rate and momentum.
         train: the job's section.
     """
     weights, velocity = list(first), [np.zeros_like(of) for of in first]
     for rows in batches:
         for index, gradient in enumerate(_gradients(values[rows], labels[rows], weights, train)):
-            velocity[index] = train.momentum * velocity[index] + train.learning_rate * (
+            velocity[index] = descent.momentum * velocity[index] + descent.rate * (
                 gradient / divisor + train.weight_decay * weights[index]
             )
             weights[index] = np.clip(weights[index] - velocity[index], -DIVERGED, DIVERGED)
@@ -94,10 +117,7 @@ def _forward(z: Floats, layers: Sequence[Floats]) -> tuple[Floats, list[tuple[Fl
 
 def _gradients(values: Floats, labels: Floats, weights: Sequence[Floats], train: Hidden) -> list[Floats]:
     z, kept = _forward(values @ weights[0], weights[1:])
-    if train.form_loss == "exact":
-        delta = sigmoid(z) - labels
-    else:
-        delta = z / 4 + 0.5 - labels if train.form_loss == "taylor" else z - labels
+    delta = RESIDUALS[train.form_loss](z, labels)
     gradients: list[Floats] = []
     for h, slope, weight in reversed(kept):
         gradients[:0] = [h.T @ delta, delta.sum(axis=0, keepdims=True)]

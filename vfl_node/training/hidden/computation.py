@@ -5,7 +5,8 @@
     columns            each party's columns and ownership bits under masks, once
     both k             w, the product of all bits, in shares; with an audit there are several, and one is used
     both               w under a mask
-    epoch e block k    a step over a batch of the public schedule; with an audit some are checked instead
+    epoch e block k    a step, over all rows trained on, or without a bound over a batch of the public schedule; with an audit
+                       some are checked instead
     measure            a histogram of scores by label on the rows held out; only sums are opened
     reveal             each party's part of the weights to it, if the job says so
 
@@ -24,12 +25,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node import failpoints
 from vfl_node.crypto.shares.machine import Counter, ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
 from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
 from vfl_node.crypto.shares.values import KnownToOne, Shared
+from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.measuring import NumberSums, OutputTally, squared_errors, tally
-from vfl_node.training.hidden.memory import CANDIDATES
+from vfl_node.training.hidden.memory import CANDIDATES, ROWS_AT_ONCE
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
@@ -47,17 +50,16 @@ class HiddenPlan:
         schedule: of batches.
         training: positions trained on.
         testing: positions measured on; none if nothing is measured.
-        epochs: how many.
-        batch_rows: shared rows of a batch.
-        divisor: of a sum over a batch: how many of its rows all parties own, about.
-        learning_rate: η.
-        momentum: μ.
+        descent: how many epochs, how fast, and with how much noise.
+        batch_rows: shared rows of a step.
+        divisor: of a sum over these: how many of them all parties own, about.
         weight_decay: λ.
         bins: of the histogram.
         reveals: whether weights are opened to their owners.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
         audits: whether some of what the dealer deals is checked.
+        at_once: as :func:`~vfl_node.training.hidden.network.step`.
     """
 
     form: Form
@@ -65,20 +67,27 @@ class HiddenPlan:
     schedule: Schedule
     training: Positions
     testing: Positions
-    epochs: int
+    descent: Descent
     batch_rows: int
     divisor: float
-    learning_rate: float
-    momentum: float
     weight_decay: float
     bins: int
     reveals: bool
     threshold: float = 0.5
     told: bool = False
     audits: bool = False
+    at_once: int = ROWS_AT_ONCE
+
+    @property
+    def epochs(self) -> int:
+        """How many: with noise each is a step."""
+        return self.descent.steps
 
     def batches(self, epoch: int) -> list[Positions]:
-        """Those of an epoch, all of the same size; the rows left over wait for the next one."""
+        """Those of an epoch, all of one size; the rows left over wait for the next. With noise there is one, of all rows."""
+        if self.batch_rows == len(self.training):
+            failpoints.reach("batches")
+            return [self.training]
         batches = self.schedule.batches(0, epoch, self.training, self.batch_rows)
         return [batch for batch in batches if len(batch) == self.batch_rows]
 
@@ -86,7 +95,7 @@ class HiddenPlan:
     def rates(self) -> Rates:
         """Of every step."""
         bits = MANTISSA_BITS[self.form.loss]
-        return Rates.of(self.learning_rate, self.divisor, self.momentum, self.weight_decay, bits)
+        return Rates.of(self.descent.rate, self.divisor, self.descent.momentum, self.weight_decay, bits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,14 +221,13 @@ async def compute(
 
     nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
     model = _model(form, start or WeightShares(nothing, nothing))
+    labels, noise = Shared(targets, 2 * FRACTION), (plan.descent.deviation, plan.at_once)
     for epoch in range(first, plan.epochs):
         for number, batch in enumerate(plan.batches(epoch)):
             machine.begin(block(epoch, number))
-            rows = [matrix[batch] for matrix in matrices]
-            if plan.audits and await _checked(machine, partial(_blank_step, plan, rows)):
+            if plan.audits and await _checked(machine, partial(_blank_step, plan, matrices, batch)):
                 continue
-            of_batch = Shared(targets[batch], 2 * FRACTION), (both if plan.audits else opened)[batch]
-            model = await step(machine, model, rows, *of_batch, rates)
+            model = await step(machine, model, matrices, labels, both if plan.audits else opened, batch, rates, *noise)
         await after(epoch, _parts(model))
 
     machine.begin("measure")
@@ -233,7 +241,7 @@ async def compute(
             opened[plan.testing],
             plan.divisor / plan.batch_rows * len(plan.testing),
         )
-        if form.loss == "squares":
+        if form.numbers:
             signed = (targets[plan.testing].view(np.int64) >> np.int64(FRACTION)).view(np.uint64)
             sums = await squared_errors(machine, model, tested[0], signed, *tested[2:], to)
         else:
@@ -267,14 +275,14 @@ async def _owned_by_all(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[
     return made
 
 
-async def _blank_step(plan: HiddenPlan, rows: Sequence[KnownToOne], machine: ShareMachine) -> None:
+async def _blank_step(plan: HiddenPlan, columns: Sequence[KnownToOne], rows: Positions, machine: ShareMachine) -> None:
     """A step with nobody's values, as the dealer runs it."""
     nothing = tuple(np.zeros(shape, np.uint64) for shape in plan.form.shapes)
-    count = rows[0].part.shape[0]
     model = _model(plan.form, WeightShares(nothing, nothing))
-    targets = Shared(np.zeros((count, plan.form.outputs), np.uint64), 2 * FRACTION)
-    both = Shared(np.zeros((count, 1), np.uint64), 0)
-    await step(machine, model, [of.as_dealt for of in rows], targets, both, plan.rates)
+    dealt = [of[rows].as_dealt for of in columns]
+    targets = Shared(np.zeros((len(rows), plan.form.outputs), np.uint64), 2 * FRACTION)
+    both, every = Shared(np.zeros((len(rows), 1), np.uint64), 0), np.arange(len(rows))
+    await step(machine, model, dealt, targets, both, every, plan.rates, plan.descent.deviation, plan.at_once)
 
 
 async def _dealt(machine: ShareMachine, blank: Blank) -> int:

@@ -13,11 +13,15 @@ from vfl_node.data.scaling import LinearScaling
 from vfl_node.gdp import MOST_EPSILON
 from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.hidden import memory
+from vfl_node.training.hidden.descent import LONG, SHORT, USUAL_BATCH, USUAL_EPOCHS
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
+
+Loss = Literal["exact", "taylor", "squares", "robust"]
+"""What is descended; ``robust`` is the bounded one of numbers, 2σ(2r) − 1 of a residual r."""
 
 
 class Hidden(TrainerConfig):
@@ -35,28 +39,47 @@ class Hidden(TrainerConfig):
 
     algorithm: Literal["hidden"]
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model for each class")
-    hidden: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
-        default=(), max_length=3, description="widths of hidden layers; none: logistic or linear regression"
-    )
-    loss: Literal["exact", "taylor"] = Field(
-        default="exact", description="of classes: logistic loss by a sum of sines, or its second-order polynomial at 0"
-    )
     epsilon: float | None = Field(
-        default=None,
+        default=1.0,
         gt=0,
         le=MOST_EPSILON,
         allow_inf_nan=False,
-        description="ε, with a δ of 10⁻⁶, of the model: about whether one record is shared, or its label",
+        description="ε of the model, with a δ of 10⁻⁶: how well all that is opened tells whether one record is shared, or its "
+        "label. The coordinator deals noise in shares. null: no noise and no bound, where each owner allows it",
     )
     columns: Literal["plain", "bins"] = Field(
-        default="plain", description="bins: each owner adds to each number eight levels by its quantiles"
+        default="plain",
+        description="bins: each owner adds to each number eight levels by its quantiles, so that a regression follows curves",
     )
-    epochs: int = Field(default=10, ge=1, le=100_000)
-    batch_size: int = Field(
-        default=512, ge=1, le=10_000_000, description="shared records of a batch; as many more rows are taken as are not shared"
+    hidden: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
+        default=(),
+        max_length=3,
+        description="widths of hidden layers, which need epsilon: null; none: logistic or linear regression",
     )
-    learning_rate: float = Field(default=0.1, gt=0, le=1e3, allow_inf_nan=False)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
+    loss: Literal["exact", "taylor"] = Field(
+        default="exact",
+        description="of classes: logistic loss by a sum of sines; taylor: its second-order polynomial at 0, with epsilon: null",
+    )
+    epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="with epsilon steps, each over all rows; null: 20 or 40, by public numbers. With epsilon: null passes, 10",
+    )
+    batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="with epsilon: null: shared records of a batch, 512; as many more rows are taken as are not shared",
+    )
+    learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e3,
+        allow_inf_nan=False,
+        description="null: with epsilon by public numbers, so that noise in a score stays below .4; else 0.1",
+    )
+    momentum: float | None = Field(default=None, ge=0, lt=1, description="null: 0.8 or 0.9, with epsilon: null 0.9")
     weight_decay: float = Field(
         default=0.0, ge=0, le=1e2, allow_inf_nan=False, description="times a weight, added to its gradient"
     )
@@ -79,7 +102,8 @@ class Hidden(TrainerConfig):
     )
     bins: Literal[256, 1024] = Field(default=256, description="of the histogram; more are exacter where scores hardly vary")
     reveal: Literal["owners", "none"] = Field(
-        default="owners", description="owners: each party gets the weights of its own columns; none: weights stay in shares"
+        default="none",
+        description="owners: each party gets the weights of its own columns, which costs no more ε; none: they stay in shares",
     )
     dealer_audit: float = Field(
         default=0.0,
@@ -116,19 +140,42 @@ class Hidden(TrainerConfig):
         return self.hidden[0] if self.hidden else self.outputs
 
     @property
-    def form_loss(self) -> Literal["exact", "taylor", "squares"]:
+    def form_loss(self) -> Loss:
         """What is descended."""
-        return "squares" if self.task == "regression" else self.loss
+        if self.task == "classification":
+            return self.loss
+        return "squares" if self.epsilon is None else "robust"
+
+    @property
+    def batch(self) -> int:
+        """Shared records of a batch, where there are batches."""
+        return self.batch_size or USUAL_BATCH
 
     @model_validator(mode="after")
     def _fits(self) -> Hidden:
         if self.task == "regression" and self.loss != "exact":
             raise ValueError("loss is for task: classification; a regression descends squared errors: leave it out")
+        if self.epsilon is not None:
+            self._check_bound()
         if self.hidden and self.loss == "taylor":
             raise ValueError(
                 "loss: taylor is good for small scores alone, which hidden layers do not keep small: say loss: exact"
             )
         return self
+
+    def _check_bound(self) -> None:
+        """What has no bound needs ``epsilon: null``. Raises ValueError."""
+        unbounded = "hidden layers have" if self.hidden else "loss: taylor has" if self.loss == "taylor" else ""
+        if unbounded:
+            raise ValueError(
+                f"{unbounded} no bound on what the model tells of single records: say epsilon: null, which each party's owner "
+                "must allow (limits.unbounded_models); or leave it out, and say columns: bins for curves"
+            )
+        if self.batch_size:
+            raise ValueError(
+                "with epsilon each step takes all rows, as noise is dealt for each: leave batch_size out, and epochs and "
+                "learning_rate, too, which public rules set; or say epsilon: null"
+            )
 
     def check(self, job: Job) -> None:
         """As the base: one split, no metrics that tell what dummies hide, and no predictions by weights that nobody has."""
@@ -161,7 +208,7 @@ class Hidden(TrainerConfig):
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """One batch an epoch at least."""
-        return self.epochs
+        return self.epochs or (USUAL_EPOCHS if self.epsilon is None else SHORT[0])
 
     def cost(
         self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
@@ -207,4 +254,9 @@ class Hidden(TrainerConfig):
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """All."""
-        return self.epochs
+        return self.most_epochs
+
+    @property
+    def most_epochs(self) -> int:
+        """How many there are at most."""
+        return self.epochs or (USUAL_EPOCHS if self.epsilon is None else LONG[0])

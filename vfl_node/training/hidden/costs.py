@@ -21,7 +21,10 @@ from vfl_node.crypto.shares.machine import Counter
 from vfl_node.crypto.shares.tallies import FAR_BINS, rows_at_once
 from vfl_node.trainers import TrainingCost
 from vfl_node.training.hidden import memory
+from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
+from vfl_node.training.hidden.descent import Descent, descent_of
+from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of, enough
 from vfl_node.training.schedule import Schedule
@@ -58,8 +61,10 @@ class PartCosts(NamedTuple):
         once: columns without rows, and weights that are revealed.
         row: of a row of the shared order, once.
         step: of a step without rows.
+        piece: of each :data:`~vfl_node.training.hidden.memory.ROWS_AT_ONCE` rows of it.
         step_row: of a row in a step.
         check: of a step that is checked instead, without rows.
+        check_piece: of each so many rows of that.
         check_row: of a row in that.
         measured: of measuring without rows.
         chunk: of each :func:`at_once` rows that are measured on.
@@ -69,8 +74,10 @@ class PartCosts(NamedTuple):
     once: Exchanged
     row: Exchanged
     step: Exchanged
+    piece: Exchanged
     step_row: Exchanged
     check: Exchanged
+    check_piece: Exchanged
     check_row: Exchanged
     measured: Exchanged
     chunk: Exchanged
@@ -78,19 +85,24 @@ class PartCosts(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False) -> PartCosts:
+def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False, noised: bool = True) -> PartCosts:
     """Of a model of this form; what its weights and metrics are opened to: as in :class:`HiddenPlan`."""
 
-    def run(rows: int, batch: int = 0, tested: int = 0, *, checked: bool = False) -> Exchanged:
-        what = bins, reveals, told, audits
-        return _counted(form, *what, rows=rows, batch=batch, tested=tested, checked=checked)
+    def run(rows: int, batch: int = 0, tested: int = 0, *, checked: bool = False, at_once: int = ROWS_AT_ONCE) -> Exchanged:
+        what = bins, reveals, told, audits, noised
+        return _counted(form, *what, rows=rows, batch=batch, tested=tested, checked=checked, at_once=at_once)
+
+    def of_step(*, checked: bool) -> tuple[Exchanged, Exchanged, Exchanged]:
+        one = run(2, batch=1, checked=checked).plus(run(2), -1)
+        two = run(2, batch=2, checked=checked).plus(run(2), -1)
+        apart = run(2, batch=2, checked=checked, at_once=1).plus(run(2), -1)
+        piece, row = apart.plus(two, -1), two.plus(one, -1)
+        return one.plus(piece, -1).plus(row, -1), piece, row
 
     once = run(1)
     row = run(2).plus(once, -1)
-    step = run(2, batch=1).plus(run(2), -1)
-    step_row = run(2, batch=2).plus(run(2), -1).plus(step, -1)
-    check = run(2, batch=1, checked=audits).plus(run(2), -1)
-    check_row = run(2, batch=2, checked=audits).plus(run(2), -1).plus(check, -1)
+    step, piece, step_row = of_step(checked=False)
+    check, check_piece, check_row = of_step(checked=audits)
     many = at_once(form, bins) + 1
     measured, two, more = (run(many, tested=tested).plus(run(many), -1) for tested in (1, 2, many))
     measured_row = two.plus(measured, -1)
@@ -98,9 +110,11 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False
     return PartCosts(
         once=once.plus(row, -1),
         row=row,
-        step=step.plus(step_row, -1),
+        step=step,
+        piece=piece,
         step_row=step_row,
-        check=check.plus(check_row, -1),
+        check=check,
+        check_piece=check_piece,
         check_row=check_row,
         measured=measured.plus(chunk, -1).plus(measured_row, -1),
         chunk=chunk,
@@ -110,7 +124,7 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False
 
 def at_once(form: Form, bins: int) -> int:
     """How many rows are measured on in a round."""
-    return rows_at_once(FAR_BINS) if form.loss == "squares" else rows_at_once(bins, form.outputs)
+    return rows_at_once(FAR_BINS) if form.numbers else rows_at_once(bins, form.outputs)
 
 
 def exchange(
@@ -119,6 +133,7 @@ def exchange(
     reveals: bool,
     told: bool,
     audits: bool = False,
+    noised: bool = True,
     *,
     rows: int,
     batch: int,
@@ -130,9 +145,10 @@ def exchange(
 
     With an audit so many ``checks`` of a batch come on top.
     """
-    of = parts(form, bins, reveals, told, audits)
-    whole = of.once.plus(of.row, rows).plus(of.step, steps).plus(of.step_row, steps * batch)
-    whole = whole.plus(of.check, checks).plus(of.check_row, checks * batch)
+    of, pieces = parts(form, bins, reveals, told, audits, noised), -(-batch // ROWS_AT_ONCE)
+    whole = of.once.plus(of.row, rows)
+    whole = whole.plus(of.step, steps).plus(of.piece, steps * pieces).plus(of.step_row, steps * batch)
+    whole = whole.plus(of.check, checks).plus(of.check_piece, checks * pieces).plus(of.check_row, checks * batch)
     if not tested:
         return whole
     return whole.plus(of.measured).plus(of.chunk, -(-tested // at_once(form, bins))).plus(of.measured_row, tested)
@@ -151,17 +167,19 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     size, divisor = batch_of(train, m, trained, common) if m else (0, 1.0)
     tested = held_out or trained
     steps = trained // size if size else 0
+    epochs = descent_of(train, 1 + passive_parties, divisor, worlds(train.task, ALIGNMENTS[protocol])).steps
     widths = memory.widths(passive_parties, beside)
-    checks = round(train.dealer_audit * train.epochs * steps)  # on average
+    checks = round(train.dealer_audit * epochs * steps)  # on average
     whole = exchange(
         Form(widths, train.hidden, train.outputs, train.form_loss),
         train.bins,
         train.reveal == "owners",
         evaluate.share_with_passive,
         train.dealer_audit > 0,
+        train.epsilon is not None,
         rows=m,
         batch=size,
-        steps=train.epochs * steps - checks,
+        steps=epochs * steps - checks,
         checks=checks,
         tested=tested if size and enough(train, tested, divisor / size) else 0,
     )
@@ -185,11 +203,13 @@ def _counted(
     reveals: bool,
     told: bool,
     audits: bool,
+    noised: bool,
     *,
     rows: int,
     batch: int,
     tested: int,
     checked: bool,
+    at_once: int,
 ) -> Exchanged:
     """The whole program over so few rows, with one step if there is a batch, which may be ``checked`` instead."""
     plan = HiddenPlan(
@@ -198,16 +218,15 @@ def _counted(
         schedule=Schedule(bytes(32), rows, 0),
         training=np.arange(batch),
         testing=np.arange(tested),
-        epochs=1 if batch else 0,
+        descent=Descent(1 if batch else 0, momentum=0.5, rate=0.5, deviation=1.0 if noised else None),
         batch_rows=batch or 1,
         divisor=1.0,
-        learning_rate=0.5,
-        momentum=0.5,
         weight_decay=0.5,
         bins=bins,
         reveals=reveals,
         told=told,
         audits=audits,
+        at_once=at_once,
     )
     spare = candidates(audits=audits)[1:] + [block(0, 0)] * checked
     counter = Counter(len(form.widths), spare.__contains__)

@@ -41,7 +41,7 @@ class Dealing:
         self._said: dict[str, DealingTerms] = {}
         self._log = session.folder / "dealt"
         self._one = threading.Lock()
-        session.progress.emit(PhaseBegan("deal", self._train.epochs * len(session.job.parties.data), "epochs"))
+        self._began = False
 
     async def serve(self, channel: Channel) -> None:
         """Deal to one data party.
@@ -61,14 +61,17 @@ class Dealing:
             seeds = [seed_of(session.randomness, name) for name in parties.data]
             place = parties.data.index(channel.peer)
             await channel.send(DealerSeed(seed=seeds[place]))
-            self._note(rows=said.rows, widths=list(said.widths))
-            sink = DealingSink(channel)
-            plan = terms.plan_of(said, session.job)
+            sink, plan = DealingSink(channel), terms.plan_of(said, session.job)
+            self._note(rows=said.rows, widths=list(said.widths), steps=plan.epochs)
 
             async def after(epoch: int, parts: WeightShares) -> None:
                 session.progress.emit(Advanced(1))
                 failpoints.reach("dealt")
 
+            with self._one:
+                if not self._began:
+                    session.progress.emit(PhaseBegan("deal", plan.epochs * len(parties.data), "epochs"))
+                self._began = True
             session.progress.emit(Advanced(said.epoch))
             dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, said.context.hex())
             try:
@@ -82,7 +85,7 @@ class Dealing:
         session, known = self._session, self._noted()
         return Trained(
             epochs=(),
-            steps=self._train.epochs,
+            steps=known["steps"],
             rows=(0, 0),
             device="cpu",
             disclosures=learns(session.job, HiddenNumbers(known["rows"], tuple(known["widths"]), None)),
@@ -91,9 +94,10 @@ class Dealing:
 
     def _noted(self) -> dict[str, Any]:
         """What this party was told and has dealt in all attempts. Raises StateError if the file is damaged."""
+        nothing: dict[str, Any] = {"rows": None, "widths": [], "sent": 0, "steps": 0}
         with suppress(FileNotFoundError):
-            return dict(json.loads(read_checked(self._log, hint="submit the job again as a new one")))
-        return {"rows": None, "widths": [], "sent": 0}
+            return nothing | json.loads(read_checked(self._log, hint="submit the job again as a new one"))
+        return nothing
 
     def _note(self, *, sent: int = 0, **told: Any) -> None:
         """Store what this party was told, and so many more bytes that it has dealt."""

@@ -37,6 +37,9 @@ ROUND_BYTES, STEP_ROUNDS = 170, 20
 CANDIDATES = 16
 """Products of ownership bits that are dealt with an audit; all of them are here before one is used, and twice while joined."""
 
+ROWS_AT_ONCE = 1 << 16
+"""Rows of which a step makes gradients at a time: it adds them up before it moves."""
+
 CHECKED_COPIES = 3
 """Of a batch's numbers, with an audit: all that is dealt for a step is here before it is used, and twice while it is joined."""
 
@@ -69,7 +72,7 @@ def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_partie
     The length of the shared order is not known yet. It is taken to be that of the party's table: a union is longer.
     """
     share = train.shared_fraction or 1.0
-    rows = min(table.rows, int(train.batch_size / share) + 1)
+    rows = table.rows if train.epsilon is not None else min(table.rows, int(train.batch / share) + 1)
     return of_party(train, table.rows, _widths(role, table, passive_parties, beside), rows)
 
 
@@ -82,10 +85,10 @@ def of_party(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
         widths: as :func:`widths`.
         batch: rows of one.
     """
-    columns, steps = sum(widths), train.epochs * (m // max(batch, 1))
+    columns, steps = sum(widths), train.most_epochs * (m // max(batch, 1))
     of_row = _row_numbers(train, columns)
-    batches = CHECKED_COPIES if train.dealer_audit else 1
-    numbers = COLUMN_COPIES * m * columns + batches * batch * of_row + 2 * CANDIDATES * m * (train.dealer_audit > 0)
+    at_once = CHECKED_COPIES * batch if train.dealer_audit else min(batch, ROWS_AT_ONCE)
+    numbers = COLUMN_COPIES * m * columns + at_once * of_row + 2 * CANDIDATES * m * (train.dealer_audit > 0)
     ahead = min(AHEAD_BYTES, 2 * NUMBER_BYTES * (steps + 1) * batch * of_row)
     return NUMBER_BYTES * numbers + ahead + ROUND_BYTES * STEP_ROUNDS * steps + _tally(train)
 
@@ -95,7 +98,7 @@ def of_coordinator(train: Hidden, m: int, widths: Sequence[int], batch: int) -> 
 
     Args as :func:`of_party`.
     """
-    columns = sum(widths)
+    columns, batch = sum(widths), min(batch, ROWS_AT_ONCE)
     numbers = DEALT_COPIES * m * columns + len(widths) * batch * _row_numbers(train, columns)  # every party's shares
     return len(widths) * (int(NUMBER_BYTES * numbers) + _tally(train))
 

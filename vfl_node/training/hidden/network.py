@@ -2,7 +2,7 @@
 
 ::
 
-    z₁ = Σ_j X_j·W_j        h = 2σ(z) − 1        z = h·W + b        e = σ(z) − y        δ = e·w
+    z₁ = Σ_j X_j·W_j        h = 2σ(z) − 1        z = h·W + b        e = σ(z) − y        δ = e·w        G = Σ X·δ + noise
 
 X_j is known to party j alone, w is the secret bit of a row that all parties own, and everything else is shared. w multiplies
 the residual, so a row outside of the intersection moves nothing: the model is that of the shared records. Nothing of a row is
@@ -18,25 +18,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.noise import noised
 from vfl_node.crypto.shares.operations import curved, known_product, masked, product, truncated
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
+from vfl_node.training.hidden.config import Loss
+from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.rates import Rates
-
-Loss = Literal["exact", "taylor", "squares"]
 
 OUTPUT_TERMS, HIDDEN_TERMS = 9, 5
 """Of the series of the last sigmoid, and of those of hidden layers."""
 
 SCORE_FRACTION = FRACTION + WEIGHT_FRACTION
 
-MANTISSA_BITS = {"exact": FRACTION, "taylor": 12, "squares": 12}
+MANTISSA_BITS = {"exact": FRACTION, "robust": FRACTION, "taylor": 12, "squares": 12}
 """Of a rate: what a residual has to spare before it is cut."""
 
 
@@ -55,6 +56,11 @@ class Form:
     hidden: tuple[int, ...]
     outputs: int
     loss: Loss
+
+    @property
+    def numbers(self) -> bool:
+        """Whether it predicts numbers, and not classes."""
+        return self.loss in ("squares", "robust")
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -112,19 +118,45 @@ async def step(
     columns: Sequence[KnownToOne],
     targets: Shared,
     both: Opened | Shared,
+    rows: NDArray[np.int64],
     rates: Rates,
+    deviation: float | None = None,
+    at_once: int = ROWS_AT_ONCE,
 ) -> SharedModel:
     """The model after a step.
 
     Args:
         machine: of whoever runs it.
         model: before.
-        columns: of the batch, party by party, [B, d_j].
-        targets: y of the batch, [B, K], with 2·:data:`FRACTION` fractional bits: the active party's share is y.
-        both: w of the batch, [B, 1], without fractional bits. Under a mask of an earlier section, or in shares, which get one
-            of this section: 8 bytes a row.
+        columns: of all rows, party by party, [m, d_j].
+        targets: y, [m, K], with 2·:data:`FRACTION` fractional bits: the active party's share is y.
+        both: w, [m, 1], without fractional bits. Under a mask of an earlier section, or in shares, which get one of this
+            section: 8 bytes a row.
+        rows: over which the step is.
         rates: of the step.
+        deviation: of the noise of each number of a gradient (:mod:`vfl_node.training.hidden.bound`); None: there is none.
+        at_once: rows of which gradients are made at a time.
     """
+    total: list[Shared] = []
+    for some in (rows[first : first + at_once] for first in range(0, len(rows), at_once)):
+        more = await _gradients(machine, model, [of[some] for of in columns], targets[some], both[some], rates)
+        total = [one + other for one, other in zip(total, more, strict=True)] if total else more
+    if deviation is not None:
+        width = deviation * rates.mantissa / 2**rates.bits  # residuals have been multiplied by that
+        drawn = await machine.run(*(noised(of.shape, width, of.fraction) for of in total))
+        total = [of + noise for of, noise in zip(total, drawn, strict=True)]
+    return await _moved(machine, model, total, rates)
+
+
+async def _gradients(
+    machine: ShareMachine,
+    model: SharedModel,
+    columns: Sequence[KnownToOne],
+    targets: Shared,
+    both: Opened | Shared,
+    rates: Rates,
+) -> list[Shared]:
+    """Of all weights, times the mantissa of the rates, with 2·:data:`FRACTION` fractional bits, over some rows."""
     z, hidden = await _forward(machine, model, columns)
     delta = await _residual(machine, model.form, z, targets, both, rates)
     gradients: list[Shared] = []
@@ -138,7 +170,7 @@ async def step(
         (slanted,) = await machine.run(product(opened, layer.slopes, "numbers"))
         (delta,) = await machine.run(truncated(slanted, FRACTION))
     first = await machine.run(*(known_product(of.transposed, delta) for of in columns))
-    return await _moved(machine, model, [*first, *gradients], rates)
+    return [*first, *gradients]
 
 
 async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> tuple[Shared, list[_Hidden]]:
@@ -157,7 +189,7 @@ async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[
 async def _residual(
     machine: ShareMachine, form: Form, z: Shared, targets: Shared, both: Opened | Shared, rates: Rates
 ) -> Shared:
-    """mantissa · (σ(z) − y) · w, with :data:`FRACTION` fractional bits."""
+    """mantissa · e · w, with :data:`FRACTION` fractional bits."""
     if form.loss == "exact":
         (curve,) = await machine.run(curved(z, SIGMOID[OUTPUT_TERMS]))
         raw = plus(machine, curve.value, 1 << (2 * FRACTION - 1)) - targets
@@ -166,6 +198,9 @@ async def _residual(
         raw = raw - targets.times(1 << (raw.fraction - targets.fraction), raw.fraction - targets.fraction)
     else:
         raw = z - targets.times(1 << (z.fraction - targets.fraction), z.fraction - targets.fraction)
+        if form.loss == "robust":  # 2σ(2r) − 1
+            (curve,) = await machine.run(curved(replace(raw, fraction=raw.fraction - 1), SIGMOID[OUTPUT_TERMS], 2))
+            raw = curve.value
     scaled = raw.times(rates.mantissa, rates.bits)
     (cut,) = await machine.run(truncated(scaled, scaled.fraction - FRACTION))
     if isinstance(both, Opened):

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION
 from vfl_node.errors import UsageError
 
-MOST_EXPONENT = 22
-"""A smaller c loses significant bits: beyond this velocity times momentum would leave its range."""
+MOST_EXPONENT = 20
+"""A smaller c loses significant bits: beyond this a velocity, up to ±64, would leave its range before it is cut."""
 
 LEAST_BITS = 26
 """Of μ and η·λ: a weight decay of 10⁻⁵ in a step is then off by less than a thousandth of itself."""

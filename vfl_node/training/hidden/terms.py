@@ -13,15 +13,17 @@ from vfl_node.job import Job
 from vfl_node.machine import free_bytes
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import memory
+from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.descent import Descent, descent_of
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
 
 DIGEST_BYTES = 32
 MOST_COLUMNS = 1 << 20
-VERSION = 4
+VERSION = 5
 """Of the computation: another one computes other values in the same places, so masks must be others."""
 
 
@@ -37,7 +39,7 @@ def check_tables() -> None:
 
 
 def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tuple[int, float]:
-    """Rows of a batch, and how many of them all parties own, about.
+    """Rows of a step, and how many of them all parties own, about.
 
     Args:
         train: the job's section.
@@ -48,7 +50,7 @@ def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tupl
     share = train.shared_fraction or 1.0
     if shared is not None:
         share = 1.0 if shared == rows else float(f"{max(shared / rows, 1e-6):.1e}")  # to two digits, as the dealer sees it
-    batch = min(trained, math.ceil(train.batch_size / share))
+    batch = trained if train.epsilon is not None else min(trained, math.ceil(train.batch / share))
     return batch, max(1.0, batch * share)
 
 
@@ -66,8 +68,10 @@ def context_of(job: Job, said: ShareContext, schedule: str, coins: bytes = b"") 
         schedule: fingerprint of the schedule of batches.
         coins: digest of those that choose what is checked: with others, what was shown would be used.
     """
+    descent = _descent(job, said.divisor)
     public = {
         "version": VERSION,
+        "descent": [float(of).hex() for of in (descent.steps, descent.momentum, descent.rate, descent.deviation or 0)],
         "job": job.digest(),
         "widths": list(said.widths),
         "schedule": schedule,
@@ -90,11 +94,9 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         schedule=schedule,
         training=training,
         testing=testing if said.measures else testing[:0],
-        epochs=train.epochs,
+        descent=_descent(job, said.divisor),
         batch_rows=said.batch_rows,
         divisor=said.divisor,
-        learning_rate=train.learning_rate,
-        momentum=train.momentum,
         weight_decay=train.weight_decay,
         bins=train.bins,
         threshold=job.evaluate.threshold,
@@ -102,6 +104,11 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         reveals=train.reveal == "owners",
         audits=train.dealer_audit > 0,
     )
+
+
+def _descent(job: Job, divisor: float) -> Descent:
+    train = Hidden.of(job)
+    return descent_of(train, len(job.parties.data), divisor, worlds(train.task, job.align.spec))
 
 
 def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
@@ -119,7 +126,7 @@ def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
         and len(said.schedule) == DIGEST_BYTES
         and 0 < said.batch_rows <= said.rows
         and 0 < said.divisor <= said.rows
-        and said.epoch <= train.epochs
+        and said.epoch <= _descent(session.job, said.divisor).steps
         and (train.metrics_by == "histogram" or not said.measures)
     )
     if not fits:

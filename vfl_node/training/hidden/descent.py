@@ -1,0 +1,92 @@
+"""How a model is descended to: how many steps, how fast, by rules that see public numbers alone.
+
+Rows are bounded, so the loss is smooth by a known number, |x|²/4 = (P + ¼)/4 at most, and a rate below 2(1 + m) over it cannot
+oscillate on any data. The residual of a regression is four times as steep. What limits the rate besides is the noise that is
+left in a score. With n shared records, noise of deviation σ in each number of a gradient, and momentum m, a row of length |x|
+has ::
+
+    q = |x| · σ/n · √Σ_t (η·(1 − m^t)/(1 − m))²        t = 1 … T
+
+and the rate is the largest for which q is at most :data:`MOST_NOISE`.
+
+Source: ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vfl_node.training.hidden import bound
+
+if TYPE_CHECKING:
+    from vfl_node.training.hidden.config import Hidden
+
+MOST_NOISE = 0.4
+"""Largest deviation of the noise in a score that a rate may leave; a score is a logit, or in a regression a deviation."""
+
+FAST = {"classification": 4.0, "regression": 1.5}
+"""The largest rates of two data parties."""
+
+SHORT, LONG = (20, 0.8), (40, 0.9)
+"""Steps and momentum: the short one where noise would make a long one slow."""
+
+USUAL_EPOCHS, USUAL_BATCH, USUAL_RATE, USUAL_MOMENTUM = 10, 512, 0.1, 0.9
+"""Of a training without a bound, in batches."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How a model is descended to.
+
+    Attributes:
+        steps: T, or without a bound epochs.
+        momentum: m.
+        rate: η.
+        deviation: σ of the noise of each number of a gradient; None: there is none.
+        noise: q, in a score; None likewise.
+    """
+
+    steps: int
+    momentum: float
+    rate: float
+    deviation: float | None = None
+    noise: float | None = None
+
+
+def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Descent:
+    """Of a training over about so many shared ``records``, of as many data ``parties``; ``worlds`` as in :mod:`.bound`.
+
+    What the job says itself, it says.
+    """
+    if train.epsilon is None:
+        momentum = USUAL_MOMENTUM if train.momentum is None else train.momentum
+        return Descent(train.epochs or USUAL_EPOCHS, momentum, train.learning_rate or USUAL_RATE)
+    fastest = FAST[train.task] * bound.row_norm(2) ** 2 / bound.row_norm(parties) ** 2
+
+    def of(steps: int, momentum: float) -> Descent:
+        deviation = bound.deviation(train.epsilon or 0, steps, parties, train.outputs, worlds)
+        at_one = noise_of_score(deviation, steps, momentum, 1.0, parties, records)
+        rate = train.learning_rate or _rounded(min(fastest, MOST_NOISE / at_one))
+        return Descent(steps, momentum, rate, deviation, rate * at_one)
+
+    if train.epochs:
+        usual = LONG[1] if train.epochs >= LONG[0] else SHORT[1]
+        return of(train.epochs, usual if train.momentum is None else train.momentum)
+    each = [of(steps, momentum if train.momentum is None else train.momentum) for steps, momentum in (LONG, SHORT)]
+    long, short = each
+    quiet = (long.noise or 0) <= MOST_NOISE and long.rate >= (train.learning_rate or _rounded(fastest))
+    return long if train.task == "regression" or quiet else short
+
+
+def noise_of_score(deviation: float, steps: int, momentum: float, rate: float, parties: int, records: float) -> float:
+    """q: the deviation that noise of ``deviation`` leaves in the score of the longest row."""
+    moved = sum((rate * (1 - momentum**step) / (1 - momentum)) ** 2 for step in range(1, steps + 1))
+    return bound.row_norm(parties) * deviation / max(records, 1.0) * math.sqrt(moved)
+
+
+def _rounded(rate: float) -> float:
+    """Down to three digits: the same on all machines."""
+    unit = 10.0 ** (math.floor(math.log10(rate)) - 2)
+    return float(f"{math.floor(rate / unit * (1 + 1e-12)) * unit:.2e}")
