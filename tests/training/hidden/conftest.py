@@ -47,7 +47,10 @@ from vfl_node.transport.recorder import Recorder
 NAMES = ("clinic", "lab", "insurer")
 HUB = "hub"
 CLIP = 5.0
-SMALL = {"epsilon": None, "epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9, "least_rows": 5}
+SMALL = {
+    **{"epsilon": None, "epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9},
+    **{"reveal": "owners", "least_rows": 5},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,8 +298,9 @@ class Attempt:
             if not (coins and coins.shows(block(epoch, number)))
         ]
         first = self.start(over)
-        decay = train.learning_rate * train.weight_decay
-        return descend(plan.form, first, x, y, own, Step(train.learning_rate / plan.divisor, train.momentum, decay), **how)
+        of = plan.descent
+        step = Step(of.rate / plan.divisor, of.momentum, of.rate * train.weight_decay)
+        return descend(plan.form, first, x, y, own, step, **how)
 
 
 async def _ending_all(conversation: Any, channels: Any) -> None:

@@ -41,6 +41,8 @@ def gradients(form: Form, weights: Sequence[Floats], x: Floats, y: Floats, *, tr
     z, kept = forward(form, weights, x)
     if form.loss == "exact":
         delta = (sigmoid(z) if true_sigmoid else SIGMOID[OUTPUT_TERMS].values(z) + 0.5) - y
+    elif form.loss == "robust":
+        delta = 2 * SIGMOID[OUTPUT_TERMS].values(2 * (z - y))
     else:
         delta = z / 4 + 0.5 - y if form.loss == "taylor" else z - y
     behind: list[Floats] = []

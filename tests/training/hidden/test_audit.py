@@ -57,7 +57,7 @@ def test_weights_are_those_of_plaintext_on_the_batches_that_are_not_checked(
         assert (each.section.audited, each.steps) == (len(checked), len(blocks(of, over)) - len(checked))
     plan = of.plan(over)
     said = exchange(
-        *(plan.form, plan.bins, plan.reveals, plan.told, True),
+        *(plan.form, plan.bins, plan.reveals, plan.told, True, False),
         rows=plan.rows,
         batch=plan.batch_rows,
         steps=results[0].steps,

@@ -16,10 +16,11 @@ from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
 from vfl_node.report.envelope import Report
 from vfl_node.trainers import TableShape
-from vfl_node.training.hidden import memory
+from vfl_node.training.hidden import costs, memory
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, block, candidates, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.costs import exchange
+from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
 
@@ -28,28 +29,27 @@ JOB = """\
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}
 align: {protocol: psu}
-train: {algorithm: hidden, hidden: [4], epochs: 2, batch_size: 40, least_rows: 5}
+train: {algorithm: hidden, KEYS}
 evaluate: {test_fraction: 0.3, metrics: [auc]}
 """
 
 
-def plan_of(form: Form, tested: int, reveals: bool, told: bool, audits: bool = False) -> HiddenPlan:
+def plan_of(form: Form, tested: int, reveals: bool, told: bool, audits: bool = False, *, noised: bool = False) -> HiddenPlan:
     return HiddenPlan(
         form=form,
         rows=ROWS,
         schedule=Schedule(bytes(32), ROWS, 0),
         training=np.arange(200),
         testing=np.arange(tested),
-        epochs=EPOCHS,
+        descent=Descent(EPOCHS, 0.9, 0.1, 1.0 if noised else None),
         batch_rows=BATCH,
         divisor=50.0,
-        learning_rate=0.1,
-        momentum=0.9,
         weight_decay=0.0,
         bins=256,
         reveals=reveals,
         told=told,
         audits=audits,
+        at_once=40,
     )
 
 
@@ -69,6 +69,15 @@ def program(plan: HiddenPlan) -> Program:
     return run
 
 
+@pytest.fixture(name="small_pieces")
+def small_pieces_fixture(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Rows of a step come in pieces of 40, as :func:`plan_of` says."""
+    monkeypatch.setattr(costs, "ROWS_AT_ONCE", 40)
+    costs.parts.cache_clear()
+    yield
+    costs.parts.cache_clear()
+
+
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize(
     ("form", "tested", "reveals"),
@@ -81,9 +90,12 @@ def program(plan: HiddenPlan) -> Program:
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("small_pieces")
 def test_rounds_and_bytes_are_those_of_a_run(form: Form, tested: int, reveals: bool, told: bool) -> None:
-    run = Run(program(plan_of(form, tested, reveals, told)), len(form.widths))
-    said = exchange(form, 256, reveals, told, rows=ROWS, batch=BATCH, steps=EPOCHS * 2, tested=tested)
+    """Rows of a step come in three pieces."""
+    noised = not form.hidden
+    run = Run(program(plan_of(form, tested, reveals, told, noised=noised)), len(form.widths))
+    said = exchange(form, 256, reveals, told, False, noised, rows=ROWS, batch=BATCH, steps=EPOCHS * 2, tested=tested)
     active, *others = run.table.sent.values()
     assert (said.active, said.passive) == (active, sum(others))
     assert said.dealt == sum(run.queues.bytes.values())
@@ -91,11 +103,13 @@ def test_rounds_and_bytes_are_those_of_a_run(form: Form, tested: int, reveals: b
 
 
 @pytest.mark.parametrize("hidden", [(), (4,)])
+@pytest.mark.usefixtures("small_pieces")
 def test_what_is_checked_is_counted(hidden: tuple[int, ...]) -> None:
-    plan = plan_of(Form((4, 3), hidden, 1, "exact"), 60, True, False, audits=True)
+    noised = not hidden
+    plan = plan_of(Form((4, 3), hidden, 1, "exact"), 60, True, False, audits=True, noised=noised)
     shown = [*candidates(audits=True)[:5], *candidates(audits=True)[6:], block(0, 1), block(1, 1)]
     run = Run(program(plan), shows=shown.__contains__)
-    said = exchange(plan.form, 256, True, False, audits=True, rows=ROWS, batch=BATCH, steps=2, tested=60, checks=2)
+    said = exchange(plan.form, 256, True, False, True, noised, rows=ROWS, batch=BATCH, steps=2, tested=60, checks=2)
     opened = run.table.sent
     seeds = SEED_BYTES * len(shown)
     assert (said.active, said.passive) == (opened[0] + seeds, opened[1] + seeds)
@@ -104,7 +118,7 @@ def test_what_is_checked_is_counted(hidden: tuple[int, ...]) -> None:
 
 
 def test_the_estimate_takes_the_mean_of_what_is_checked() -> None:
-    train = Hidden(algorithm="hidden", epochs=10, batch_size=100, metrics_by="none", reveal="none")
+    train = Hidden(algorithm="hidden", epsilon=None, epochs=10, batch_size=100, metrics_by="none", reveal="none")
     none, some = (train.model_copy(update={"dealer_audit": share}).cost(Evaluate(), 1250, "psi") for share in (0.0, 0.1))
     assert none is not None
     assert some is not None
@@ -113,8 +127,9 @@ def test_the_estimate_takes_the_mean_of_what_is_checked() -> None:
     assert some.coordinator_bytes - none.coordinator_bytes == 15 * 8 * 1250
 
 
-def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path) -> None:
-    job = parse(JOB, Job, source="job")
+@pytest.mark.parametrize("keys", ["epsilon: null, hidden: [4], epochs: 2, batch_size: 40, reveal: owners", "columns: plain"])
+def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path, keys: str) -> None:
+    job = parse(JOB.replace("KEYS", keys), Job, source="job")
     simulate(job, trial.files, tmp_path)
     reports = {
         name: Report.model_validate_json((tmp_path / folder / "report.json").read_text())
@@ -128,7 +143,7 @@ def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path) -> Non
     assert said.steps == -(-sections["clinic"].rounds // 2)
     assert (said.active_bytes, said.passive_bytes) == (sections["clinic"].bytes, sections["lab"].bytes)
     assert said.coordinator_bytes == sections["notary"].dealer_bytes
-    assert said.batches * job.train.epochs == report.training.steps
+    assert said.batches * len(report.training.epochs) == report.training.steps
     moved = report.phases["train"]
     assert 0 <= moved.bytes_sent - said.active_bytes < 100 * moved.messages_sent
     assert 0 <= moved.bytes_received - said.passive_bytes < 100 * moved.messages_received
@@ -139,7 +154,7 @@ def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path) -> Non
 
 
 def test_rows_batches_and_columns() -> None:
-    train = Hidden(algorithm="hidden", epochs=3, batch_size=100)
+    train = Hidden(algorithm="hidden", epsilon=None, epochs=3, batch_size=100, reveal="owners")
     psi = train.cost(Evaluate(test_fraction=0.2), 1000, "psi")
     assert (psi.rows, psi.batches) == (800, 8)
     union = train.cost(Evaluate(test_fraction=0.2), 1000, "psu", beside=Beside(common=250))
@@ -156,7 +171,7 @@ def test_rows_batches_and_columns() -> None:
 
 
 def test_memory_grows_with_columns_of_all_and_the_model_is_everywhere() -> None:
-    train = Hidden(algorithm="hidden", hidden=(8,))
+    train = Hidden(algorithm="hidden", epsilon=None, hidden=(8,))
     table = TableShape(1000, numeric=6, cardinalities=(5,))  # three numbers, three levels
     both = train.parameters("active", table, {}), train.parameters("passive", table, {})
     assert both == ((6 + 1 + 16) * 8 + 9, (16 + 1 + 6) * 8 + 9)

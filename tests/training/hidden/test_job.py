@@ -23,11 +23,13 @@ def section(train: dict[str, Any] | None = None, **rest: Any) -> Hidden:
 
 def test_a_job_needs_no_more_than_its_algorithm() -> None:
     train = section()
-    assert (train.hidden, train.loss, train.epochs, train.batch_size) == ((), "exact", 10, 512)
-    assert (train.learning_rate, train.momentum, train.weight_decay) == (0.1, 0.9, 0.0)
-    assert (train.metrics_by, train.bins, train.reveal, train.shared_fraction) == ("histogram", 256, "owners", None)
+    assert (train.epsilon, train.columns, train.reveal) == (1.0, "plain", "none")
+    assert (train.hidden, train.loss, train.epochs, train.batch_size) == ((), "exact", None, None)
+    assert (train.learning_rate, train.momentum, train.weight_decay) == (None, None, 0.0)
+    assert (train.metrics_by, train.bins, train.shared_fraction) == ("histogram", 256, None)
     assert (train.form_loss, train.outputs, train.coordinated) == ("exact", 1, True)
-    assert section({"task": "regression"}).form_loss == "squares"
+    assert section({"task": "regression"}).form_loss == "robust"
+    assert section({"task": "regression", "epsilon": None}).form_loss == "squares"
     assert section({"classes": 5}).outputs == 5
     assert section({"metrics_by": "none"}, align={"protocol": "psu", "dummies": 9}).metrics_by == "none"
 
@@ -45,7 +47,11 @@ LINKAGE = {
     [
         (job(parties=TWO), "this training needs a third party: name it in parties.coordinator"),
         (job({"missing": {}}), "unknown key 'train.missing'"),
-        (job({"hidden": [4], "loss": "taylor"}), "loss: taylor is good for small scores alone"),
+        (job({"hidden": [4], "loss": "taylor", "epsilon": None}), "loss: taylor is good for small scores alone"),
+        (job({"hidden": [4]}), "hidden layers have no bound on what the model tells of single records: say epsilon: null"),
+        (job({"loss": "taylor"}), "loss: taylor has no bound on what the model tells of single records: say epsilon: null"),
+        (job({"batch_size": 512}), "with epsilon each step takes all rows, as noise is dealt for each: leave batch_size out"),
+        (job({"epsilon": 0}), "train.epsilon"),
         (job({"hidden": [4, 4, 4, 4]}), "train.hidden"),
         (job({"hidden": [0]}), "train.hidden"),
         (job({"task": "regression", "loss": "taylor"}), "loss is for task: classification"),
