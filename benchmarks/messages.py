@@ -47,7 +47,7 @@ LINKAGE = (
     "align: {protocol: linkage, keys: {u: {kind: number, low: -9, high: 9, reach: 3}}, encoding: {epsilon: 0.2, delta: 0.1}, "
     "candidates: 3, noise: {sigma: 0.4}}"
 )
-HIDDEN = "train: {algorithm: hidden, hidden: [2], epochs: 1}\nevaluate: {metrics: [auc]}"
+HIDDEN = "train: {algorithm: hidden, epochs: 1}\nevaluate: {metrics: [auc]}"
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
 KINDS = {

@@ -20,7 +20,7 @@ JOB = """\
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}
 align: {protocol: psu}
-train: {algorithm: hidden, epochs: 4, batch_size: 100}
+train: {algorithm: hidden, epsilon: null, epochs: 4, batch_size: 100}
 evaluate: {test_fraction: 0.2, metrics: [auc]}
 """
 

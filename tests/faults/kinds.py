@@ -25,7 +25,7 @@ LINKAGE = (
     "candidates: 3, noise: {sigma: 0.4}}\n"
 )
 LINKED = "train: {algorithm: linked, bottom: [3], active_bottom: [2], top: [2], merge_hidden: [2], epochs: 1, batch_size: 16}\n"
-HIDDEN = "align: {protocol: psu}\ntrain: {algorithm: hidden, epochs: 2, batch_size: 16"
+HIDDEN = "align: {protocol: psu}\ntrain: {algorithm: hidden, epochs: 2"
 
 KINDS = {
     "psu": f"parties: {TWO}\nalign: {{protocol: psu}}\n",
@@ -55,7 +55,7 @@ KINDS = {
     "labels apart": f"parties: {THREE}\n{ON_PSI}flow: coordinator, loss: taylor, labels: passive}}\n"
     "evaluate: {test_fraction: 0}\n",
     "hidden": f"parties: {THREE}\n{HIDDEN}}}\n",
-    "hidden, audited": f"parties: {THREE}\n{HIDDEN.replace('epochs: 2', 'epochs: 1, dealer_audit: 0.5')}}}\n",
+    "hidden, audited": f"parties: {THREE}\n{HIDDEN.replace('epochs: 2', 'epochs: 3, dealer_audit: 0.5')}}}\n",
     "hidden, several": f"parties: {FOUR}\n{HIDDEN}}}\n",
 }
 """Kind → the job."""

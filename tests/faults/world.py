@@ -46,7 +46,7 @@ train: {algorithm: logistic, iterations: 3, key_bits: 2048, flow: coordinator, l
     "hidden": HELPED
     + """\
 align: {protocol: psu}
-train: {algorithm: hidden, epochs: 3, batch_size: 32, learning_rate: 0.3}
+train: {algorithm: hidden, epochs: 3}
 evaluate: {test_fraction: 0.3}
 """,
 }

@@ -42,7 +42,7 @@ ARITHMETIC = Path(__file__).with_name("arithmetic.json")
 
 SPLIT = "train: {bottom: [6, 4], active_bottom: [5], top: [6], epochs: 2, batch_size: 40"
 LOGISTIC = "evaluate: {test_fraction: 0.25}\ntrain: {algorithm: logistic, iterations: 3, key_bits: 2048, least_rows: 0"
-HIDDEN = "evaluate: {test_fraction: 0.25}\ntrain: {algorithm: hidden, epochs: 2, batch_size: 50"
+HIDDEN = "evaluate: {test_fraction: 0.25}\ntrain: {algorithm: hidden, epochs: 2"
 ASYMMETRIC = "align: {protocol: apsi, obfuscation: {fraction: 0.9}}\n"
 INTERSECTION = "align: {protocol: psi}\n"
 
@@ -68,8 +68,8 @@ JOBS = {
     "logistic-passive-labels": (
         f"{INTERSECTION}{LOGISTIC.replace('0.25', '0')}, flow: coordinator, loss: taylor, labels: passive}}"
     ),
-    "hidden-psu": f"{HIDDEN}}}",
-    "hidden-layers": f"{INTERSECTION}{HIDDEN}, hidden: [3], classes: 3, reveal: none}}",
+    "hidden-psu": f"{HIDDEN}, reveal: owners}}",
+    "hidden-layers": f"{INTERSECTION}{HIDDEN}, epsilon: null, batch_size: 50, hidden: [3], classes: 3}}",
 }
 """Name of a transcript → what its job says beside its parties."""
 

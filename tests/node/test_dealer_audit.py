@@ -12,7 +12,7 @@ import spoiling_node
 JOB = """\
 parties: {active: clinic, passive: [lab], coordinator: notary}
 align: {protocol: psu}
-train: {algorithm: hidden, epochs: 20, batch_size: 16, dealer_audit: AUDIT, shared_fraction: 0.5}
+train: {algorithm: hidden, epochs: 40, dealer_audit: AUDIT, shared_fraction: 0.5}
 evaluate: {test_fraction: 0.3, metrics: [auc]}
 """
 WRONG = "numbers that notary dealt for training are wrong"
