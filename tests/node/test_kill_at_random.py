@@ -13,10 +13,7 @@ from tests.node.several import PASSIVE, SeveralTrial
 ROLES = {"clinic": "active"} | dict.fromkeys(PASSIVE, "passive") | {"notary": "coordinator"}
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 2, batch_size: 64}\nevaluate: {test_fraction: 0.3}\n"
 UNALIGNED = SPLIT.replace("batch_size: 64", "batch_size: 64, unaligned: {method: ssl, pretrain_epochs: 2}")
-HIDDEN = (
-    "train: {algorithm: hidden, epochs: 2}\n"
-    "evaluate: {test_fraction: 0.3, metrics: [auc, nll, accuracy]}\n"
-)
+HIDDEN = "train: {algorithm: hidden, epochs: 2}\nevaluate: {test_fraction: 0.3, metrics: [auc, nll, accuracy]}\n"
 LOGISTIC = "train: {{algorithm: logistic, iterations: 2, key_bits: 2048, flow: {flow}{more}}}\n"
 
 KINDS = {

@@ -33,6 +33,7 @@ from vfl_node.privacy.attacks import ATTACKS, attacked
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.labels.attacks import LABEL_ATTACKS, Shown
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
+from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
 
@@ -88,11 +89,9 @@ def plan_of(world: World, hidden: tuple[int, ...]) -> HiddenPlan:
         schedule=Schedule(bytes(32), ROWS, 0),
         training=np.arange(ROWS),
         testing=np.arange(ROWS)[:0],
-        epochs=EPOCHS,
+        descent=Descent(EPOCHS, momentum=0.5, rate=1.0, deviation=None if hidden else 1.0),
         batch_rows=ROWS,
         divisor=ROWS / 3,
-        learning_rate=1.0,
-        momentum=0.5,
         weight_decay=0.0,
         bins=256,
         reveals=True,

@@ -23,6 +23,7 @@ from tests.training.hidden.plain import Step, descend
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
+from vfl_node.training.hidden.descent import USUAL_MOMENTUM, USUAL_RATE, Descent
 from vfl_node.training.hidden.inputs import CLIP, START
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
@@ -100,11 +101,9 @@ class Rare:
             schedule=Schedule(bytes(32), ROWS, self.seed),
             training=np.arange(ROWS),
             testing=np.arange(0),
-            epochs=self.epochs,
+            descent=Descent(self.epochs, USUAL_MOMENTUM, USUAL_RATE),
             batch_rows=512 * ROWS // SHARED,
             divisor=512.0,
-            learning_rate=0.1,
-            momentum=0.9,
             weight_decay=self.decay,
             bins=256,
             reveals=True,
@@ -119,7 +118,7 @@ class Rare:
         """The attacker's weights after training in ordinary numbers, on the shared records."""
         both, plan = self.mine[0] & self.mine[1], self.plan
         batches = [batch[both[batch]] for epoch in range(plan.epochs) for batch in plan.batches(epoch)]
-        of = Step(plan.learning_rate / plan.divisor, plan.momentum, plan.learning_rate * plan.weight_decay)
+        of = Step(plan.rates.factor, plan.descent.momentum, plan.descent.rate * plan.weight_decay)
         return descend(plan.form, self.start(deviation), np.hstack(self.values), self.labels[:, None], batches, of)[1][:, 0]
 
     def in_shares(self, deviation: float) -> Floats:
