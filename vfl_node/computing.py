@@ -31,6 +31,7 @@ class TrainingCost:
         coordinator_bytes: sent by the coordinator to all data parties together, while these send theirs.
         coordinator_memory: bytes that the coordinator takes for it.
         counted_with: what was taken for granted, since nothing says it, in words for people; empty: nothing.
+        said: what else an owner should know of it before it runs; sentences without a capital and a full stop.
     """
 
     rows: int
@@ -41,6 +42,7 @@ class TrainingCost:
     coordinator_bytes: int = 0
     coordinator_memory: int = 0
     counted_with: str = ""
+    said: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:

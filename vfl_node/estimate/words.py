@@ -80,7 +80,10 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
         )
     if outside := outside_cost(plan.job, terms.spec, plan.records, 0):
         said.append(f"rows outside of the alignment are learnt from {outside.when}; to compute is on one core, in all")
-    training = training_cost(plan.job, min(plan.records.values()), terms.protocol, columns=plan.columns)
+    _, rows = _shared_rows(plan.job.parties, terms, plan.records, plan.shared) or (None, None)
+    common = _common(plan.job, terms.protocol, plan.records, plan.shared)
+    training = training_cost(plan.job, rows or min(plan.records.values()), terms.protocol, common=common, columns=plan.columns)
+    said += training.said if training else ()
     if training and training.counted_with:
         said.append(f"training is counted with {training.counted_with} whose number is not given (--columns PARTY=N)")
     if plan.need:

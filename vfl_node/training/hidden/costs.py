@@ -23,7 +23,7 @@ from vfl_node.trainers import TrainingCost
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
-from vfl_node.training.hidden.descent import Descent, descent_of
+from vfl_node.training.hidden.descent import Descent, descent_of, described
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of, enough
@@ -167,7 +167,8 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     size, divisor = batch_of(train, m, trained, common) if m else (0, 1.0)
     tested = held_out or trained
     steps = trained // size if size else 0
-    epochs = descent_of(train, 1 + passive_parties, divisor, worlds(train.task, ALIGNMENTS[protocol])).steps
+    of_all = train, 1 + passive_parties, divisor, worlds(train.task, ALIGNMENTS[protocol])
+    epochs = descent_of(*of_all).steps
     widths = memory.widths(passive_parties, beside)
     checks = round(train.dealer_audit * epochs * steps)  # on average
     whole = exchange(
@@ -193,6 +194,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         passive_bytes=whole.passive,
         coordinator_bytes=whole.dealt,
         coordinator_memory=memory.of_coordinator(train, m, widths, size),
+        said=described(*of_all) if steps and (common is not None or train.shared_fraction) else (),
         counted_with="" if beside.columns and all(beside.columns) else f"{memory.USUAL_COLUMNS} encoded columns a party",
     )
 

@@ -90,3 +90,27 @@ def _rounded(rate: float) -> float:
     """Down to three digits: the same on all machines."""
     unit = 10.0 ** (math.floor(math.log10(rate)) - 2)
     return float(f"{math.floor(rate / unit * (1 + 1e-12)) * unit:.2e}")
+
+
+PAYS = {"classification": {"plain": 1_000, "bins": 1_000}, "regression": {"plain": 8_000, "bins": 5_000}}
+"""Shared records times ε, by task and columns, below which noise usually takes more than the other parties' columns give. Where
+two worlds differ in two records, twice as many."""
+
+
+def described(train: Hidden, parties: int, records: float, worlds: int) -> tuple[str, ...]:
+    """What an owner should know of the noise beforehand, in whole sentences: how far it goes, and whether it pays."""
+    of = descent_of(train, parties, records, worlds)
+    if train.epsilon is None or of.noise is None:
+        return ()
+    said = (
+        f"ε {train.epsilon:g}: {of.steps} steps at a rate of {of.rate:g} and a momentum of {of.momentum:g} leave noise of "
+        f"{of.noise:.2g} in a score, with about {records:,.0f} shared records"
+    )
+    least = PAYS[train.task][train.columns] * worlds
+    if records * train.epsilon >= least:
+        return (said,)
+    return (
+        said,
+        f"with about {records:,.0f} shared records to train on and an ε of {train.epsilon:g}, noise may take more than the "
+        f"columns of others give: below a product of {least:,} hidden training is seldom better than the active party alone",
+    )
