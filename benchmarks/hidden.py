@@ -12,6 +12,7 @@ operation declares, and tests compare these with what is sent.
 ==========  ==================================================================================================================
 part        what
 ==========  ==================================================================================================================
+noise       a union of 150,000 rows, 23 columns each, 50,000 shared: seconds and megabytes of trainings with ε and without
 logistic    100,000 · 330 (half each), batches of 4,096: seconds of a pass for both losses
 small       10,000 · 23, one batch of all rows: milliseconds an iteration
 paillier    the same rows in the coordinator flow of `train.algorithm: logistic`, seconds an iteration
@@ -47,29 +48,32 @@ from benchmarks.measure import machine
 from benchmarks.nodes import LOOPBACK, MBIT_S, ROLES, RTT_MS, WITH_COORDINATOR, Three, slow_triangle
 from vfl_node.crypto.shares.machine import Counter
 from vfl_node.training.hidden.computation import HiddenPlan, compute
+from vfl_node.training.hidden.descent import USUAL_MOMENTUM, USUAL_RATE, Descent
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
 
 Settings = Mapping[str, Any]
 
 
-def write_tables(folder: Path, rows: int, columns: tuple[int, int]) -> None:
-    """``active.parquet`` with labels and ``passive.parquet``: the same records, normal numbers."""
+def write_tables(folder: Path, rows: int, columns: tuple[int, int], shared: int | None = None) -> None:
+    """``active.parquet`` with labels and ``passive.parquet``: normal numbers of so many records, ``shared`` of them in both."""
     rng = np.random.default_rng(0)
-    ids = pa.array([f"{row:09d}" for row in range(rows)])
+    apart = rows - (rows if shared is None else shared)
     score = np.zeros(rows)
     for role, width in zip(("passive", "active"), reversed(columns), strict=True):
         values = rng.normal(size=(rows, width)).astype(np.float32)
         score += values @ rng.normal(size=width) / np.sqrt(sum(columns))
+        first = apart if role == "active" else 0
+        ids = pa.array([f"{row:09d}" for row in range(first, first + rows)])
         table = {"id": ids, **{f"{role}{column}": values[:, column] for column in range(width)}}
         if role == "active":
             table["label"] = (rng.random(rows) < 1 / (1 + np.exp(-2 * score))).astype(np.int8)
         pq.write_table(pa.table(table), folder / f"{role}.parquet")
 
 
-def run(folder: Path, train: Settings, watch: Callable[[int], None] | None = None) -> dict[str, Any]:
+def run(folder: Path, train: Settings, watch: Callable[[int], None] | None = None, protocol: str = "psi") -> dict[str, Any]:
     """The active party's report of a job over the tables of ``folder``; ``watch`` is called with the process while it runs."""
-    (folder / "job.yaml").write_text(yaml.safe_dump(job_of(train)))
+    (folder / "job.yaml").write_text(yaml.safe_dump(job_of(train, protocol=protocol)))
     data = [word for role in ("active", "passive") for word in ("--data", f"{role}={role}.parquet")]
     words = [sys.executable, "-m", "vfl_node", "run", "job.yaml", *data, "--out", "out"]
     with (folder / "log").open("w") as log:
@@ -85,13 +89,13 @@ def run(folder: Path, train: Settings, watch: Callable[[int], None] | None = Non
     return report
 
 
-def job_of(train: Settings, coordinator: str = "dealer") -> dict[str, Any]:
+def job_of(train: Settings, coordinator: str = "dealer", protocol: str = "psi") -> dict[str, Any]:
     """The job, with a coordinator if its training needs one."""
     coordinated = train["algorithm"] == "hidden" or train.get("flow") == "coordinator"
     return {
         "name": "bench",
         "parties": {"active": "active", "passive": "passive", **({"coordinator": coordinator} if coordinated else {})},
-        "align": {"protocol": "psi"},
+        "align": {"protocol": protocol},
         "train": dict(train),
         "evaluate": {"test_fraction": 0.0, "metrics": ["auc"]},
     }
@@ -120,11 +124,9 @@ def declared(rows: int, widths: tuple[int, int], train: Settings) -> dict[str, f
             schedule=Schedule(bytes(32), rows, 0),
             training=positions,
             testing=positions[:0],
-            epochs=epochs,
+            descent=Descent(epochs, USUAL_MOMENTUM, USUAL_RATE),
             batch_rows=size,
             divisor=float(size),
-            learning_rate=0.1,
-            momentum=0.9,
             weight_decay=0.0,
             bins=256,
             reveals=False,
@@ -147,7 +149,28 @@ def declared(rows: int, widths: tuple[int, int], train: Settings) -> dict[str, f
     }
 
 
-HIDDEN: Settings = {"algorithm": "hidden", "metrics_by": "none", "reveal": "none", "learning_rate": 0.1}
+HIDDEN: Settings = {"algorithm": "hidden", "epsilon": None, "metrics_by": "none", "learning_rate": 0.1}
+"""Without a bound, in batches."""
+
+
+def noise(folder: Path) -> dict[str, Any]:
+    """Seconds and megabytes of whole trainings over a union of 150,000 rows: with noise, and in batches without."""
+    write_tables(folder, 100_000, (23, 23), shared=50_000)
+    found = {}
+    for name, train in (
+        ("ε 1, 20 steps", {"algorithm": "hidden", "epochs": 20, "metrics_by": "none"}),
+        ("ε 1, 40 steps", {"algorithm": "hidden", "epochs": 40, "metrics_by": "none"}),
+        ("no ε, 10 epochs of 512", {**HIDDEN, "batch_size": 512, "epochs": 10}),
+    ):
+        report = run(folder, train, protocol="psu")
+        section = report["training"]["hidden"]
+        found |= {
+            f"{name}, s": sum(epoch["seconds"] for epoch in report["training"]["epochs"]),
+            f"{name}, MB sent by the active party": section["bytes"] / 1e6,
+            f"{name}, MB dealt to it": section["dealer_bytes"] / 1e6,
+            f"{name}, rounds": section["rounds"],
+        }
+    return found
 
 
 def logistic(folder: Path) -> dict[str, Any]:
@@ -244,6 +267,7 @@ def over_slow_links(folder: Path, program: str) -> dict[str, Any]:
 
 
 PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
+    "noise": noise,
     "logistic": logistic,
     "small": small,
     "paillier": paillier,
