@@ -13,7 +13,7 @@ from vfl_node.data.scaling import LinearScaling
 from vfl_node.gdp import MOST_EPSILON
 from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.hidden import memory
-from vfl_node.training.hidden.descent import LONG, SHORT, USUAL_BATCH, USUAL_EPOCHS
+from vfl_node.training.hidden.descent import USUAL_BATCH, USUAL_EPOCHS, WAYS
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn
@@ -208,7 +208,7 @@ class Hidden(TrainerConfig):
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """One batch an epoch at least."""
-        return self.epochs or (USUAL_EPOCHS if self.epsilon is None else SHORT[0])
+        return self.epochs or (USUAL_EPOCHS if self.epsilon is None else min(WAYS)[0])
 
     def cost(
         self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
@@ -259,4 +259,4 @@ class Hidden(TrainerConfig):
     @property
     def most_epochs(self) -> int:
         """How many there are at most."""
-        return self.epochs or (USUAL_EPOCHS if self.epsilon is None else LONG[0])
+        return self.epochs or (USUAL_EPOCHS if self.epsilon is None else max(WAYS)[0])

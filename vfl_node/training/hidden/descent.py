@@ -29,8 +29,8 @@ MOST_NOISE = 0.4
 FAST = {"classification": 4.0, "regression": 1.5}
 """The largest rates of two data parties."""
 
-SHORT, LONG = (20, 0.8), (40, 0.9)
-"""Steps and momentum: the short one where noise would make a long one slow."""
+WAYS = ((40, 0.9), (40, 0.8), (20, 0.8))
+"""Steps and momentum: the first that noise allows at the full rate, or the last at a lower one; of numbers the first."""
 
 USUAL_EPOCHS, USUAL_BATCH, USUAL_RATE, USUAL_MOMENTUM = 10, 512, 0.1, 0.9
 """Of a training without a bound, in batches."""
@@ -72,12 +72,11 @@ def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Desc
         return Descent(steps, momentum, rate, deviation, rate * at_one)
 
     if train.epochs:
-        usual = LONG[1] if train.epochs >= LONG[0] else SHORT[1]
+        usual = 0.9 if train.epochs >= WAYS[0][0] else 0.8
         return of(train.epochs, usual if train.momentum is None else train.momentum)
-    each = [of(steps, momentum if train.momentum is None else train.momentum) for steps, momentum in (LONG, SHORT)]
-    long, short = each
-    quiet = (long.noise or 0) <= MOST_NOISE and long.rate >= (train.learning_rate or _rounded(fastest))
-    return long if train.task == "regression" or quiet else short
+    each = [of(steps, momentum if train.momentum is None else train.momentum) for steps, momentum in WAYS]
+    quiet = [way for way in each if way.rate >= (train.learning_rate or _rounded(fastest)) and (way.noise or 0) <= MOST_NOISE]
+    return each[0] if train.task == "regression" else [*quiet, each[-1]][0]
 
 
 def noise_of_score(deviation: float, steps: int, momentum: float, rate: float, parties: int, records: float) -> float:
