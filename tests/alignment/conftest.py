@@ -246,6 +246,7 @@ def run_alignment(toy_group):
         limits=ANY_SIZE,
         wish=NO_WISH,
         job_id="job",
+        predict=None,
         **terms,
     ):
         if protocol == "apsi":
@@ -269,6 +270,7 @@ def run_alignment(toy_group):
                     {spies[i].peer: spies[i]},
                     randomness[role],
                     align=Align(protocol=protocol, **terms),
+                    predict=predict,
                     folder=folders[i] if folders else Path(scratch, role),
                     memories={spies[i].peer: memory},
                     pins=pins[i] if pins else MemoryPins(),

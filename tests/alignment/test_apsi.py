@@ -120,7 +120,9 @@ def test_says_what_it_learnt(run_alignment):
     )
     assert run.passive.learnt == (
         Disclosure("set size", 5, "the number of clinic's records: 5"),
-        Disclosure("obfuscated set", 6, "which 6 of its own 10 records hold all that clinic has too, not which of them"),
+        Disclosure(
+            "obfuscated set", 6, "which 6 of its own 10 records hold all that clinic has too, not which of them (draw 1)"
+        ),
     )
     assert run.active.peer.learnt == run.passive.learnt
     assert [entry.count for entry in run.passive.peer.learnt] == [10, None, None]

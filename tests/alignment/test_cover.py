@@ -245,7 +245,9 @@ def test_the_pools_leave_each_party_with_a_window_of_d_plus_one_sizes(run_alignm
     assert sorted(fits) == list(range(seen - own_k - dummies, 10))  # 6 … 10, and 10 is more than the smaller set has
     assert all(fit == fits[6] for fit in fits.values())
     assert fits[6][1][-1] == Disclosure(
-        "intersection size", None, "roughly how many records are shared: not fewer than 6 and not more than 9"
+        "intersection size",
+        None,
+        "roughly how many records are shared, by draw 1 of dummies: not fewer than 6 and not more than 9",
     )
 
 

@@ -49,7 +49,7 @@ class PartnerCounts:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._lock:
             number = what.number(lines := self._lines(what.kind), self._peer)
-            if what.line not in lines:
+            if number and what.line not in lines:
                 self._add(what.kind, what.line)
             return number
 

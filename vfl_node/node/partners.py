@@ -13,7 +13,6 @@ partner has seen, for example after a backup was restored, notices it, and its o
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from pathlib import Path
@@ -119,9 +118,8 @@ class Partner(PartnerCounts):
             if accepted is None or peer_has_seen > int(accepted):
                 write_checked(self._folder / "claimed", b"%d" % peer_has_seen)
                 raise older(self._peer, peer_has_seen, begun)
-            for kind in ("inputs", "changes"):
-                self._add(kind, hashlib.sha256(b"loss %d" % peer_has_seen).hexdigest())
-            self._add("linkages", f"{LOSS}{peer_has_seen}")
+            for kind in ("inputs", "changes", "linkages"):
+                self._add(kind, f"{LOSS}{peer_has_seen}")
             write_checked(self._folder / "met", b"%d %d" % (peer_has_seen, seen))
             remove(self._folder / "accepted")  # this loss, and no other
 

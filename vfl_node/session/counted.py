@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from vfl_node.errors import PolicyError
 
 LOSS = "loss "
-"""Before the number of an accepted loss among linkages: it counts for every set, as noise may be drawn anew after it."""
+"""Before the number of an accepted loss among linkages and changes: what is drawn after it counts as drawn anew."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Counted:
         what: of the job is not allowed, for peers.
         over: how the lines begin to which the same limit applies.
         free: how many of these come before the first that counts.
+        begins: whether it counts where nothing but losses has counted towards that limit yet; else its number is then 0.
     """
 
     kind: str
@@ -38,9 +39,10 @@ class Counted:
     what: str = "alignment"
     over: tuple[str, ...] = ("",)
     free: int = 0
+    begins: bool = True
 
     def number(self, lines: Sequence[str], peer: str) -> int:
-        """Which one it is of those that count towards the same limit, from 1.
+        """Which one it is of those that count towards the same limit, from 1; 0: it does not count.
 
         Args:
             lines: of what was counted with ``peer`` before.
@@ -52,6 +54,8 @@ class Counted:
         before = [line for line in lines if line.startswith(self.over)]
         if self.line in before:
             return before.index(self.line) + 1
+        if not self.begins and all(line.startswith(LOSS) for line in before):
+            return 0
         count = len(before) - self.free
         if count >= self.limit:
             raise PolicyError(
@@ -84,25 +88,29 @@ def aligned_sets(digest: bytes, limit: int) -> Counted:
     )
 
 
-def changed_sets(digest: bytes, limit: int) -> Counted:
-    """A pair of sets for an alignment that hides how many ids are shared.
+def changed_sets(digest: bytes, limit: int, *, hides: bool = True) -> Counted:
+    """A pair of sets for an alignment that hides how many ids are shared, or for any other one behind such an alignment.
 
     What hides it (the number of dummies, the obfuscated set) is drawn anew whenever either set changes, or the peer claims
-    that its set has changed. Each draw over almost the same sets narrows the number down.
+    that its set has changed. Each draw over almost the same sets narrows the number down. A promise to hide it lapses when
+    this party's set changes, by one record as by many: an alignment that hides nothing then tells it.
 
     Args:
         digest: of both sets.
         limit: how many changes of the first pair this node's owner allows.
+        hides: whether this alignment hides it. If not, it counts only behind one that did.
     """
     return Counted(
         "changes",
         digest.hex(),
         limit,
-        "sets have changed {count} times between alignments with {peer} that hide how many are shared, "
+        "sets have changed {count} times between alignments with {peer}, of which at least one hid how many are shared, "
         f"and this node allows {limit} changes (limits.changes_per_peer)",
-        "align one of the earlier sets again, or raise limits.changes_per_peer: c changes leave about "
-        "2/(c + 2) of what dummies hide, and what obfuscated sets have in common comes closer to what is shared",
+        "align one of the earlier sets again, or raise limits.changes_per_peer: c changes leave about 2/(c + 2) of what "
+        "dummies hide, and of the records among which an obfuscated set hides the shared ones at most its share of the table, "
+        "to the power of c; an alignment that hides nothing tells all",
         free=1,
+        begins=hides,
     )
 
 

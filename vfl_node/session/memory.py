@@ -32,7 +32,7 @@ class Memory(Protocol):
         """Raise what :meth:`count` would, and count nothing: what would be refused in the end is refused before it begins."""
 
     def count(self, what: Counted) -> int:
-        """Remember ``what``, unless it is remembered already; returns its number among those that count as it does, from 1.
+        """Remember ``what``, unless it is remembered already; returns :meth:`~vfl_node.session.counted.Counted.number`.
 
         Raises:
             PolicyError: it would be one more than its limit (``E_BUDGET``).

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
-from vfl_node.alignment.apsi.sizes import least_size, obfuscated_size
+from vfl_node.alignment.apsi.sizes import least_size, most_left, obfuscated_size
 from vfl_node.alignment.apsi.spec import APSI
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.lists.side import over_lists
@@ -62,7 +62,7 @@ _HEAD_BYTES = _STAMP_BYTES + 32
 async def active(lists: Lists) -> Alignment:
     """The weak party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
-    Leaks: n_w and Ĩ to s.
+    Leaks: n_w and Ĩ to s, and which draw Ĩ is: s was there in each.
 
     Raises:
         UsageError: the job leaves the size of Ĩ to this owner, whose settings do not say it, or Ĩ was
@@ -78,7 +78,7 @@ async def active(lists: Lists) -> Alignment:
     if stored is not None:
         _elements(lists, stored)  # refuses another group before the peer hears of it
     again = stored is not None and not stored.startswith(stamp)
-    await lists.channel.send(alignment_pb2.Obfuscation(again=again))
+    await lists.channel.send(alignment_pb2.Obfuscation(again=again, draw=lists.draw_number))
 
     order = lists.order("step 4")
     i_w = lists.blinded("step 4", order, k_w).whole()  # while s computes step 3
@@ -132,7 +132,8 @@ async def passive(lists: Lists) -> Alignment:
     n_w = await lists.meet(receives=("step 4", "step 8", "step 12"))
     k_s = lists.draw_lasting("k_s")
     n_s = len(lists.own)
-    again = (await lists.channel.receive(alignment_pb2.Obfuscation)).again
+    begun = await lists.channel.receive(alignment_pb2.Obfuscation)
+    again, number = begun.again, max(1, begun.draw)
 
     order = lists.order("step 3")
     i_s = lists.blinded("step 3", order, k_s)
@@ -155,7 +156,7 @@ async def passive(lists: Lists) -> Alignment:
     places = lists.find(RowIndex(i_s.whole().rows), named)
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
-    return _at_passive(lists, order[places], n_w, drawn_size)
+    return _at_passive(lists, order[places], n_w, drawn_size, number)
 
 
 def _check_wish(terms: Align, wish: Obfuscation) -> None:
@@ -245,7 +246,7 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> A
                 records=n_s,
                 intersection=shared,
                 missing=0,
-                learnt=_passive_learns(lists.terms, name, len(lists.own), n_s, len(rows), drawn),
+                learnt=_passive_learns(lists.terms, name, len(lists.own), n_s, len(rows), drawn, lists.draw_number),
             )
         },
         union=own + n_s - shared,
@@ -261,7 +262,7 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> A
     )
 
 
-def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int) -> Alignment:
+def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int, number: int) -> Alignment:
     name, own, peer = lists.session.name, len(lists.records), lists.peer
     peer_learnt = (
         Disclosure("set size", own, f"the number of {name}'s records: {own}"),
@@ -279,15 +280,22 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int) -> 
         rows=rows,
         ours=own,
         peers={peer: PeerFacts(records=n_w, padded=lists.terms.padding > 0, learnt=peer_learnt)},
-        learnt=_passive_learns(lists.terms, peer, n_w, own, len(rows), drawn),
+        learnt=_passive_learns(lists.terms, peer, n_w, own, len(rows), drawn, number),
     )
 
 
-def _passive_learns(terms: Align, weak: str, n_w: int, n_s: int, m: int, drawn: int) -> tuple[Disclosure, ...]:
-    """What the strong party learns of an obfuscated set of m, in a job that drew one of ``drawn`` or none."""
+def _passive_learns(terms: Align, weak: str, n_w: int, n_s: int, m: int, drawn: int, number: int) -> tuple[Disclosure, ...]:
+    """What the strong party learns of an obfuscated set of m, draw ``number``, in a job that drew one of ``drawn`` or none."""
+    obfuscated = f"which {m} of its own {n_s} records hold all that {weak} has too, not which of them (draw {number})"
+    if number > 1:
+        left = most_left(m, n_s, number)
+        obfuscated += (
+            f"; if the sets of all {number} draws were almost the same, these have in common the shared records, and "
+            f"at most about {100 * left:.3g} % of the others that hide them in one draw"
+        )
     learnt = (
         Disclosure("set size", n_w, f"the number of {weak}'s records: {'at most ' if terms.padding else ''}{n_w}"),
-        Disclosure("obfuscated set", m, f"which {m} of its own {n_s} records hold all that {weak} has too, not which of them"),
+        Disclosure("obfuscated set", m, obfuscated),
     )
     asked = least_size(terms, n_s)
     if terms.obfuscation == "private" or drawn <= asked:

@@ -46,6 +46,20 @@ def least_size(terms: Align, n_s: int) -> int:
     return min(n_s, int((Decimal(str(size.fraction)) * n_s).to_integral_value(ROUND_CEILING)))
 
 
+def most_left(m: int, n_s: int, draws: int) -> float:
+    """Of the records among which one draw hides the shared ones, which part all ``draws`` have in common at most, on average.
+
+    A record that is not shared is in a draw with probability q = (m − |I|)/(n_s − |I|), so q^(draws − 1) of them are left.
+    q is at most m/n_s, which tells nothing of |I|.
+
+    Args:
+        m: records of an obfuscated set.
+        n_s: records of the strong party, almost the same ones in each draw.
+        draws: how many sets were drawn.
+    """
+    return float((m / n_s) ** (draws - 1)) if n_s else 1.0
+
+
 def is_open(terms: Align, wish: Obfuscation) -> bool:
     """Whether neither the job nor this owner says how large the set is."""
     return terms.obfuscation in (None, "private") and wish.security_number is None

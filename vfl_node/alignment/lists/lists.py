@@ -51,6 +51,7 @@ class Lists:
         secret: this party's randomness for this protocol.
         lasting: the same in every job on these terms over the same records of all; given once the parties have met.
         own: this party's identifiers; once the parties have met, behind them those that stand for no record.
+        draw_number: which draw this is of what hides from the peer how many records are shared, from 1; 0: nothing does.
         sets: stands for the records of all that take part, the others' by the marks that they announce.
         min_overlap: fewest records in a part of the overlap of several sets; 0: no minimum.
 
@@ -73,7 +74,7 @@ class Lists:
         self._domain = f"vfl-node-v1-{self.terms.protocol}-{group.name}".encode()
         self.lasting = self.secret
         self.sets = self._agreed = b""
-        self.min_overlap = 0
+        self.min_overlap = self.draw_number = 0
         self._held: Mapping[str, Mapping[str, int]] = {}
         self._senders: dict[str, str] = {}
 
@@ -108,7 +109,8 @@ class Lists:
         """
         meeting = await meet(self.session, self.records, self._columns, group=self.group.name, receives=receives)
         self.own, self.lasting, self.sets = meeting.own, meeting.lasting, meeting.sets
-        self._agreed, self._held, self.min_overlap = meeting.agreed, meeting.held, meeting.min_overlap
+        self._agreed, self._held = meeting.agreed, meeting.held
+        self.min_overlap, self.draw_number = meeting.min_overlap, meeting.draw_number
         return meeting.theirs
 
     def order(self, step: str) -> NDArray[np.int64]:

@@ -45,6 +45,7 @@ class Announced:
     Attributes:
         theirs: name of each other data party → elements that it announces, in the order of the job.
         own: this party's identifiers, and behind them those that stand for no record.
+        draw_number: which draw this is of what hides from the peers how many records are shared, from 1; 0: nothing hides it.
         sets: stands for the records of all that take part, the others' by the marks that they announce.
         agreed: stands for those, the terms and the group.
         lasting: randomness that is the same in every job with the same ``agreed``.
@@ -54,6 +55,7 @@ class Announced:
 
     theirs: Mapping[str, int]
     own: Identifiers
+    draw_number: int
     sets: bytes
     agreed: bytes
     lasting: Randomness
@@ -87,7 +89,7 @@ async def meet(
     limits, memory = session.limits, session.memory
     check_enough(len(records), limits.min_set_size, session.name)
     ours = check_announced(len(records), terms, role, limits.max_set_size)
-    sets, agreed, min_overlap = await exchange_marks(session, records, group)
+    sets, agreed, min_overlap, draw_number = await exchange_marks(session, records, group)
     lasting = memory.secret.derive(f"lists {agreed.hex()}")
     theirs, held = await _exchange_sizes(session, ours, columns, receives)
     for name, count in theirs.items():
@@ -100,14 +102,14 @@ async def meet(
     own = covered(records.ids, sets, terms, role, lasting, memory)
     _check_own_elements(session, own, lasting)
     session.progress.emit(PhaseBegan("align", powers, "group operations"))
-    return Announced(theirs, own, sets, agreed, lasting, held, min_overlap)
+    return Announced(theirs, own, draw_number, sets, agreed, lasting, held, min_overlap)
 
 
-async def exchange_marks(session: Session, records: OwnRecords, group: str) -> tuple[bytes, bytes, int]:
+async def exchange_marks(session: Session, records: OwnRecords, group: str) -> tuple[bytes, bytes, int, int]:
     """Say which records take part, hear which of the others' do, and count all.
 
     Returns:
-        The fields ``sets``, ``agreed`` and ``min_overlap``.
+        The fields ``sets``, ``agreed``, ``min_overlap`` and ``draw_number``.
     """
     terms, role, memory, limits = session.job.align, session.role, session.memory, session.limits
     identity = records.identity or records.ids.digest()
@@ -136,15 +138,21 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     least = max(least, *(int(its.min_overlap) for its in theirs.values()))
     # Whether a part of the overlap is smaller tells a bit more with every other minimum.
     counted = hashlib.sha256(agreed + f"minimum {least}".encode()).digest() if least else agreed
+    hides = promises.hides_intersection(terms, role)
     counts = [aligned_sets(counted, limits.inputs_per_peer)]
-    if promises.hides_intersection(terms, role):
-        counts.append(changed_sets(sets, limits.changes_per_peer))
+    if hides or not _chosen_by_owner(session):
+        counts.append(changed_sets(sets, limits.changes_per_peer, hides=hides))
     for what in counts:  # all of them, before anything is counted
         memory.check(what)
-    for what in counts:
-        memory.count(what)
+    number = [memory.count(what) for what in counts][-1]
     promises.hold(memory, identity, terms, role, binding=True)
-    return sets, agreed, least
+    return sets, agreed, least, number if hides else 0
+
+
+def _chosen_by_owner(session: Session) -> bool:
+    """Whether this party's records are new ones for which its own owner asks: no peer can have it name an earlier table."""
+    job = session.job
+    return job.predict is not None and session.name in job.parties.named(job.predict.to)
 
 
 async def _exchange_sizes(

@@ -198,7 +198,11 @@ def _learnt(lists: Lists, of: str, ours: int | None, theirs: int, union: int, co
     window = f"within {dummies + 1} sizes"
     if common is not None and ours is not None:
         window = f"not fewer than {max(0, common - dummies)} and not more than {min(common, ours, theirs)}"
-    return (size, Disclosure("intersection size", None, f"roughly how many records are shared: {window}"))
+    text = f"roughly how many records are shared, by draw {lists.draw_number} of dummies: {window}"
+    if lists.draw_number > 1:
+        left = 2 / (lists.draw_number + 1)
+        text += f"; so many draws over almost the same sets leave about {100 * left:.3g} % of these sizes"
+    return (size, Disclosure("intersection size", None, text))
 
 
 def _shared(of: str, ours: int | None, theirs: int, common: int | None) -> str:

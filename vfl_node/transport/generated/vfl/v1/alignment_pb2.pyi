@@ -55,9 +55,11 @@ class Held(_message.Message):
     def __init__(self, list: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class Obfuscation(_message.Message):
-    __slots__ = ("again", "same_size")
+    __slots__ = ("again", "same_size", "draw")
     AGAIN_FIELD_NUMBER: _ClassVar[int]
     SAME_SIZE_FIELD_NUMBER: _ClassVar[int]
+    DRAW_FIELD_NUMBER: _ClassVar[int]
     again: bool
     same_size: bool
-    def __init__(self, again: bool = ..., same_size: bool = ...) -> None: ...
+    draw: int
+    def __init__(self, again: bool = ..., same_size: bool = ..., draw: _Optional[int] = ...) -> None: ...
