@@ -9,6 +9,7 @@ from typing import Protocol
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
 from vfl_node.session.counted import Counted
+from vfl_node.session.spent import Expense, Spent
 
 
 class Memory(Protocol):
@@ -36,6 +37,16 @@ class Memory(Protocol):
 
         Raises:
             PolicyError: it would be one more than its limit (``E_BUDGET``).
+        """
+
+    def check_expense(self, what: Expense) -> None:
+        """Raise what :meth:`spend` would, and spend nothing."""
+
+    def spend(self, what: Expense) -> Spent:
+        """Remember what a training spends, unless it is remembered already; returns what is spent over its table then.
+
+        Raises:
+            PolicyError: it would be more than the owner allows (``E_BUDGET``).
         """
 
 
@@ -112,6 +123,16 @@ class JointMemory:
         """As :meth:`Memory.count`, in each; returns the largest number."""
         return max(memory.count(what) for memory in self._memories)
 
+    def check_expense(self, what: Expense) -> None:
+        """As :meth:`Memory.check_expense`, in each."""
+        for memory in self._memories:
+            memory.check_expense(what)
+
+    def spend(self, what: Expense) -> Spent:
+        """As :meth:`Memory.spend`: each is charged in full, as they may pool what they know. Returns the most."""
+        self.check_expense(what)  # a job that one of them refuses is charged to none
+        return Spent.most(memory.spend(what) for memory in self._memories)
+
 
 def joint(memories: Sequence[Memory]) -> Memory:
     """The memories as one; an only one as it is."""
@@ -169,3 +190,10 @@ class MemoryOfOneRun:
     def count(self, what: Counted) -> int:
         """Always 1, likewise."""
         return 1
+
+    def check_expense(self, what: Expense) -> None:
+        """Nothing, likewise."""
+
+    def spend(self, what: Expense) -> Spent:
+        """Of this job alone."""
+        return Spent(what.mu, int(bool(what.unbounded)))
