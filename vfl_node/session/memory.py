@@ -78,7 +78,8 @@ def older(peer: str, seen: int, begun: int) -> StateError:
         "is older than that, or gone, as after a backup was restored",
         code="E_STATE_OLDER",
         hint=f"put the newest copy of state/partners/{peer} back; if there is none: vfl-node accept-loss {peer}, which counts "
-        f"as a changed set, since {peer} can compare what is drawn from now on with what is lost",
+        f"as a changed set, since {peer} can compare what is drawn from now on with what is lost, and leaves hidden trainings "
+        "nothing to spend",
         for_peer="what it remembers of earlier jobs with this node is older than they are, or gone; its owner has to decide",
     )
 

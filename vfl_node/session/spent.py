@@ -6,11 +6,15 @@ owner's settings, and no digest of its records: one record more must not begin a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vfl_node.errors import PolicyError
-from vfl_node.gdp import epsilon_of, together
+from vfl_node.gdp import epsilon_of, mu_of, together
+
+TELLS = "whether one record is shared, or its label,"
+"""What those who have all that was opened may still not tell well, where nothing more exact is known."""
 
 _SLACK = 1e-9  # relative, of an ε that was computed by way of μ
 
@@ -26,6 +30,11 @@ class Spent:
 
     mu: float = 0.0
     unbounded: int = 0
+
+    @classmethod
+    def of(cls, expenses: Sequence[Expense]) -> Spent:
+        """What they come to."""
+        return cls(together(each.mu for each in expenses), sum(1 for each in expenses if each.unbounded))
 
     @classmethod
     def most(cls, each: Iterable[Spent]) -> Spent:
@@ -49,8 +58,8 @@ class Expense:
     table: str
     job_id: str
     mu: float
-    unbounded: str
-    limit: float | None
+    unbounded: str = ""
+    limit: float | None = field(default=None, compare=False)
 
     @property
     def line(self) -> str:
@@ -65,8 +74,7 @@ class Expense:
         """
         counted = self.line in account.lines
         before = account.expenses(self.table)
-        mus = [of.mu for of in before] + ([] if self in before else [self.mu])
-        spent = Spent(together(mus), sum(1 for of in before if of.unbounded))
+        spent = Spent.of(before if self in before else [*before, self])
         if counted or self.limit is None:
             return spent
         if account.losses:
@@ -77,7 +85,7 @@ class Expense:
                 f"budget --forget {peer}",
             )
         if epsilon_of(spent.mu) > self.limit * (1 + _SLACK):
-            already = epsilon_of(together(of.mu for of in before))
+            already = epsilon_of(Spent.of(before).mu)
             raise self._refused(
                 f"trainings with {peer} over table {self.table!r} would have spent ε {epsilon_of(spent.mu):.2f} with this job, "
                 f"{already:.2f} without it, and this node allows {self.limit:g} (limits.epsilon_per_partner)",
@@ -121,12 +129,26 @@ class Account:
 
     def spent(self, table: str, *, forgotten: bool = False) -> Spent:
         """What they come to."""
-        each = self.expenses(table, forgotten=forgotten)
-        return Spent(together(of.mu for of in each), sum(1 for of in each if of.unbounded))
+        return Spent.of(self.expenses(table, forgotten=forgotten))
+
+    def left(self, table: str, limit: float) -> float:
+        """μ that may still be spent over a table under a limit of ε; 0 after a loss."""
+        rest = mu_of(limit) ** 2 - self.spent(table).mu ** 2
+        return math.sqrt(rest) if rest > 0 and not self.losses else 0.0
 
     def _counting(self) -> Iterator[str]:
         gone = set(self.forgotten)
         return (line for line in self.lines if line not in gone)
+
+
+def epsilon_text(epsilon: float) -> str:
+    """An ε for people: 4.0, 0.5, 0.05."""
+    return f"{epsilon:.1f}" if epsilon == 0 or epsilon >= 0.1 else f"{epsilon:.2g}"
+
+
+def auc_text(auc: float) -> str:
+    """A :func:`vfl_node.gdp.auc_bound` for people, rounded up, as it is a bound: .57."""
+    return f"{math.ceil(auc * 100 - _SLACK) / 100:.2f}".removeprefix("0")
 
 
 def loss_line(seen: int) -> str:
@@ -143,4 +165,4 @@ def _read(line: str) -> Expense | None:
     if _is_loss(line):
         return None
     job_id, table, mu, unbounded = line.split(" ")
-    return Expense(table, job_id, float(mu), "" if unbounded == "-" else unbounded, None)
+    return Expense(table, job_id, float(mu), "" if unbounded == "-" else unbounded)
