@@ -23,7 +23,7 @@ _DIGITS = 5  # of a μ, which is rounded down: the same on all machines, and the
 
 
 @dataclass(frozen=True)
-class Opened:
+class Exposure:
     """What a training opens.
 
     Attributes:

@@ -19,7 +19,7 @@ from typing_extensions import Self
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.computing import TrainingCost as TrainingCost
 from vfl_node.configuration import Frozen
-from vfl_node.gdp import Opened
+from vfl_node.gdp import Exposure
 from vfl_node.registry import Registry, load
 
 if TYPE_CHECKING:
@@ -149,9 +149,9 @@ class TrainerConfig(Frozen):
         """Whether what is opened at the end differs from training to training, so that several tell more than one."""
         return False
 
-    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Opened:
+    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
         """What it opens at its end, as far as that adds up over jobs; ``shared``: how many records are shared at most."""
-        return Opened()
+        return Exposure()
 
     @final
     @property

@@ -17,7 +17,7 @@ from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.run import ALIGNED, KEPT, Run
-from vfl_node.gdp import Opened
+from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
@@ -86,7 +86,7 @@ def _spend(run: Run) -> Spent:
     Leaks: by a refusal, about how much this owner allows; it follows from jobs and settings, and from no record.
     """
     session, train = run.session, run.session.job.train
-    opens = train.opens(session.job.evaluate) if train else Opened()
+    opens = train.opens(session.job.evaluate) if train else Exposure()
     if not (opens.mu or opens.unbounded):
         return Spent()
     expense = Expense(run.data.name, session.job_id, opens.mu, opens.unbounded, session.limits.epsilon_per_partner)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from vfl_node.data.named import table_name
-from vfl_node.gdp import Opened, auc_bound, epsilon_of
+from vfl_node.gdp import Exposure, auc_bound, epsilon_of
 from vfl_node.job import Job
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.session.spent import Expense
@@ -25,7 +25,7 @@ def check_budget(settings: Settings, job: Job) -> None:
         PolicyError: it would (``E_BUDGET``).
         StateError: what was counted is damaged (``E_STATE_CORRUPT``).
     """
-    opens = job.train.opens(job.evaluate) if job.train and settings.role != "coordinator" else Opened()
+    opens = job.train.opens(job.evaluate) if job.train and settings.role != "coordinator" else Exposure()
     if not opens.mu:
         return
     table, limit = table_name(settings, job), settings.limits.epsilon_per_partner

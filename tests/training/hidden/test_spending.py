@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from vfl_node.gdp import Opened, mu_of, together
+from vfl_node.gdp import Exposure, mu_of, together
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.spending import ALARMING, alarming_columns, labels_auc, meter
 
 
-def opens(evaluate: dict[str, Any] | None = None, shared: int | None = None, **train: Any) -> Opened:
+def opens(evaluate: dict[str, Any] | None = None, shared: int | None = None, **train: Any) -> Exposure:
     return Hidden(algorithm="hidden", **train).opens(Evaluate(**evaluate or {}), shared)
 
 
@@ -63,7 +63,7 @@ def test_the_meter_says_what_was_worked_out(records: int, auc: float) -> None:
     assert labels_auc(60, records) == pytest.approx(auc, abs=0.005)
     assert labels_auc(60, records, trainings=20) > labels_auc(60, records) or auc == 1.0
     said = meter(60, records, 1)
-    assert f"{auc:.2f}" in said
+    assert f"{auc:.2f}".removeprefix("0") in said
     assert (said == said.upper()) == (auc > ALARMING)
 
 

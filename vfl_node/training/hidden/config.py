@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
-from vfl_node.gdp import MOST_EPSILON, Opened
+from vfl_node.gdp import MOST_EPSILON, Exposure
 from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.hidden import memory, spending
 
@@ -100,7 +100,7 @@ class Hidden(TrainerConfig):
         """As the base, of weights without noise: they have another beginning each time, and sums are over other records."""
         return self.epsilon is None and (self.reveal == "owners" or self.metrics_by == "histogram")
 
-    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Opened:
+    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
         """As the base."""
         return spending.opened(self, evaluate, shared)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vfl_node.gdp import Opened, auc_bound, mu_of, together
+from vfl_node.gdp import Exposure, auc_bound, mu_of, together
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
@@ -28,10 +28,10 @@ _KINDS: dict[UnboundedModel, str] = {
 }
 
 
-def opened(train: Hidden, evaluate: Evaluate, shared: int | None = None) -> Opened:
+def opened(train: Hidden, evaluate: Evaluate, shared: int | None = None) -> Exposure:
     """As :meth:`vfl_node.trainers.TrainerConfig.opens`."""
     kind = unbounded(train)
-    return Opened(mu_of_job(train, evaluate), kind or "", no_bound(kind, evaluate, shared) if kind else "")
+    return Exposure(mu_of_job(train, evaluate), kind or "", no_bound(kind, evaluate, shared) if kind else "")
 
 
 def mu_of_job(train: Hidden, evaluate: Evaluate) -> float:
@@ -102,9 +102,10 @@ def meter(columns: int, records: int, trainings: int) -> str:
         trainings: over these records, this one included.
     """
     auc = labels_auc(columns, records, trainings)
+    times = f", in {trainings} trainings," if trainings > 1 else ""
+    about = f"{auc:.2f}".removeprefix("0")
     said = (
-        f"NO BOUND: by {columns:,} columns and {records:,} shared records trained on"
-        f"{f', in {trainings} trainings,' if trainings > 1 else ''} weights without noise tell their labels at an AUC of about "
-        f"{auc:.2f}"
+        f"NO BOUND: by {columns:,} columns and {records:,} shared records trained on{times} weights without noise tell their "
+        f"labels at an AUC of about {about}."
     )
     return said.upper() if auc > ALARMING else said
