@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from vfl_node.job import Job
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partners import Partner, accept_loss
 from vfl_node.node.spending import check_budget
+from vfl_node.report.summary import summary
 from vfl_node.session.memory import JointMemory, MemoryOfOneRun
 from vfl_node.session.spent import Expense, Spent
 from vfl_node.settings import Data, Limits, Settings
@@ -85,6 +87,9 @@ class Spending:
             name=name, role=ROLES[name], data=data, peers=peers, insecure_loopback=True, device="cpu", limits=allowed, **listen
         )
 
+    def report(self, job_id: str, name: str) -> dict[str, Any]:
+        return json.loads((self.folder / job_id / name / "artefacts" / "report.json").read_text())
+
     def partner(self, name: str, of: str) -> Partner:
         return Partner(self.folder / name, of)
 
@@ -112,6 +117,15 @@ def test_a_job_is_charged_at_both_and_one_too_many_sends_nothing_whatever_set_it
     filled(lab, FIT - 1)
     assert set(spending.run("last").values()) == {None}
     assert spending.sent > 0
+    report = spending.report("last", "lab")
+    privacy = report["training"]["hidden"]["privacy"]
+    assert (privacy["epsilon"], privacy["spent"]) == pytest.approx((1, 3.904), abs=1e-3)
+    said = "Of 4.0 this job spends 1.0; with earlier ones 3.9. Whoever has all that was opened"
+    assert said in privacy["text"]
+    for name in spending.files:
+        assert [entry["text"] for entry in report["learnt"][name] if entry["what"] == "privacy"] == [privacy["text"]]
+    assert privacy["text"] in summary(report)
+    assert spending.report("last", "notary")["training"]["hidden"]["privacy"] is None
     assert spending.partner("clinic", "lab").account().spent("default") == Spent(mu_of(1))
     assert epsilon_of(lab.account().spent("default").mu) == pytest.approx(3.904, abs=1e-3)
 
@@ -246,14 +260,26 @@ def test_after_a_loss_nothing_is_left_to_spend_until_the_owner_begins_a_new_coun
     with pytest.raises(StateError, match="has seen 3 alignments"):
         lab.check_not_older(3)
     accept_loss(tmp_path, "lab")
-    lab.check_not_older(3)
-    with pytest.raises(PolicyError) as caught:
-        lab.spend(expense("first"))
-    assert caught.value.code == "E_BUDGET"
-    assert "vfl-node budget --forget lab" in caught.value.hint
+    for _ in range(2):
+        with pytest.raises(PolicyError) as caught:
+            lab.spend(expense("first"))
+        assert caught.value.code == "E_BUDGET"
+        assert "vfl-node budget --forget lab" in caught.value.hint
+        lab.check_not_older(3)  # when the two meet again
     assert lab.spend(expense("unlimited", limit=None)) == Spent(mu_of(1))
     assert lab.forget() == 2
     assert lab.spend(expense("first")) == Spent(mu_of(1))
+
+
+def test_a_new_count_that_was_begun_before_the_two_met_again_stays(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "lab")
+    with pytest.raises(StateError):
+        lab.check_not_older(3)
+    accept_loss(tmp_path, "lab")
+    lab.forget()
+    assert lab.spend(expense("first")) == Spent(mu_of(1))
+    lab.check_not_older(3)
+    assert lab.spend(expense("second")).mu == pytest.approx(mu_of(1) * 2**0.5)
 
 
 def test_a_trial_counts_nothing() -> None:

@@ -14,7 +14,7 @@ from vfl_node.errors import UsageError
 from vfl_node.files import read_checked, write_checked
 from vfl_node.gdp import epsilon_of
 from vfl_node.session.counted import LOSS, Counted
-from vfl_node.session.spent import Account, Expense, Spent
+from vfl_node.session.spent import Account, Expense, Spent, loss_line
 
 
 class PartnerCounts:
@@ -60,7 +60,10 @@ class PartnerCounts:
 
     def account(self) -> Account:
         """What hidden trainings have spent with this peer. Raises StateError as :meth:`used`."""
-        return Account(self._lines("spent"), self._lines("forgotten"))
+        lines, accepted = self._lines("spent"), self._read(self._folder / "accepted")
+        if accepted is not None and (loss := loss_line(int(accepted))) not in lines:  # it is written when the two next meet
+            lines.append(loss)
+        return Account(lines, self._lines("forgotten"))
 
     def check_expense(self, what: Expense) -> None:
         """As :meth:`vfl_node.session.memory.Memory.check_expense`."""

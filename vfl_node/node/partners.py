@@ -125,7 +125,7 @@ class Partner(PartnerCounts):
             for kind in ("inputs", "changes"):
                 self._add(kind, hashlib.sha256(b"loss %d" % peer_has_seen).hexdigest())
             self._add("linkages", f"{LOSS}{peer_has_seen}")
-            self._add("spent", loss_line(peer_has_seen))
+            self._add("spent", loss_line(int(accepted)))
             write_checked(self._folder / "met", b"%d %d" % (peer_has_seen, seen))
             remove(self._folder / "accepted")  # this loss, and no other
 

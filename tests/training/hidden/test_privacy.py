@@ -8,7 +8,10 @@ from vfl_node.configuration import parse
 from vfl_node.gdp import epsilon_of, mu_of
 from vfl_node.job import Job
 from vfl_node.session.spent import Spent
+from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.privacy import Privacy, privacy_of
+from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.words import ReportedTraining
 
 
 def said(
@@ -72,3 +75,21 @@ def test_after_a_job_without_a_bound_there_is_none() -> None:
     of = said(Spent(mu_of(2), unbounded=1))
     assert (of.auc_bound, of.epsilon) == (None, epsilon_of(mu_of(1)))
     assert "NO BOUND: an earlier job over this table opened a model without one." in of.text
+
+
+def test_the_page_says_it_below_the_result() -> None:
+    privacy = said(Spent(mu_of(1)))
+    of = ReportedTraining(
+        train=Hidden(algorithm="hidden"),
+        party="lab",
+        role="passive",
+        peer="clinic",
+        active="clinic",
+        passive="lab",
+        coordinator="hub",
+        epochs=1,
+        steps=1,
+        repeats=1,
+    )
+    assert HiddenSection(rounds=1, privacy=privacy).words(of).remarks == (privacy.text,)
+    assert HiddenSection(rounds=1).words(of).remarks == ()
