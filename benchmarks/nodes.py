@@ -54,6 +54,12 @@ LOOPBACK: Places = dict.fromkeys(ROLES, Place((), "127.0.0.1"))
 WITH_COORDINATOR: tuple[Role, Role, Role] = (*ROLES, "coordinator")
 
 _TRUSTING = {"accept_jobs_from": ["active"]}
+_LIMITS = {
+    "min_set_size": 1,
+    "coordinators": ["coordinator"],
+    "unbounded_models": ["networks", "taylor", "exact"],
+    "epsilon_per_partner": None,
+}
 
 
 @contextlib.contextmanager
@@ -165,7 +171,7 @@ class Nodes:
     def _start(self, role: Role, **settings: Any) -> None:
         folder, config = self._folders[role], yaml.safe_load(self._config(role).read_text())
         config.pop("listen")
-        config |= {"http": "127.0.0.1:0", "peer_wait_s": 60, "limits": {"min_set_size": 1}}
+        config |= {"http": "127.0.0.1:0", "peer_wait_s": 60, "limits": _LIMITS}
         self._config(role).write_text(yaml.safe_dump(config | settings))
         with (folder / "log").open("wb") as log:
             command = ["--role", role, "--config", str(self._config(role))]

@@ -118,6 +118,7 @@ def test_help_is_light(tmp_path: Path, wanted: str) -> None:
     [
         "jobs",
         "prune --days 1",
+        "budget",
         *(
             pytest.param(of, marks=pytest.mark.slow)
             for of in ("watch trial-1", "cancel trial-1", "resume trial-1", "board", "budgets")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 DELTA = 1e-6
 """δ of every statement."""
@@ -19,6 +20,21 @@ MOST_EPSILON = 100.0
 
 _STEPS = 200  # of a bisection: until nothing changes
 _DIGITS = 5  # of a μ, which is rounded down: the same on all machines, and the noise is never too small
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What a training opens.
+
+    Attributes:
+        mu: of all that has noise; 0 where nothing has.
+        unbounded: what kind of model it opens without a bound, as ``limits.unbounded_models`` has it; empty: none.
+        warning: of that, for owners, in sentences.
+    """
+
+    mu: float = 0.0
+    unbounded: str = ""
+    warning: str = ""
 
 
 def delta_of(mu: float, epsilon: float) -> float:

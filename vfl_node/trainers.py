@@ -19,6 +19,7 @@ from typing_extensions import Self
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.computing import TrainingCost as TrainingCost
 from vfl_node.configuration import Frozen
+from vfl_node.gdp import Exposure
 from vfl_node.registry import Registry, load
 
 if TYPE_CHECKING:
@@ -147,6 +148,10 @@ class TrainerConfig(Frozen):
     def tells_anew(self) -> bool:
         """Whether what is opened at the end differs from training to training, so that several tell more than one."""
         return False
+
+    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
+        """What it opens at its end, as far as that adds up over jobs; ``shared``: how many records are shared at most."""
+        return Exposure()
 
     @final
     @property

@@ -69,3 +69,13 @@ def test_columns_on_the_command_line(tmp_path: Path) -> None:
     assert said.exit_code == 0
     assert "encoded columns" not in said.output
     assert CliRunner().invoke(app, [*common, "--columns", "notary=3"]).exit_code
+
+
+def test_what_the_job_spends_or_that_nothing_bounds_what_it_tells() -> None:
+    def notes(train: str) -> str:
+        job = parse(JOB.replace("batch_size: 100", f"batch_size: 100, {train}"), Job, source="job")
+        return " ".join(words.notes(plan(job=job), ONLY_POWERS))
+
+    assert "it spends ε 1.0 with each other data party" in notes("epsilon: 1")
+    assert "NO BOUND" not in notes("epsilon: 1")
+    assert "WITH 400 SHARED RECORDS TRAINED ON, A PARTY WITH 13 COLUMNS OR MORE READS THEIR LABELS" in notes("epsilon: null")

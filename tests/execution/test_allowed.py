@@ -91,3 +91,44 @@ def test_an_active_owner_can_refuse_to_have_its_records_located(reveals: bool) -
             check_allowed(settings("clinic", peers, limits=limits), job)
         assert "limits.reveal_candidates" in caught.value.for_peer
     check_allowed(settings("lab", {"clinic": CLINIC, "notary": CLINIC}, limits=limits), job)  # it has no records to hide
+
+
+def trains(text: str) -> Job:
+    document = f"name: t\nparties: {{active: clinic, passive: lab, coordinator: notary}}\ntrain: {{algorithm: hidden, {text}}}"
+    return parse(document, Job, source="job")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("epsilon: null", "exact"), ("epsilon: null, hidden: [4]", "networks"), ("epsilon: null, loss: taylor", "taylor")],
+)
+def test_a_model_without_a_bound_needs_its_owners_word(text: str, kind: str) -> None:
+    peers = {"lab": CLINIC, "notary": CLINIC}
+    others = sorted({"exact", "networks", "taylor"} - {kind})
+    for allowed in ([], others):
+        with pytest.raises(PolicyError) as caught:
+            check_allowed(settings("clinic", peers, limits={"unbounded_models": allowed}), trains(text))
+        assert f"({kind})" in caught.value.message
+        assert f"limits.unbounded_models: [{kind}]" in caught.value.hint
+        assert "limits.unbounded_models" in caught.value.for_peer
+    check_allowed(settings("clinic", peers, limits={"unbounded_models": [kind]}), trains(text))
+    check_allowed(settings("clinic", peers), trains("epsilon: 1"))
+    dealer = Settings.model_validate(
+        {"name": "notary", "role": "coordinator", "peers": {"clinic": CLINIC, "lab": CLINIC}, "insecure_loopback": True}
+    )
+    check_allowed(dealer, trains(text))  # which gets no model
+
+
+@pytest.mark.parametrize("job", [trains("epsilon: 1"), parse(LINKS, Job, source="job")])
+def test_a_peer_chooses_its_coordinator_among_those_that_the_owner_has_listed(job: Job) -> None:
+    lab = {"clinic": CLINIC, "notary": CLINIC}
+    allowed = {"protocols": ["psi", "psu", "linkage"]}
+    check_allowed(settings("lab", lab, limits=allowed), job)  # a job of its own
+    for listed in ([], ["bank"], ["clinic"]):
+        with pytest.raises(PolicyError) as caught:
+            check_allowed(settings("lab", lab, limits=allowed | {"coordinators": listed}), job, by_peer=True)
+        assert "limits.coordinators: [notary]" in caught.value.hint
+        assert "notary as a coordinator (limits.coordinators)" in caught.value.for_peer
+    check_allowed(settings("lab", lab, limits=allowed | {"coordinators": ["notary"]}), job, by_peer=True)
+    notary = {"name": "notary", "role": "coordinator", "peers": {"clinic": CLINIC, "lab": CLINIC}, "insecure_loopback": True}
+    check_allowed(Settings.model_validate(notary | {"limits": allowed}), job, by_peer=True)  # it is the coordinator itself

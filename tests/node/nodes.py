@@ -152,6 +152,13 @@ class Federation:
 
     peer_wait_s = GENEROUS_S
 
+    @property
+    def trusting(self) -> dict[str, Any]:
+        """Limits of nodes that train with a coordinator over and over."""
+        coordinators = [name for name, role in self.roles.items() if role == "coordinator"]
+        kinds = ["networks", "taylor", "exact"]
+        return {"coordinators": coordinators, "unbounded_models": kinds, "epsilon_per_partner": None}
+
     def configure(self, name: str, **settings: Any) -> Path:
         path = self.folder / name / "node.yaml"
         if self.roles.get(name) == "active":
@@ -161,6 +168,8 @@ class Federation:
             | {"http": "127.0.0.1:0", "peer_wait_s": self.peer_wait_s, "quarantine_after": 99}
             | settings
         )
+        if "coordinator" in self.roles.values():
+            config["limits"] = self.trusting | (config.get("limits") or {})
         path.write_text(yaml.safe_dump(config))
         return path
 

@@ -11,6 +11,7 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import PolicyError, UsageError
+from vfl_node.gdp import mu_of
 from vfl_node.job import Job
 from vfl_node.node import admission, predictions
 from vfl_node.node.jobs import Jobs
@@ -18,6 +19,7 @@ from vfl_node.node.offers import Offers
 from vfl_node.node.store import Store
 from vfl_node.node.work import Work
 from vfl_node.node.works import Works
+from vfl_node.session.spent import Expense
 from vfl_node.settings import Peer, Settings
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
@@ -286,3 +288,25 @@ def test_only_the_owner_has_deaths_counted_anew(lab: Lab) -> None:
         lab.store.update(lab.store.get("job"), state="failed", code="E_PEER_LOST", deaths=1)
         resume()
         assert (lab.store.get("job").state, lab.store.get("job").deaths) == ("waiting", deaths)
+
+
+def test_a_peers_job_with_a_coordinator_or_beyond_the_budget_is_refused_before_it_is_stored(lab: Lab) -> None:
+    text = "name: t\nparties: {active: clinic, passive: lab, coordinator: bank}\ntrain: {algorithm: hidden, epsilon: 1}"
+    job = parse(text, Job, source="job").canonical()
+    lab.configure(state_dir=lab.store.folder)
+    reply = offered(lab, job, "first")
+    assert (reply.accepted, reply.code) == (False, "E_POLICY")
+    assert reply.reason == "its settings do not list bank as a coordinator (limits.coordinators)"
+
+    lab.configure(state_dir=lab.store.folder, limits={"coordinators": ["bank"]})
+    memory = lab.store.partner("clinic")
+    for number in range(12):
+        memory.spend(Expense("default", f"job-{number}", mu_of(1), limit=4.0))
+    reply = offered(lab, job, "second")
+    assert (reply.accepted, reply.code) == (False, "E_BUDGET")
+    assert reply.reason == "its owner's settings do not allow this training"
+    for job_id in ("first", "second"):
+        assert lab.store.get(job_id) is None
+    memory.forget()
+    assert offered(lab, job, "third").accepted
+    assert memory.account().spent("default").mu == 0  # it counts when it begins

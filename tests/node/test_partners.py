@@ -348,13 +348,19 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
         lab.count(changed_sets(digest, 9))
         lab.count(telling_training(b"set" if number else b"another", f"job-{number}", 9))
         lab.count(linked_sets(b"set" if number else b"another", digest, 9))
-    used = {"inputs_per_peer": 3, "changes_per_peer": 2, "trainings_per_set": 2, "linkages_per_set": 2}
+    used = {
+        "inputs_per_peer": 3,
+        "changes_per_peer": 2,
+        "trainings_per_set": 2,
+        "linkages_per_set": 2,
+        "epsilon_per_partner": 0,
+    }
     assert PartnerCounts(tmp_path / "lab", "lab").used() == used
     with pytest.raises(StateError):
         lab.check_not_older(7)
     accept_loss(tmp_path, "lab")
     lab.check_not_older(7)
-    assert lab.used() == {"inputs_per_peer": 4, "changes_per_peer": 3, "trainings_per_set": 2, "linkages_per_set": 3}
+    assert lab.used() == used | {"inputs_per_peer": 4, "changes_per_peer": 3, "linkages_per_set": 3}
     for path in ("inputs", "trainings"):
         assert b"one" not in (tmp_path / "lab" / path).read_bytes()
 

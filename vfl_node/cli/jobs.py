@@ -141,7 +141,8 @@ def budgets(
     )
     for name, limits in (found["peers"] | found["models"]).items():
         for limit, budget in (limits or {}).items():
-            table.add_row(name, limit, f"{budget['used']:,}", f"{budget['allowed']:,}")
+            allowed = "no bound" if budget["allowed"] is None else f"{budget['allowed']:,}"
+            table.add_row(name, limit, f"{budget['used']:,}", allowed)
         if limits is None:
             table.add_row(name, "what was counted is damaged (E_STATE_CORRUPT)")
     if table.row_count:

@@ -127,6 +127,9 @@ def accept_loss(
         raise UsageError(f"{peer} is no peer of {settings.name}", code="E_UNKNOWN_PEER", hint=hint)
     seen = accept(settings.state_dir / "partners", peer)
     out.print(f"accepted: {peer} has seen {seen} alignments; what was lost counts as a changed set. Submit the job again")
+    out.print(
+        f"of hidden trainings with {peer} nobody knows what was spent: vfl-node budget --forget {peer} begins a new count"
+    )
 
 
 def _checked_name(name: str) -> None:

@@ -22,7 +22,9 @@ from vfl_node.estimate.plan import (
     training_cost,
 )
 from vfl_node.estimate.totals import Range, shows
+from vfl_node.gdp import epsilon_of
 from vfl_node.job import Align, Job, Parties
+from vfl_node.session.spent import epsilon_text
 from vfl_node.settings import Obfuscation
 
 
@@ -86,6 +88,13 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
     said += training.said if training else ()
     if training and training.counted_with:
         said.append(f"training is counted with {training.counted_with} whose number is not given (--columns PARTY=N)")
+    if plan.job.train:
+        opens = plan.job.train.opens(plan.job.evaluate, plan.shared[1])
+        said += [opens.warning] if opens.warning else []
+        if opens.mu:
+            said.append(
+                f"it spends ε {epsilon_text(epsilon_of(opens.mu))} with each other data party (limits.epsilon_per_partner)"
+            )
     if plan.need:
         node = f"{plan.party}'s" if plan.whose == plan.party else f"the {plan.whose}'s"
         said.append(f"{node} node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")

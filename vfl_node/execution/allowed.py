@@ -9,12 +9,13 @@ from vfl_node.job import Job
 from vfl_node.settings import Settings, role_in
 
 
-def check_allowed(settings: Settings, job: Job, *, loading: bool = True) -> None:
+def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loading: bool = True) -> None:
     """Raise UsageError or PolicyError if this node does not take part in ``job``, or its settings do not allow the job.
 
     Args:
         settings: this node's.
         job: the job.
+        by_peer: whether a peer submits it.
         loading: whether to load what its trainer needs, torch too, to see whether it is there (``E_EXTENSION``).
     """
     own, role = settings.name, settings.role
@@ -54,10 +55,35 @@ def check_allowed(settings: Settings, job: Job, *, loading: bool = True) -> None
             hint="see limits.methods; or choose another train.unaligned",
             for_peer=f"its settings do not allow train.unaligned: {method} (limits.methods)",
         )
+    kind = job.train.opens(job.evaluate).unbounded if job.train else ""
+    if kind and kind not in settings.limits.unbounded_models and role != "coordinator":
+        raise PolicyError(
+            f"job {job.name!r} opens a model of which nothing bounds what it tells ({kind}), which this node's settings "
+            "do not allow",
+            hint=f"say train.epsilon, and neither train.hidden nor loss: taylor; or write limits.unbounded_models: [{kind}]",
+            for_peer=f"its settings do not allow models without a bound: {kind} (limits.unbounded_models)",
+        )
+    _check_coordinator(settings, job, by_peer=by_peer)
     if job.train and role != "coordinator" and loading:
         job.train.check_here(settings.models)
     check_limits(job, role, settings.limits, models=settings.models)
     _check_known(settings, job)
+
+
+def _check_coordinator(settings: Settings, job: Job, *, by_peer: bool) -> None:
+    """Raise PolicyError if a peer names a coordinator that this owner has not listed.
+
+    Who deals randomness, or compares encodings, learns everything together with any one data party: a peer that might choose it
+    could choose itself, under another name, or a friend.
+    """
+    name = job.parties.coordinator
+    if not by_peer or name is None or name in settings.limits.coordinators or settings.role == "coordinator":
+        return
+    raise PolicyError(
+        f"job {job.name!r} of a peer has {name} as coordinator, whom this node's owner has not listed",
+        hint=f"if {name} works together with no other party: limits.coordinators: [{name}] in this node's configuration",
+        for_peer=f"its settings do not list {name} as a coordinator (limits.coordinators)",
+    )
 
 
 def _check_known(settings: Settings, job: Job) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.comparison import NO_TREE, Compare
@@ -17,6 +17,7 @@ from vfl_node.configuration import text_of, validate
 from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
+from vfl_node.limits import UnboundedModel
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings import DEFAULT_TABLE, Role, Settings, data_form, peers_in, role_in, settled
 from vfl_node.training.unaligned.methods import METHODS
@@ -26,6 +27,7 @@ PERMISSIVE: Mapping[str, Any] = {
     "min_set_size": 1,
     "allow_matched": True,
     "max_reuse": 10**9,
+    "epsilon_per_partner": None,
     "max_model_parameters": 10**12,
     "max_steps": 10**12,
 }
@@ -135,6 +137,7 @@ def trial_settings(
         UsageError: a party's settings cannot be used, with file, line and column (``E_CONFIG``), or it has no table.
     """
     columns, settings = dict(columns or {}), {}
+    coordinators = {"coordinators": [job.parties.coordinator]} if job.parties.coordinator else {}
     for name in job.parties.all:
         role, own = cast(Role, role_in(job.parties, name)), given.get(name, PrivateSettings())
         document = {
@@ -145,7 +148,7 @@ def trial_settings(
             "peers": peers_in(job.parties, name),
             "insecure_loopback": True,
             "threads": threads,
-            "limits": _over({**PERMISSIVE, **_every_name()}, own.document.get("limits")),
+            "limits": _over({**PERMISSIVE, **_every_name(), **coordinators}, own.document.get("limits")),
             "models": _over(models, own.document.get("models")),
         }
         if role == "active":
@@ -205,4 +208,4 @@ def _over(defaults: Mapping[str, Any], own: Any) -> Any:
 
 def _every_name() -> dict[str, list[str]]:
     """Limits that permit by name, with all names."""
-    return {"protocols": list(ALIGNMENTS), "methods": list(METHODS)}
+    return {"protocols": list(ALIGNMENTS), "methods": list(METHODS), "unbounded_models": list(get_args(UnboundedModel))}

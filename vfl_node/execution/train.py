@@ -17,12 +17,14 @@ from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.run import ALIGNED, KEPT, Run
+from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.session.agree import agree
 from vfl_node.session.counted import Counted, telling_training
+from vfl_node.session.spent import Expense, Spent
 from vfl_node.settings import Role
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
@@ -40,6 +42,7 @@ async def play(run: Run) -> None:
     """
     session, folder = run.session, run.folder
     started, digest = now(), run.data.whole.digest()
+    spent = _spend(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
     points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
     if folder.whole:
@@ -54,7 +57,7 @@ async def play(run: Run) -> None:
         result = await aligned(run, resume=point is not None)
         trained = None
         if trainer:
-            trained = await _trained(run, trainer, result, checkpoints, None if point == ALIGNED else point)
+            trained = await _trained(run, trainer, result, spent, checkpoints, None if point == ALIGNED else point)
         keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
     await finish(run)
 
@@ -74,7 +77,25 @@ def _prepared(run: Run) -> Trainer | None:
     return trainer
 
 
-async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None) -> Trained:
+def _spend(run: Run) -> Spent:
+    """Count what the job spends of what noise allows, before its first message: so it counts whatever becomes of it.
+
+    Raises:
+        PolicyError: it would be more than this owner allows (``E_BUDGET``).
+
+    Leaks: by a refusal, about how much this owner allows; it follows from jobs and settings, and from no record.
+    """
+    session, train = run.session, run.session.job.train
+    opens = train.opens(session.job.evaluate) if train else Exposure()
+    if not (opens.mu or opens.unbounded):
+        return Spent()
+    expense = Expense(run.data.name, session.job_id, opens.mu, opens.unbounded, session.limits.epsilon_per_partner)
+    return session.memory.spend(expense)
+
+
+async def _trained(
+    run: Run, trainer: Trainer, result: Aligned, spent: Spent, checkpoints: FileCheckpoints, resume: str | None
+) -> Trained:
     session, job, alignment = run.session, run.session.job, result.alignment
     assert job.train is not None
     if result.doubt:
@@ -87,7 +108,7 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
     _check_settings(run, job.train)
     before = _cautions(run, alignment)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
-    trained = await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
+    trained = await trainer.run(own, TrainingData(alignment, run.data.table, number, spent), checkpoints, resume)
     protection, defended = session.protection, job.train.defended
     idle = (
         *idle_defences(protection.defences, session.role, defended, "training"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from vfl_node.errors import StateError
 from vfl_node.execution.shown import FileShown
-from vfl_node.node.counts import PartnerCounts
+from vfl_node.node.spending import counts_with
 from vfl_node.node.store import Store
 from vfl_node.settings import Settings
 
@@ -16,7 +16,7 @@ def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, A
 
     Of a limit over one set ``used`` is that of the set of which most is used.
     """
-    peers = {name: _peer(settings, store, name) for name in settings.peers}
+    peers = {name: _peer(settings, name) for name in settings.peers}
     models = {}
     for record in store.all():
         path = store.folder / "jobs" / record.id / "shown"
@@ -25,10 +25,9 @@ def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, A
     return {"peers": peers, "models": models}
 
 
-def _peer(settings: Settings, store: Store, name: str) -> dict[str, Any] | None:
-    counts = PartnerCounts(store.folder / "partners" / name, name)  # only read: a peer that was never met has no folder
+def _peer(settings: Settings, name: str) -> dict[str, Any] | None:
     try:
-        used = counts.used()
+        used = counts_with(settings, name).used()
     except StateError:
         return None
     return {limit: {"used": count, "allowed": getattr(settings.limits, limit)} for limit, count in used.items()}

@@ -31,6 +31,7 @@ from vfl_node.execution import cautions, column_cautions
 from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.machine import now
+from vfl_node.node.spending import check_budget
 from vfl_node.settings import DEFAULT_TABLE, Data, Settings
 from vfl_node.trainers import Task
 
@@ -129,6 +130,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
 
         try:
             check_allowed(settings, job, loading=False)
+            check_budget(settings, job)
         except VflError as error:
             errors.append(error)
     format, seen, use = None, None, None
@@ -174,7 +176,8 @@ def _warnings(seen: TableProfile, job: Job | None, use: JobUse | None) -> tuple[
     table, label = seen.table, seen.label
     if table is None or (job and job.train is None):
         return ()
-    said = column_cautions.of_left_out(table)
+    bound = job.train.opens(job.evaluate, len(table)).warning if job and job.train else ""
+    said = (bound,) * bool(bound) + column_cautions.of_left_out(table)
     if seen.whole:
         said += column_cautions.of_last_record(table)
         said += column_cautions.of_columns(table)

@@ -10,8 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from vfl_node.errors import UsageError
 from vfl_node.files import read_checked, write_checked
+from vfl_node.gdp import epsilon_of
 from vfl_node.session.counted import LOSS, Counted
+from vfl_node.session.spent import Account, Expense, Spent, loss_line
 
 
 class PartnerCounts:
@@ -26,19 +29,21 @@ class PartnerCounts:
         self._folder, self._peer = folder, peer
         self._lock = threading.Lock()
 
-    def used(self) -> dict[str, int]:
-        """Name of the limit → how much of it is used: of one over a set, of the set of which most is used.
+    def used(self) -> dict[str, float]:
+        """Name of the limit → how much of it is used: of one over a set or a table, of that of which most is used.
 
         Raises:
             StateError: a file is damaged (``E_STATE_CORRUPT``).
         """
         linkages = self._lines("linkages")
         losses = sum(line.startswith(LOSS) for line in linkages)
+        account = self.account()
         return {
             "inputs_per_peer": len(self._lines("inputs")),
             "changes_per_peer": max(0, len(self._lines("changes")) - 1),
             "trainings_per_set": _most_over_one_set(self._lines("trainings")),
             "linkages_per_set": losses + _most_over_one_set([line for line in linkages if not line.startswith(LOSS)]),
+            "epsilon_per_partner": round(max((epsilon_of(account.spent(name).mu) for name in account.tables), default=0), 2),
         }
 
     def check(self, what: Counted) -> None:
@@ -52,6 +57,39 @@ class PartnerCounts:
             if number and what.line not in lines:
                 self._add(what.kind, what.line)
             return number
+
+    def account(self) -> Account:
+        """What hidden trainings have spent with this peer. Raises StateError as :meth:`used`."""
+        lines, accepted = self._lines("spent"), self._read(self._folder / "accepted")
+        if accepted is not None and (loss := loss_line(int(accepted))) not in lines:  # it is written when the two next meet
+            lines.append(loss)
+        return Account(lines, self._lines("forgotten"))
+
+    def check_expense(self, what: Expense) -> None:
+        """As :meth:`vfl_node.session.memory.Memory.check_expense`."""
+        what.added_to(self.account(), self._peer)
+
+    def spend(self, what: Expense) -> Spent:
+        """As :meth:`vfl_node.session.memory.Memory.spend`; it is on the disk when this returns."""
+        with self._lock:
+            spent = what.added_to(account := self.account(), self._peer)
+            if what.line not in account.lines:
+                self._add("spent", what.line)
+            return spent
+
+    def forget(self) -> int:
+        """Begin a new count of what is spent with this peer; returns how many expenses counted until now.
+
+        What was counted stays on the disk, and in :meth:`account`. The node may be running: it writes the other file only.
+
+        Raises:
+            UsageError: nothing counts (``E_CONFIG``).
+        """
+        account = self.account()
+        if not (counting := set(account.lines) - set(account.forgotten)):
+            raise UsageError(f"nothing is spent with {self._peer}", code="E_CONFIG", hint="vfl-node budget shows what is")
+        write_checked(self._folder / "forgotten", "\n".join(account.lines).encode())
+        return len(counting)
 
     def _add(self, kind: str, line: str) -> None:
         write_checked(self._folder / kind, "\n".join([*self._lines(kind), line]).encode())

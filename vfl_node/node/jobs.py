@@ -20,6 +20,7 @@ from vfl_node.job import Job
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.record import Record
+from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
 from vfl_node.report.summary import main_metrics
@@ -63,6 +64,7 @@ class Jobs:
                 hint=f"have it submitted at {' or '.join((job.parties.active, *job.parties.passive))}",
             )
         data_of(self._settings, job)
+        check_budget(self._settings, job)
         if job.predict:
             predictions.check(self._store, job, self._settings.name, self._settings.name)
             if job.predict.rows == "new" and request is None:

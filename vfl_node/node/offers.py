@@ -18,6 +18,7 @@ from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.faults import JOB_DONE
 from vfl_node.node.record import Record
+from vfl_node.node.spending import check_budget
 from vfl_node.node.states import State
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
@@ -148,7 +149,8 @@ class Offers:
         if len(offer.job_json) > MOST_JOB_BYTES or not JOB_ID.fullmatch(offer.job_id):
             raise PolicyError(f"{peer} offers a job of unusable size or id", for_peer="the job's size or id is not usable")
         job = parse_job(offer.job_json, source=f"the job offered by {peer}")
-        check_allowed(self._settings, job)
+        check_allowed(self._settings, job, by_peer=True)
+        check_budget(self._settings, job)
         if peer not in job.parties.all:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
         if job.predict:
@@ -162,6 +164,8 @@ class Offers:
             failpoints.reach("accept")
             record = self._store.add(job, submitter=peer, job_id=offer.job_id)
             log.info("job accepted", job=record.id, peer=peer)
+            if job.train and (warning := job.train.opens(job.evaluate).warning):
+                log.warning(warning, job=record.id, peer=peer)
             failpoints.reach("accepted")
             self._works.begin(record)
 

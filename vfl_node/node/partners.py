@@ -4,7 +4,8 @@ Each partner has a folder (0700) with
 
 - a secret, from which everything is drawn that hides something and must be the same in every job with this partner;
 - data stored by name;
-- which sets of ids were aligned with the partner, and how often one of them was trained on.
+- which sets of ids were aligned with the partner, how often one of them was trained on, and what hidden trainings over a table
+  have spent.
 
 It outlives jobs, because a partner could compare a second draw over the same ids with the first. Therefore both nodes count
 the alignments that they have begun with each other, and remember the other's count. A node whose memory is older than what its
@@ -27,6 +28,7 @@ from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partner_upgrade import SECRET_BYTES, upgrade
 from vfl_node.session.counted import LOSS
 from vfl_node.session.memory import older
+from vfl_node.session.spent import loss_line
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
@@ -104,7 +106,8 @@ class Partner(PartnerCounts):
     def check_not_older(self, peer_has_seen: int) -> None:
         """Refuse to go on if the peer has seen alignments that this node does not remember, unless the owner accepted the loss.
 
-        What is lost stays lost, and accepting it counts as a changed set. A peer that claims too much only keeps itself
+        What is lost stays lost, and accepting it counts as a changed set. Of hidden trainings it leaves nothing to spend until
+        the owner begins a new count (:meth:`PartnerCounts.forget`). A peer that claims too much only keeps itself
         from working with this node.
 
         Raises:
@@ -120,6 +123,7 @@ class Partner(PartnerCounts):
                 raise older(self._peer, peer_has_seen, begun)
             for kind in ("inputs", "changes", "linkages"):
                 self._add(kind, f"{LOSS}{peer_has_seen}")
+            self._add("spent", loss_line(int(accepted)))
             write_checked(self._folder / "met", b"%d %d" % (peer_has_seen, seen))
             remove(self._folder / "accepted")  # this loss, and no other
 

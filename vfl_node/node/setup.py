@@ -30,6 +30,8 @@ peers: {{}}                 # who takes part besides this node, for example
 #    address: {other}.example:7443   # without an address it is waited for
 {relayed}
 accept_jobs_from: []      # peers whose jobs run here without asking; nobody by default
+# limits:
+#   coordinators: [notary]  # third parties that jobs of peers may name; nobody by default
 
 tls:
   ca: ca.crt              # the federation's authority

@@ -23,7 +23,7 @@ MAIN = {"federated": "metrics", "alone": "local_metrics"}
 
 
 def summary(report: Mapping[str, Any]) -> list[str]:
-    """What was aligned, and the metrics of each model, in lines; none for what the party does not know."""
+    """What was aligned, the metrics of each model, and what noise bounds, in lines; none for what the party does not know."""
     lines = []
     if alignment := report.get("alignment"):  # a coordinator's report has none
         spec = ALIGNMENTS[alignment["protocol"]]
@@ -35,6 +35,9 @@ def summary(report: Mapping[str, Any]) -> list[str]:
             rows = " ".join(str(metrics[about]) for about in ("rows", "population") if metrics[about] is not None)
             on = f" on {rows} rows" if metrics["rows"] is not None else ""
             lines.append(f"{title}: {', '.join(_metrics_text(metrics))}{on}")
+    training = report.get("training") or {}
+    if privacy := (training.get(training.get("algorithm")) or {}).get("privacy"):
+        lines.append(privacy["text"])
     return lines
 
 

@@ -132,8 +132,8 @@ def telling_training(digest: bytes, job_id: str, limit: int) -> Counted:
         over + job_id,
         limit,
         "there were {count} trainings with {peer} over this node's records in which rows were made up for those that a party "
-        f"lacks, or weights or sums opened, and this node allows {limit} (limits.trainings_per_set)",
-        "align by psi, where no row is made up; train hidden with reveal: none and metrics_by: none; or raise "
+        f"lacks, or weights or sums opened without noise, and this node allows {limit} (limits.trainings_per_set)",
+        "align by psi, where no row is made up; say train.epsilon, with which hidden training is bounded otherwise; or raise "
         "limits.trainings_per_set: such rows, first weights and the records held out are drawn anew in each training, and "
         "whoever compares trainings sees through them",
         "training",

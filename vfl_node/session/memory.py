@@ -9,6 +9,7 @@ from typing import Protocol
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
 from vfl_node.session.counted import Counted
+from vfl_node.session.spent import Expense, Spent
 
 
 class Memory(Protocol):
@@ -36,6 +37,16 @@ class Memory(Protocol):
 
         Raises:
             PolicyError: it would be one more than its limit (``E_BUDGET``).
+        """
+
+    def check_expense(self, what: Expense) -> None:
+        """Raise what :meth:`spend` would, and spend nothing."""
+
+    def spend(self, what: Expense) -> Spent:
+        """Remember what a training spends, unless it is remembered already; returns what is spent over its table then.
+
+        Raises:
+            PolicyError: it would be more than the owner allows (``E_BUDGET``).
         """
 
 
@@ -67,7 +78,8 @@ def older(peer: str, seen: int, begun: int) -> StateError:
         "is older than that, or gone, as after a backup was restored",
         code="E_STATE_OLDER",
         hint=f"put the newest copy of state/partners/{peer} back; if there is none: vfl-node accept-loss {peer}, which counts "
-        f"as a changed set, since {peer} can compare what is drawn from now on with what is lost",
+        f"as a changed set, since {peer} can compare what is drawn from now on with what is lost, and leaves hidden trainings "
+        "nothing to spend",
         for_peer="what it remembers of earlier jobs with this node is older than they are, or gone; its owner has to decide",
     )
 
@@ -111,6 +123,16 @@ class JointMemory:
     def count(self, what: Counted) -> int:
         """As :meth:`Memory.count`, in each; returns the largest number."""
         return max(memory.count(what) for memory in self._memories)
+
+    def check_expense(self, what: Expense) -> None:
+        """As :meth:`Memory.check_expense`, in each."""
+        for memory in self._memories:
+            memory.check_expense(what)
+
+    def spend(self, what: Expense) -> Spent:
+        """As :meth:`Memory.spend`: each is charged in full, as they may pool what they know. Returns the most."""
+        self.check_expense(what)  # a job that one of them refuses is charged to none
+        return Spent.most(memory.spend(what) for memory in self._memories)
 
 
 def joint(memories: Sequence[Memory]) -> Memory:
@@ -169,3 +191,10 @@ class MemoryOfOneRun:
     def count(self, what: Counted) -> int:
         """Always 1, likewise."""
         return 1
+
+    def check_expense(self, what: Expense) -> None:
+        """Nothing, likewise."""
+
+    def spend(self, what: Expense) -> Spent:
+        """Of this job alone."""
+        return Spent(what.mu, int(bool(what.unbounded)))

@@ -19,6 +19,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.protection import Protection
 from vfl_node.registry import load
 from vfl_node.session.session import Session
+from vfl_node.session.spent import Spent
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Summary, Values
@@ -35,11 +36,13 @@ class TrainingData:
         alignment: the shared rows as this party sees them.
         table: its own records that took part; labels where the job has them at this party.
         number: which training over these records with this partner it is, of those that draw something secret anew, from 1.
+        spent: over this table with this job, with the partner of whom most is (:meth:`vfl_node.trainers.TrainerConfig.opens`).
     """
 
     alignment: Alignment
     table: Table
     number: int = 1
+    spent: Spent = field(default_factory=Spent)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
-from vfl_node.gdp import MOST_EPSILON
+from vfl_node.gdp import MOST_EPSILON, Exposure
 from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, TrainerConfig, TrainingCost
-from vfl_node.training.hidden import memory
+from vfl_node.training.hidden import memory, spending
 from vfl_node.training.hidden.descent import USUAL_BATCH, USUAL_EPOCHS, WAYS
 
 if TYPE_CHECKING:
@@ -121,8 +121,12 @@ class Hidden(TrainerConfig):
 
     @property
     def tells_anew(self) -> bool:
-        """As the base: weights that are opened have another beginning each time, and sums are over other records held out."""
-        return self.reveal == "owners" or self.metrics_by == "histogram"
+        """As the base, of weights without noise: they have another beginning each time, and sums are over other records."""
+        return self.epsilon is None and (self.reveal == "owners" or self.metrics_by == "histogram")
+
+    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
+        """As the base."""
+        return spending.opened(self, evaluate, shared)
 
     @property
     def can_join(self) -> bool:

@@ -20,6 +20,7 @@ class HiddenNumbers:
         counted: shared records that sums are over; None where that is not known.
         number: of this training over the same records, among those that count.
         measured: whether sums were opened.
+        privacy: what bounds all that was opened, in words.
     """
 
     rows: int | None
@@ -27,6 +28,7 @@ class HiddenNumbers:
     counted: int | None
     number: int = 1
     measured: bool = True
+    privacy: str = ""
 
 
 def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, ...]]:
@@ -67,6 +69,8 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
                 "and how many have scores beyond ±28, about"
             )
             entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}: {what}"))
+        if numbers.privacy:
+            entries.append(Disclosure("privacy", None, numbers.privacy))
         learnt[name] = tuple(entries)
     learnt[str(parties.coordinator)] = (
         Disclosure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from vfl_node.training.hidden.privacy import Privacy
 from vfl_node.training.section import Count, TrainerSection
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords
 
@@ -23,6 +24,7 @@ class HiddenSection(TrainerSection):
     audited: Count | None = Field(
         default=None, description="batches that were not trained on, to check what was dealt for them; null without an audit"
     )
+    privacy: Privacy | None = Field(default=None, description="what noise bounds; null at the coordinator")
     columns: dict[str, Count] = Field(default_factory=dict, description="data party → encoded columns")
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns left out")
 
@@ -33,6 +35,7 @@ class HiddenSection(TrainerSection):
         return TrainingWords(
             leaks=LEAKS,
             figures=(Figure(self.rounds, "rounds in shares"),),
+            remarks=(self.privacy.text,) if self.privacy else (),
             panel=Panel(
                 "In shares",
                 f"No value of a row was opened but under a mask of its own. {of.coordinator} dealt the randomness, and must "

@@ -40,6 +40,7 @@ from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.openings import OpeningLog
+from vfl_node.training.hidden.privacy import Privacy, privacy_of
 from vfl_node.training.hidden.results import measured, warnings
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
@@ -153,8 +154,15 @@ class _Training:
             columns=dict(zip(self._parties.data, plan.form.widths, strict=True)),
             dropped=inputs.dropped,
             audited=audit.count(plan, coins) if coins else None,
+            privacy=self._privacy(plan),
         )
         return self._result(plan, inputs, outcome, section)
+
+    def _privacy(self, plan: HiddenPlan) -> Privacy:
+        data, limit = self._data, self._session.limits.epsilon_per_partner
+        records = round(len(plan.training) * plan.divisor / plan.batch_rows)
+        widths = plan.form.widths
+        return privacy_of(self._session.job, data.spent, limit, columns=max(widths), records=records, trainings=data.number)
 
     async def _computed(
         self,
@@ -258,6 +266,7 @@ class _Training:
         _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
         held_out = testing if session.job.evaluate.test_fraction else testing[:0]
         numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, measured=len(plan.testing) > 0)
+        numbers = replace(numbers, privacy=section.privacy.text if section.privacy else "")
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
         doubts = (*inputs.warnings, *warnings(self._train, data.alignment.common, steps, outcome, measures=numbers.measured))
         for text in doubts:

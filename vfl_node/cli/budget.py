@@ -1,0 +1,100 @@
+"""``vfl-node budget``: what hidden trainings have spent with each partner, and how a new count begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+from rich.table import Column, Table
+
+from vfl_node.cli.shared import app, err, out, print_json, print_table
+from vfl_node.errors import UsageError
+from vfl_node.gdp import epsilon_of, mu_of
+from vfl_node.job import load_job
+from vfl_node.session.spent import TELLS, auc_text, epsilon_text
+from vfl_node.settings import Settings, load_settings
+
+JOB_EPSILON = 1.0
+
+
+@app.command()
+def budget(
+    config: Annotated[Path, typer.Option("--config", help="The node's configuration file.")],
+    partner: Annotated[Optional[str], typer.Argument(metavar="[PARTNER]", help="Only this partner.")] = None,  # noqa: UP045
+    job: Annotated[Optional[Path], typer.Option(help="A job file: how many more such jobs fit.")] = None,  # noqa: UP045
+    forget: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="PARTNER", help="Begin a new count with this partner; what was counted stays listed."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --forget: do not ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Show what hidden trainings have spent with each partner, of limits.epsilon_per_partner. The node may be running."""
+    settings = load_settings(config)
+    for name in (partner, forget):
+        if name is not None and name not in settings.peers:
+            hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
+            raise UsageError(f"{name} is no peer of {settings.name}", code="E_UNKNOWN_PEER", hint=hint)
+    mu, what = mu_of(JOB_EPSILON), f"ε {epsilon_text(JOB_EPSILON)}"
+    if job is not None:
+        spec = load_job(job)
+        mu = spec.train.opens(spec.evaluate).mu if spec.train else 0.0
+        if not mu:
+            raise UsageError(f"{job} spends nothing", hint="only hidden training that opens something does")
+        what = f"ε {epsilon_text(epsilon_of(mu))}"
+    if forget is not None:
+        _forget(settings, forget, yes=yes)
+    from vfl_node.node.spending import accounts
+
+    found = list(accounts(settings, mu, partner or forget))
+    if as_json:
+        print_json(found)
+    elif found:
+        _show(found, what)
+    else:
+        out.print("no partner is configured")
+
+
+def _forget(settings: Settings, partner: str, *, yes: bool) -> None:
+    """Begin a new count, once its owner has said that this is meant."""
+    from vfl_node.node.spending import counts_with
+
+    err.print(
+        f"What was opened to {partner} stays opened: with a new count {partner} may learn as much again, beside what it has.",
+        markup=False,
+    )
+    if not yes:
+        typer.confirm(f"Begin a new count with {partner}?", abort=True, err=True)
+    err.print(f"{counts_with(settings, partner).forget()} expenses with {partner} count no more")
+
+
+def _show(found: list[dict[str, Any]], what: str) -> None:
+    columns = (Column(title, justify="right") for title in ("allowed", "spent", "left", f"jobs of {what} that fit"))
+    table = Table("with", "table", *columns, box=None, pad_edge=False)
+    for of in found:
+        allowed, left = (None if of[key] is None else epsilon_text(of[key]) for key in ("allowed", "left"))
+        spent = "unknown" if of["lost"] else epsilon_text(of["spent"])
+        fits = "any" if of["fits"] is None else f"{of['fits']:,}"
+        table.add_row(of["partner"], of["table"], allowed or "no limit", spent, left or "no limit", fits)
+    print_table(table)
+    for of in found:
+        for line in _words(of):
+            out.print(line, markup=False)
+
+
+def _words(of: dict[str, Any]) -> list[str]:
+    """What a line of the table means."""
+    place = f"{of['partner']}, {of['table']}"
+    said = []
+    if of["lost"]:
+        said.append(f"{place}: what was counted is lost, so nothing fits: vfl-node budget --forget {of['partner']}")
+    if of["unbounded"]:
+        said.append(f"{place}: NO BOUND for what {of['unbounded']} of its jobs opened (limits.unbounded_models)")
+    elif of["jobs"]:
+        said.append(f"{place}: whoever has all that was opened tells {TELLS} at an AUC of at most {auc_text(of['auc_bound'])}")
+    for key, verb in (("jobs", "spent by"), ("forgotten", "no longer counted")):
+        if of[key]:
+            listed = ", ".join(f"{job_id} ({epsilon_text(epsilon)})" for job_id, epsilon in of[key].items())
+            said.append(f"{place}: {verb} {listed}")
+    return said

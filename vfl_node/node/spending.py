@@ -1,0 +1,73 @@
+"""What hidden trainings spend with a node's partners, before and after them; light: any command may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from vfl_node.data.named import table_name
+from vfl_node.gdp import Exposure, auc_bound, epsilon_of
+from vfl_node.job import Job
+from vfl_node.node.counts import PartnerCounts
+from vfl_node.session.spent import Expense
+from vfl_node.settings import Settings
+
+
+def counts_with(settings: Settings, peer: str) -> PartnerCounts:
+    """What was counted with ``peer``, to read it: a peer that was never met has no folder."""
+    return PartnerCounts(settings.state_dir / "partners" / peer, peer)
+
+
+def check_budget(settings: Settings, job: Job) -> None:
+    """Refuse a job that would spend more than this owner allows, and count nothing.
+
+    Raises:
+        PolicyError: it would (``E_BUDGET``).
+        StateError: what was counted is damaged (``E_STATE_CORRUPT``).
+    """
+    opens = job.train.opens(job.evaluate) if job.train and settings.role != "coordinator" else Exposure()
+    if not opens.mu:
+        return
+    table, limit = table_name(settings, job), settings.limits.epsilon_per_partner
+    for peer in job.parties.others(settings.name):
+        counts_with(settings, peer).check_expense(Expense(table, "", opens.mu, opens.unbounded, limit))
+
+
+def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> Iterator[dict[str, Any]]:
+    """What is spent and left, by partner and table; a partner is every peer that is not listed as a coordinator.
+
+    Args:
+        settings: of this node.
+        job_mu: of the jobs of which it is said how many more fit.
+        partner: only this one.
+
+    Yields:
+        partner, table; allowed, spent, left: ε, None without a limit; fits: so many more jobs, None without a limit; auc_bound;
+        unbounded: jobs whose model has no bound; lost: whether nobody knows what was spent; jobs, forgotten: job → its ε, of
+        those that count and those that the owner counts no more.
+
+    Raises:
+        StateError: what was counted is damaged (``E_STATE_CORRUPT``).
+    """
+    limit = settings.limits.epsilon_per_partner
+    for name in [partner] if partner else sorted(set(settings.peers) - set(settings.limits.coordinators)):
+        account = counts_with(settings, name).account()
+        for table in sorted({*settings.tables, *account.tables}):
+            spent, left = account.spent(table), None if limit is None else account.left(table, limit)
+            jobs, forgotten = (
+                {of.job_id: round(epsilon_of(of.mu), 3) for of in account.expenses(table, forgotten=gone)}
+                for gone in (False, True)
+            )
+            yield {
+                "partner": name,
+                "table": table,
+                "allowed": limit,
+                "spent": round(epsilon_of(spent.mu), 3),
+                "left": None if left is None else round(epsilon_of(left), 3),
+                "fits": None if left is None else int((left / job_mu) ** 2 + 1e-9),
+                "auc_bound": round(auc_bound(spent.mu), 4),
+                "unbounded": spent.unbounded,
+                "lost": account.losses > 0,
+                "jobs": jobs,
+                "forgotten": forgotten,
+            }

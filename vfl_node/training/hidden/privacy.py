@@ -1,0 +1,97 @@
+"""What a report says of noise: what this job spends, what is spent with earlier ones, and what that leaves to tell."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from vfl_node.gdp import DELTA, auc_bound, epsilon_of
+from vfl_node.job import Align, Job
+from vfl_node.session.spent import TELLS, Spent, auc_text, epsilon_text
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.spending import meter
+from vfl_node.training.section import Section
+
+
+class Privacy(Section):
+    """What this job spends of what noise allows; of earlier jobs over this party's table, with the partner of whom most is."""
+
+    epsilon: float | None = Field(description="ε of this job, its metrics included; null: what it opens has no bound")
+    delta: float = Field(description="δ of every ε here")
+    mu: float = Field(description="the same as one number that adds up as the root of the sum of squares")
+    spent: float = Field(description="ε of this job and earlier ones; jobs without a bound are left out")
+    limit: float | None = Field(description="ε that this party's owner allows; null: any")
+    auc_bound: float | None = Field(
+        description="how well anybody tells what ε is about, by all that these jobs opened, at most; null: one has no bound"
+    )
+    noise_of_score: float | None = Field(default=None, description="standard deviation that noise gives a score, about")
+    noise_of_counts: float | None = Field(default=None, description="the same of a number of labels held out")
+    text: str = Field(description="the same in words")
+
+
+def privacy_of(
+    job: Job,
+    spent: Spent,
+    limit: float | None,
+    *,
+    columns: int,
+    records: int,
+    trainings: int,
+    noise_of_score: float | None = None,
+    noise_of_counts: float | None = None,
+) -> Privacy:
+    """What a data party reports.
+
+    Args:
+        job: the job.
+        spent: over its table, this job included.
+        limit: of ε, its owner's.
+        columns: of the data party that has most.
+        records: shared ones, trained on, as far as all know how many.
+        trainings: over these records, this one included, of those without ε.
+        noise_of_score: as :attr:`Privacy.noise_of_score`.
+        noise_of_counts: likewise.
+    """
+    train = Hidden.of(job)
+    opens = train.opens(job.evaluate)
+    epsilon = None if opens.unbounded else epsilon_of(opens.mu)
+    bound = None if spent.unbounded else auc_bound(spent.mu)
+    if epsilon is None:
+        said = meter(columns, records, trainings) if train.reveal == "owners" else opens.warning
+    else:
+        said = f"{_amounts(epsilon, epsilon_of(spent.mu), limit)} {_told(job.align, bound, spent)}"
+    return Privacy(
+        epsilon=epsilon,
+        delta=DELTA,
+        mu=opens.mu,
+        spent=epsilon_of(spent.mu),
+        limit=limit,
+        auc_bound=bound,
+        noise_of_score=noise_of_score,
+        noise_of_counts=noise_of_counts,
+        text=said,
+    )
+
+
+def _amounts(epsilon: float, spent: float, limit: float | None) -> str:
+    of = "This job" if limit is None else f"Of {epsilon_text(limit)} this job"
+    return f"{of} spends {epsilon_text(epsilon)}; with earlier ones {epsilon_text(spent)}."
+
+
+def _told(align: Align, bound: float | None, spent: Spent) -> str:
+    """How much that leaves to tell."""
+    if bound is None:
+        several = "an earlier job" if spent.unbounded == 1 else f"{spent.unbounded} earlier jobs"
+        return f"NO BOUND: {several} over this table opened a model without one."
+    return (
+        f"Whoever has all that was opened, and knows everything else, tells {_protected(align)} at an AUC of at most "
+        f"{auc_text(bound)}."
+    )
+
+
+def _protected(align: Align) -> str:
+    """What ε is about: not what the alignment has told already."""
+    if align.spec.every_row_is_shared:
+        return "the label of one record"
+    if align.tells_common:  # so the number of shared records is the same in both worlds
+        return "which of two records is the shared one, or the label of one,"
+    return TELLS
