@@ -18,12 +18,13 @@ import numpy as np
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import Beside
 from vfl_node.crypto.shares.machine import Counter
-from vfl_node.crypto.shares.tallies import FAR_BINS, rows_at_once
+from vfl_node.crypto.shares.tallies import rows_at_once
 from vfl_node.trainers import TrainingCost
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.terms import batch_of, enough
+from vfl_node.training.hidden.terms import batch_of
 from vfl_node.training.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False
 
 def at_once(form: Form, bins: int) -> int:
     """How many rows are measured on in a round."""
-    return rows_at_once(FAR_BINS) if form.loss == "squares" else rows_at_once(bins, form.outputs)
+    return rows_at_once(bins, form.outputs)
 
 
 def exchange(
@@ -148,7 +149,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     trained = m - held_out
     if passive_parties > 1 and not ALIGNMENTS[protocol].every_row_is_shared:
         common = None  # the active party alone knows it
-    size, divisor = batch_of(train, m, trained, common) if m else (0, 1.0)
+    size, _ = batch_of(train, m, trained, common) if m else (0, 1.0)
     tested = held_out or trained
     steps = trained // size if size else 0
     widths = memory.widths(passive_parties, beside)
@@ -163,7 +164,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         batch=size,
         steps=train.epochs * steps - checks,
         checks=checks,
-        tested=tested if size and enough(train, tested, divisor / size) else 0,
+        tested=tested if size and train.metrics_by == "histogram" else 0,
     )
     if not steps:
         whole = Exchanged()  # refused: there is nothing to train on
@@ -206,6 +207,7 @@ def _counted(
         weight_decay=0.5,
         bins=bins,
         reveals=reveals,
+        metric_noise=MetricNoise(1.0, outputs=form.outputs, numbers=form.loss == "squares"),
         told=told,
         audits=audits,
     )
