@@ -12,11 +12,9 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from tests.crypto.shares.together import Run, counted, shared
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.noise import noised
 from vfl_node.crypto.shares.operations import known, masked
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.training.hidden import measuring
 from vfl_node.training.hidden.estimates import Estimate, mean_area, mean_loss, share_right
 from vfl_node.training.hidden.measuring import tally
 from vfl_node.training.hidden.metric_noise import MetricNoise
@@ -33,17 +31,6 @@ LABELS = (RNG.random((ROWS, 2)) < 1 / (1 + np.exp(-Z))).astype(float)
 
 MU = 0.2367
 """Of ε 1."""
-
-
-@pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise is dealt, and is zero."""
-
-    def zeros(shape: Any, deviation: float, fraction: int) -> Any:
-        made = noised(shape, deviation, fraction)
-        return replace(made, correlated=lambda values: {"noise": np.zeros(shape, np.uint64)})
-
-    monkeypatch.setattr(measuring, "noised", zeros)
 
 
 def program(noise: MetricNoise, targets: np.ndarray, weights: np.ndarray = W, both: np.ndarray = BOTH, **how: Any) -> Any:
