@@ -37,6 +37,7 @@ from vfl_node.training.hidden import measuring, terms
 from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import first_parts
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.own_columns import robust
 from vfl_node.training.targets import TargetScale
@@ -353,10 +354,12 @@ def attempt_fixture() -> type[Attempt]:
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise is dealt, and is zero."""
+    """Noise of metrics is dealt, and is zero, as all parties know."""
+    of_job = MetricNoise.of
 
     def zeros(shape: Any, deviation: float, fraction: int) -> Any:
         made = noised(shape, deviation, fraction)
         return replace(made, correlated=lambda values: {"noise": np.zeros(shape, np.uint64)})
 
     monkeypatch.setattr(measuring, "noised", zeros)
+    monkeypatch.setattr(MetricNoise, "of", lambda job: replace(of_job(job), mu=1e6))
