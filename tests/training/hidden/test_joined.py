@@ -68,8 +68,9 @@ def test_large_scores_are_measured_and_told(trial: Any, tmp_path: Path) -> None:
 
 
 def test_numbers_are_in_the_targets_unit(trial: Any, tmp_path: Path) -> None:
-    report, labels, said = predicted(trial, tmp_path, "psi", "task: regression, epochs: 20, batch_size: 30, learning_rate: 0.01", "rmse")
-    assert report.metrics.rmse == pytest.approx(np.sqrt(np.mean((labels - said) ** 2)), abs=1e-3)
+    train = "task: regression, epochs: 20, batch_size: 30, learning_rate: 0.01, bins: 1024"
+    report, labels, said = predicted(trial, tmp_path, "psi", train, "rmse")
+    assert report.metrics.rmse == pytest.approx(np.sqrt(np.mean((labels - said) ** 2)), abs=8e-3)  # coins: sd .002
 
 
 def test_weights_that_stay_in_shares_predict_nothing() -> None:

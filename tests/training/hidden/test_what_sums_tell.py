@@ -83,7 +83,7 @@ def test_a_count_is_shown_with_its_noise(world: Any, attempt: Any) -> None:
     for secret in ("a", "b", "c", "d"):
         of = attempt(evaluate={"test_fraction": 0.3}, secret=secret)
         result = of(over)[0]
-        noise = of.plan(over).metric_noise
+        noise = MetricNoise.of(of.job(over))
         shown.append((result.population["rows"] - over.both[result.held_out].sum()) / (math.sqrt(2) * noise.counts))
         assert f"(sd {noise.counts:.3g})" in next(of.text for of in result.disclosures["clinic"] if of.what == "metrics")
     assert 0 < np.abs(shown).max() < 5

@@ -56,7 +56,7 @@ class HiddenPlan:
         weight_decay: λ.
         bins: of the histogram.
         reveals: whether weights are opened to their owners.
-        metric_noise: of the sums that metrics are made of.
+        metric_noise: of the sums that metrics are made of; None where nothing is measured.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
         audits: whether some of what the dealer deals is checked.
@@ -75,7 +75,7 @@ class HiddenPlan:
     weight_decay: float
     bins: int
     reveals: bool
-    metric_noise: MetricNoise
+    metric_noise: MetricNoise | None = None
     threshold: float = 0.5
     told: bool = False
     audits: bool = False
@@ -214,6 +214,7 @@ async def compute(
     machine.begin("measure")
     tallies: list[OutputTally] = []
     if len(plan.testing):
+        assert plan.metric_noise is not None
         to = None if plan.told else 0
         tested = targets[plan.testing].view(np.int64) >> np.int64(FRACTION if plan.metric_noise.numbers else 2 * FRACTION)
         tallies = await tally(

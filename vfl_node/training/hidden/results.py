@@ -51,13 +51,13 @@ def warnings(shared: int | None, steps: int, outcome: HiddenOutcome, noise: Metr
     """What this party's owner should know of the model.
 
     Args:
+        job: the job.
         shared: how many records all parties have; None if that is hidden from this party.
         steps: how many were made.
         outcome: of the training.
-        noise: of the metrics.
         measured: from the outcome.
     """
-    said = [UNSHARED] if shared == 0 else []
+    noise, said = MetricNoise.of(job), [UNSHARED] if shared == 0 else []
     if measured.unsaid and shared != 0:
         said.append(TOO_FEW.format(names=", ".join(measured.unsaid)))
     beyond = max((of.sums["beyond"] for of in outcome.tallies), default=0.0)
@@ -68,13 +68,13 @@ def warnings(shared: int | None, steps: int, outcome: HiddenOutcome, noise: Metr
     return tuple(said)
 
 
-def measured(job: Job, inputs: Inputs, outcome: HiddenOutcome, noise: MetricNoise) -> Measured:
+def measured(job: Job, inputs: Inputs, outcome: HiddenOutcome) -> Measured:
     """The metrics that sums give, of all that the job asks for.
 
     R² compares with this party's own held-out targets: the variance of the shared ones would tell which these are. Both squares
     are cut alike.
     """
-    found = _estimates(inputs, outcome, noise)
+    found = _estimates(inputs, outcome, MetricNoise.of(job))
     names: list[str] = [name for name in job.evaluate.metrics if name in found]
     said = {name: of for name in names if (of := found[name]) is not None}
     values: Values = {name: said[name].value if name in said else None for name in job.evaluate.metrics}

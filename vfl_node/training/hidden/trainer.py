@@ -256,8 +256,8 @@ class _Training:
         held_out = testing if session.job.evaluate.test_fraction else testing[:0]
         numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
-        found = measured(session.job, inputs, outcome, plan.metric_noise)
-        doubts = (*inputs.warnings, *warnings(data.alignment.common, steps, outcome, plan.metric_noise, found))
+        found = measured(session.job, inputs, outcome)
+        doubts = (*inputs.warnings, *warnings(session.job, data.alignment.common, steps, outcome, found))
         for text in doubts:
             session.progress.emit(ResultDoubted(text))
         trained = Trained(
