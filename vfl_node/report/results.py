@@ -51,6 +51,7 @@ METHODS = {
     "repeats": "over the repeated splits, corrected for their overlap",
     "delong": "over its rows, by DeLong's variance",
     "bootstrap": "over its rows, by a bootstrap",
+    "noised": "over its rows and the noise in the sums that were opened",
 }
 """Method of an interval → in words."""
 

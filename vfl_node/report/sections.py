@@ -253,9 +253,9 @@ class Interval(Section):
     low: float
     high: float
     repeats: int = Field(ge=1)
-    method: Literal["repeats", "delong", "bootstrap"] = Field(
+    method: Literal["repeats", "delong", "bootstrap", "noised"] = Field(
         description="repeats: over several splits, corrected for their overlap; of a single split over its rows, by DeLong's "
-        "variance (AUC) or a bootstrap"
+        "variance (AUC) or a bootstrap; noised: of hidden training, over the rows and the noise in what was opened"
     )
 
 

@@ -1,14 +1,16 @@
 """How sure a metric is: its 95 % confidence interval, over repeated splits or over the held-out rows of one.
 
-Three methods, each named in the report:
+Four methods, each named in the report:
 
 - ``repeats``: Student's t over several random splits, corrected for their overlap (Nadeau and Bengio 2003). It takes in that
   another split would give another model.
 - ``delong``: the AUC on one split, by DeLong's variance (DeLong et al. 1988; of several classes that of the mean of the
   one-against-the-rest AUCs). The interval is symmetric on the logit scale, where an AUC near 1 is closer to normal.
 - ``bootstrap``: other metrics on one split, by the standard deviation over resampled held-out rows.
+- ``noised``: metrics of hidden training, from sums that were opened with noise, of that noise and of the rows held out
+  (:mod:`vfl_node.training.hidden.estimates`).
 
-The last two hold for *this* model: they say how much other held-out rows would change the figure. Differences of two models
+The last three hold for *this* model: they say how much other held-out rows would change the figure. Differences of two models
 are paired: the same rows, the same resamples.
 
 No interval leaves the range of its metric. What lies outside cannot be the true value, so cutting it off loses nothing.
@@ -61,7 +63,7 @@ class ConfidenceInterval(TypedDict):
     sd: float
     low: float
     high: float
-    method: Literal["repeats", "delong", "bootstrap"]
+    method: Literal["repeats", "delong", "bootstrap", "noised"]
 
 
 Intervals = dict[str, ConfidenceInterval]

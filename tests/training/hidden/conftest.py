@@ -21,6 +21,7 @@ from tests.training.hidden.plain import Step, descend
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import Coins
+from vfl_node.crypto.shares.noise import noised
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
@@ -32,10 +33,11 @@ from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.glm.plain import one_hot
-from vfl_node.training.hidden import terms
+from vfl_node.training.hidden import measuring, terms
 from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import first_parts
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.own_columns import robust
 from vfl_node.training.targets import TargetScale
@@ -352,3 +354,16 @@ def world_fixture() -> Callable[..., World]:
 def attempt_fixture() -> type[Attempt]:
     """Trains over them."""
     return Attempt
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise of metrics is dealt, and is zero, as all parties know."""
+    of_job = MetricNoise.of
+
+    def zeros(shape: Any, deviation: float, fraction: int) -> Any:
+        made = noised(shape, deviation, fraction)
+        return replace(made, correlated=lambda values: {"noise": np.zeros(shape, np.uint64)})
+
+    monkeypatch.setattr(measuring, "noised", zeros)
+    monkeypatch.setattr(MetricNoise, "of", lambda job: replace(of_job(job), mu=1e6))

@@ -21,6 +21,7 @@ from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, 
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.costs import exchange
 from vfl_node.training.hidden.descent import Descent
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
 
@@ -47,6 +48,7 @@ def plan_of(form: Form, tested: int, reveals: bool, told: bool, audits: bool = F
         weight_decay=0.0,
         bins=256,
         reveals=reveals,
+        metric_noise=MetricNoise(0.2, outputs=form.outputs, numbers=form.loss == "squares"),
         told=told,
         audits=audits,
         at_once=40,

@@ -18,6 +18,8 @@ from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.report.envelope import Report
 
+pytestmark = pytest.mark.usefixtures("silent")
+
 JOB = """\
 name: trial
 parties: {{active: clinic, passive: lab, coordinator: notary}}
@@ -57,7 +59,7 @@ def test_large_scores_are_measured_and_told(trial: Any, tmp_path: Path) -> None:
     scores = np.clip(np.log(said) - np.log1p(-np.minimum(said, 1 - 1e-16)), -36, 36)  # a double has no larger ones
     assert np.mean(np.abs(scores) > 28) > 0.1
     assert report.metrics.auc == pytest.approx(roc_auc_score(labels, scores), abs=0.01)
-    assert report.metrics.nll == pytest.approx(np.logaddexp(0, scores * (1 - 2 * labels)).mean(), rel=0.03)
+    assert report.metrics.nll == pytest.approx(np.minimum(np.logaddexp(0, scores * (1 - 2 * labels)), 4).mean(), rel=0.03)
     assert report.metrics.accuracy == np.mean((said > 0.5) == labels)
     (warning,) = report.training.warnings
     count, of = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", warning)[1::-1])
@@ -66,8 +68,9 @@ def test_large_scores_are_measured_and_told(trial: Any, tmp_path: Path) -> None:
 
 
 def test_numbers_are_in_the_targets_unit(trial: Any, tmp_path: Path) -> None:
-    report, labels, said = predicted(trial, tmp_path, "psi", "task: regression, epochs: 20, batch_size: 30", "rmse")
-    assert report.metrics.rmse == pytest.approx(np.sqrt(np.mean((labels - said) ** 2)), abs=1e-3)
+    train = "task: regression, epochs: 20, batch_size: 30, learning_rate: 0.01, bins: 1024"
+    report, labels, said = predicted(trial, tmp_path, "psi", train, "rmse")
+    assert report.metrics.rmse == pytest.approx(np.sqrt(np.mean((labels - said) ** 2)), abs=8e-3)  # coins: sd .002
 
 
 def test_weights_that_stay_in_shares_predict_nothing() -> None:

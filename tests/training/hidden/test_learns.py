@@ -16,6 +16,8 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.transport.channel import run
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import Corrections
 
+pytestmark = pytest.mark.usefixtures("silent")
+
 PROTOCOLS = [("psu", 0), ("psi", 0), ("apsi", 0), ("psu", 30)]
 MODELS: list[tuple[dict[str, Any], float]] = [
     ({}, 1e-4),

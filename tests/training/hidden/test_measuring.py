@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, roc_auc_score
 
 from tests.crypto.shares.together import Run, counted, shared
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known, masked
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.training.hidden.measuring import squared_errors, tally
+from vfl_node.training.hidden.estimates import Estimate, mean_area, mean_loss, share_right
+from vfl_node.training.hidden.measuring import tally
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form, SharedModel
 
 ROWS = 1500
@@ -26,91 +28,150 @@ Z = np.hstack([A, P]) @ W
 LABELS = (RNG.random((ROWS, 2)) < 1 / (1 + np.exp(-Z))).astype(float)
 
 
-def program(measure: Any, form: Form, targets: np.ndarray, weights: np.ndarray = W) -> Any:
+MU = 0.2367
+"""Of ε 1."""
+
+
+def program(noise: MetricNoise, targets: np.ndarray, weights: np.ndarray = W, both: np.ndarray = BOTH, **how: Any) -> Any:
+    """Measures as many outputs as there are targets, on as many of the rows."""
+    form = Form((3, 2), (), targets.shape[1], "squares" if noise.numbers else "exact")
+
     async def run(machine: ShareMachine) -> Any:
         matrices = await machine.run(
             *(
                 known(place, of.shape, FRACTION, encode(of) if machine.place == place else None)
-                for place, of in enumerate((A, P))
+                for place, of in enumerate((A[: len(targets)], P[: len(targets)]))
             )
         )
-        (both,) = await machine.run(masked(shared(machine, BOTH[:, None].astype(float), 0)))
+        (owned,) = await machine.run(masked(shared(machine, both[: len(targets), None].astype(float), 0)))
         zero = np.zeros((3, form.outputs)), np.zeros((2, form.outputs))
         parts = (weights[:3, : form.outputs], weights[3:, : form.outputs]) if machine.place == 0 else zero
         each = tuple(Shared(encode(of, WEIGHT_FRACTION), WEIGHT_FRACTION) for of in parts)
         own = targets if machine.place == 0 else np.zeros_like(targets)
-        return await measure(machine, SharedModel(form, each, each, each), matrices, own, both, 900.0)
+        return await tally(machine, SharedModel(form, each, each, each), matrices, own, owned, noise, **how)
 
     return run
 
 
-def test_auc_loss_and_accuracy_of_each_output() -> None:
-    of = program(tally, Form((3, 2), (), 2, "exact"), (LABELS * BOTH[:, None]).astype(np.uint64))
-    run = Run(of)
+def of_classes(outputs: int = 1, mu: float = MU) -> tuple[MetricNoise, np.ndarray]:
+    return MetricNoise(mu, outputs=outputs), (LABELS[:, :outputs] * BOTH[:, None]).astype(np.uint64)
+
+
+def of_numbers(y: np.ndarray, mu: float = MU) -> tuple[MetricNoise, np.ndarray]:
+    return MetricNoise(mu, numbers=True), encode(y * BOTH[: len(y), None])
+
+
+def value(of: Estimate | None) -> float:
+    assert of is not None
+    return of.value
+
+
+@pytest.mark.usefixtures("silent")
+def test_sums_of_two_classes() -> None:
+    noise, targets = of_classes()
+    run = Run(program(noise, targets))
     assert run.results[0] == run.results[1]
-    for k, found in enumerate(run.results[0]):
-        z, y = Z[BOTH, k], LABELS[BOTH, k]
-        assert (found.positive, found.negative) == (y.sum(), (1 - y).sum())
-        assert found.auc == pytest.approx(roc_auc_score(y, z), abs=2e-3)  # of 160 draws: sd .0005
-        assert found.nll == pytest.approx(log_loss(y, 1 / (1 + np.exp(-z))), abs=2e-3)
-        assert found.accuracy == pytest.approx(accuracy_score(y, z > 0), abs=0.02)
-    cost = counted(of)
+    (found,), z, y = run.results[0], Z[BOTH, 0], LABELS[BOTH, 0]
+    assert found.counts == ((1 - y).sum(), y.sum())
+    assert value(mean_area([found], noise)) == pytest.approx(roc_auc_score(y, z), abs=2e-3)  # of 160 draws: sd .0005
+    losses = np.minimum(np.logaddexp(0, z * (1 - 2 * y)), 4)
+    assert value(mean_loss(found, noise)) == pytest.approx(losses.mean(), abs=2e-3)
+    assert found.sums["squares"] == pytest.approx((losses**2).sum(), rel=0.02)
+    assert value(share_right(found, noise)) == pytest.approx(accuracy_score(y, z > 0), abs=0.02)
+    assert found.sums["beyond"] == 0
+    cost = counted(program(noise, targets))
     assert (run.table.sent, run.queues.bytes) == (cost.opened, cost.dealt)
 
 
+@pytest.mark.usefixtures("silent")
+def test_sums_of_several_outputs_are_those_of_their_areas_alone() -> None:
+    noise, targets = of_classes(2)
+    results = Run(program(noise, targets)).results[0]
+    assert [sorted(of.sums) for of in results] == [["beyond"]] * 2
+    expected = [roc_auc_score(LABELS[BOTH, k], Z[BOTH, k]) for k in range(2)]
+    assert [value(mean_area([of], noise)) for of in results] == pytest.approx(expected, abs=2e-3)
+    assert value(mean_area(results, noise)) == pytest.approx(np.mean(expected), abs=2e-3)
+
+
+@pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize("times", [4.0, 12.0, 100.0, 10_000.0])
 def test_large_scores_are_measured_as_they_are(times: float) -> None:
-    """The same order, so the same area; losses of scores far beyond what the sines are good for."""
-    run = Run(program(tally, Form((3, 2), (), 2, "exact"), (LABELS * BOTH[:, None]).astype(np.uint64), W * times))
-    for k, found in enumerate(run.results[0]):
-        z, y = Z[BOTH, k] * times, LABELS[BOTH, k]
-        assert found.auc == pytest.approx(roc_auc_score(y, z), abs=4e-3)
-        assert found.nll == pytest.approx(np.logaddexp(0, z * (1 - 2 * y)).mean(), rel=0.03)
-        assert found.accuracy == pytest.approx(accuracy_score(y, z > 0), abs=0.01)
-        assert (np.abs(z) > 32).sum() <= found.beyond <= (np.abs(z) > 24).sum()
+    """The same order, so the same area; a loss counts as 4 at most."""
+    noise, targets = of_classes()
+    (found,), z, y = Run(program(noise, targets, W * times)).results[0], Z[BOTH, 0] * times, LABELS[BOTH, 0]
+    assert value(mean_area([found], noise)) == pytest.approx(roc_auc_score(y, z), abs=4e-3)
+    assert value(mean_loss(found, noise)) == pytest.approx(np.minimum(np.logaddexp(0, z * (1 - 2 * y)), 4).mean(), rel=0.03)
+    assert value(share_right(found, noise)) == pytest.approx(accuracy_score(y, z > 0), abs=0.01)
+    assert (np.abs(z) > 32).sum() <= found.sums["beyond"] <= (np.abs(z) > 24).sum()
 
 
-def test_scores_that_leave_the_ring_are_no_metrics() -> None:
-    of = program(tally, Form((3, 2), (), 1, "exact"), (LABELS[:, :1] * BOTH[:, None]).astype(np.uint64), W * 1e6)
-    (found,) = Run(of).results[0]
-    assert found.diverged
-    assert (found.auc, found.nll, found.accuracy) == (None, None, None)
+@pytest.mark.usefixtures("silent")
+def test_scores_that_leave_the_ring_are_counted_as_far_off() -> None:
+    noise, targets = of_classes()
+    (found,) = Run(program(noise, targets, W * 1e6)).results[0]
+    assert found.sums["beyond"] > 0.99 * found.rows
+    assert 0 <= value(mean_loss(found, noise)) <= 4
 
 
-def test_nothing_is_defined_without_shared_records() -> None:
-    of = program(tally, Form((3, 2), (), 1, "exact"), np.zeros((ROWS, 1), np.uint64))
-    one_label = Run(of).results[0][0]
-    assert (one_label.positive, one_label.auc) == (0, None)
-    assert one_label.nll is not None
+@pytest.mark.usefixtures("silent")
+def test_without_a_label_there_is_no_area() -> None:
+    noise, _ = of_classes()
+    (found,) = Run(program(noise, np.zeros((ROWS, 1), np.uint64))).results[0]
+    assert found.counts == (BOTH.sum(), 0)
+    assert mean_area([found], noise) is None
+    assert mean_loss(found, noise) is not None
 
 
-def test_sums_of_a_model_for_numbers() -> None:
-    y = Z[:, :1] + RNG.normal(0, 0.5, (ROWS, 1))
-    run = Run(program(squared_errors, Form((3, 2), (), 1, "squares"), encode(y * BOTH[:, None])))
-    expected = (BOTH.sum(), ((Z[:, :1] - y)[BOTH] ** 2).sum(), 0)
-    np.testing.assert_allclose(astuple(run.results[0]), expected, atol=1.1)  # 900 rows in steps of a half, and a carry
-    assert run.results[0].errors % 0.5 == 0
-
-
-def test_numbers_far_off_are_counted() -> None:
-    y = np.where(np.arange(ROWS)[:, None] % 5 == 0, Z[:, :1] + 30, Z[:, :1])
-    run = Run(program(squared_errors, Form((3, 2), (), 1, "squares"), encode(y * BOTH[:, None])))
-    assert run.results[0].beyond == BOTH[::5].sum() > 0
-
-
-@pytest.mark.parametrize("scale", [3.0, 30.0, 3000.0])
-def test_squares_of_large_errors(scale: float) -> None:
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("scale", [0.1, 0.5, 3.0, 3000.0])
+def test_errors_of_a_model_for_numbers(scale: float) -> None:
     y = Z[:, :1] + RNG.normal(0, scale, (ROWS, 1))
-    run = Run(program(squared_errors, Form((3, 2), (), 1, "squares"), encode(y * BOTH[:, None])))
+    noise, targets = of_numbers(y)
+    (found,) = Run(program(noise, targets)).results[0]
     error = (Z[:, :1] - y)[BOTH]
-    assert run.results[0].errors == pytest.approx((error**2).sum(), rel=0.02)
-    assert (np.abs(error) > 18).sum() <= run.results[0].beyond <= (np.abs(error) > 16).sum()
-    assert not run.results[0].diverged
+    squares = np.minimum(error**2, 9)
+    assert found.counts == (BOTH.sum(),)
+    assert value(mean_loss(found, noise)) == pytest.approx(squares.mean(), rel=0.02, abs=1.5e-3)  # coins: sd .0004
+    assert found.sums["squares"] == pytest.approx((squares**2).sum(), rel=0.1, abs=0.5)
+    assert (np.abs(error) > 18).sum() <= found.sums["beyond"] <= (np.abs(error) > 16).sum()
 
 
+@pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize(("error", "counted"), [(12.0, 0), (16.0, 0), (20.0, 1), (63.0, 1)])
 def test_far_is_as_far_on_both_sides(error: float, counted: int) -> None:
     for sign in (1, -1):
-        y = Z[:, :1] - sign * error
-        run = Run(program(squared_errors, Form((3, 2), (), 1, "squares"), encode(y * BOTH[:, None])))
-        assert run.results[0].beyond == counted * BOTH.sum()
+        (found,) = Run(program(*of_numbers(Z[:, :1] - sign * error))).results[0]
+        assert found.sums["beyond"] == counted * BOTH.sum()
+
+
+def test_the_active_party_alone_learns_them_and_another_one_not_even_the_size_of_the_noise() -> None:
+    run = Run(program(*of_classes(), to=0))
+    opened = [np.concatenate([of.ravel() for of in run.table.seen[place]]) for place in (0, 1)]
+    (found,) = run.results[0]
+    for number in (*found.counts, found.order):
+        assert [np.uint64(number % 2**64) in of for of in opened] == [True, False]
+    assert run.results[1] != run.results[0]
+
+
+RUNS = 200
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_each_sum_has_the_noise_that_is_said(numbers: bool, request: pytest.FixtureRequest) -> None:
+    """In many jobs over the same rows; 4 standard errors."""
+    noise, targets = of_numbers(Z[:, :1]) if numbers else of_classes()
+    of = program(noise, targets[:200])
+    found = [Run(of, context=f"job {number}").results[0][0] for number in range(RUNS)]
+    assert Run(of, context="job 7").results[0][0] == found[7]
+    request.getfixturevalue("silent")
+    exact = Run(of).results[0][0]
+    off = {name: [(of.sums[name] - exact.sums[name]) / sd for of in found] for name, sd in noise.sums.items()}
+    off |= {f"label {k}": [(of.counts[k] - exact.counts[k]) / noise.counts for of in found] for k in range(len(exact.counts))}
+    if not numbers:
+        off["order"] = [(of.order - exact.order) / noise.order(of.reach) for of in found]
+        assert len({of.reach for of in found}) > 3
+    for name, each in off.items():
+        assert np.square(each).mean() == pytest.approx(1, abs=4 * (2 / RUNS) ** 0.5), name
+        assert np.mean(each) == pytest.approx(0, abs=4 / RUNS**0.5), name
+    for one, other in combinations(off.values(), 2):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 4 / RUNS**0.5

@@ -20,6 +20,7 @@ from scipy.stats import chisquare, kstest
 from vfl_node.crypto.shares.machine import Party, ShareMachine
 from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import Ring
+from vfl_node.training.hidden import measuring
 from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.training.hidden.wire import PairWire, StarWire
 
@@ -27,7 +28,7 @@ MODELS: list[dict[str, Any]] = [{}, {"loss": "taylor"}, {"hidden": (4,)}, {"task
 ONE_STEP = {"reveal": "none", "epochs": 1, "batch_size": 1000}
 DIGEST = "vfl_node.training.hidden.trainer.digest_of"
 LEAST = 3
-"""Numbers of a place that is judged. Smaller ones are single weights, and sums for metrics, which are not masked."""
+"""Numbers of a place that is judged. Smaller ones are single weights."""
 
 CHANCE = 1e-4
 """A p-value that is smaller shows that something is not uniform."""
@@ -45,17 +46,19 @@ class Recorded:
         masks: place → numbers of a mask.
         drawn: place, and the place of the party that drew there → the bytes of its share.
         seen: place → what was opened or dealt there, as shares of the ring in 0 … 1.
+        told: openings of sums for metrics, which are not masked, and so not judged.
     """
 
     def __init__(self) -> None:
         self.masks: dict[Place, int] = {}
         self.drawn: dict[tuple[Place, int], bytes] = {}
         self.seen: dict[Place, Floats] = {}
+        self.told: list[Opening] = []
 
     def note(self, party: int, section: str, number: int, shown: Sequence[Opening], opened: Sequence[Ring]) -> None:
         """Those openings of a round that are for the party."""
         for index, (each, values) in enumerate(zip(shown, opened, strict=True)):
-            if values.size >= LEAST and each.to in (None, party):
+            if values.size >= LEAST and each.to in (None, party) and not any(each is of for of in self.told):
                 self.seen[section, number, f"opening {index}"] = values.ravel() / 2.0**each.bits
 
     @property
@@ -68,7 +71,7 @@ class Recorded:
 def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterator[Recorded]:
     """Record, and have zeros for some masks, at their party as at the dealer."""
     found, last = Recorded(), list[Any]()
-    draw, material, check = ShareMachine._draw, Party._material, OpeningLog.check
+    draw, material, check, revealed = ShareMachine._draw, Party._material, OpeningLog.check, measuring.revealed
 
     def drawn(machine: ShareMachine, seed: Any, number: int, name: str, shape: Any) -> Any:
         place = (machine._section, number, name)
@@ -93,6 +96,11 @@ def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterato
 
         return opened
 
+    def telling(*given: Any) -> Any:
+        operation = revealed(*given)
+        found.told += operation.shown
+        return operation
+
     def checked(log: OpeningLog, section: str, number: int, opened: Sequence[Ring]) -> None:
         party, shown = last
         found.note(party, section, number, shown, opened)
@@ -104,6 +112,7 @@ def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterato
         mock.patch.object(PairWire, "opened", opening(PairWire.opened)),
         mock.patch.object(StarWire, "opened", opening(StarWire.opened)),
         mock.patch.object(OpeningLog, "check", checked),
+        mock.patch.object(measuring, "revealed", telling),
     ):
         yield found
 
@@ -159,11 +168,12 @@ def test_all_that_is_opened_and_dealt_is_uniform(world: Any, attempt: Any, train
     ],
 )
 def test_any_one_mask_left_out_is_noticed(world: Any, attempt: Any, train: dict[str, Any], sections: set[str]) -> None:
-    """But those of products of two random matrices, which are uniform themselves."""
+    """But those of products of two random matrices, which are uniform themselves, and seeds of noise, which mask nothing."""
     over = world(people=60)
     with recorded() as whole:
         attempt({**ONE_STEP, **train})(over)
-    places = [of for of, size in whole.masks.items() if size >= LEAST and part(of[0]) in sections and of[2] != "product"]
+    masks = [of for of, size in whole.masks.items() if size >= LEAST and of[2] not in ("product", "seed")]
+    places = [of for of in masks if part(of[0]) in sections]
     assert {part(section) for section, *_ in places} == sections
     assert len(places) > 20
     for left_out in places:

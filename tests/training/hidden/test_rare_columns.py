@@ -17,6 +17,8 @@ from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
 
+pytestmark = pytest.mark.usefixtures("silent")
+
 RARE = "rare"
 
 

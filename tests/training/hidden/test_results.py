@@ -16,6 +16,8 @@ from vfl_node.errors import DataError
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.words import ReportedTraining
 
+pytestmark = pytest.mark.usefixtures("silent")
+
 LARGE = {"batch_size": 128, "learning_rate": 0.2}
 
 

@@ -1,7 +1,8 @@
-"""Sums are opened over enough records alone, and rounded; numbers that alignment hides are not told by what a job says."""
+"""Sums tell hardly anything of a record, however many jobs open them; and numbers that alignment hides are not told."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -9,34 +10,84 @@ from unittest import mock
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from sklearn.metrics import roc_auc_score
 
+from tests.crypto.shares.together import Run
+from tests.training.hidden.test_measuring import program
 from tests.training.hidden.test_refusals import with_values
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import StateError
-from vfl_node.training.hidden.results import UNMEASURED
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
+from vfl_node.gdp import mu_of
+from vfl_node.training.hidden.metric_noise import MetricNoise
+from vfl_node.training.hidden.results import TOO_FEW
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares, ShareContext
 
-TENTH = {"test_fraction": 0.1}
-
-
-def opened(results: Any) -> bool:
-    """Whether sums were, and all say the same of it."""
-    told = [any(said.startswith(UNMEASURED[:20]) for said in result.warnings) for result in results]
-    learnt = [any(entry.what == "metrics" for entry in result.disclosures["clinic"]) for result in results]
-    assert len(set(told)) == len(set(learnt)) == 1
-    assert told[0] != learnt[0] == (results[0].metrics["auc"] is not None)
-    return learnt[0]
+JOBS, ROWS, SHARED = 12, 400, 10
+"""Trainings at ε 1, as many as the usual budget has; records of the active party, and how many of them are shared."""
 
 
-def test_few_held_out_records_are_not_measured(world: Any, attempt: Any) -> None:
-    """About 20 shared ones are held out."""
-    for least, enough in ((5, True), (25, False), (0, True)):
-        of = attempt({"least_rows": least}, TENTH)
-        results = of(world(people=400))
-        assert opened(results) == enough, least
-        assert len(results[0].held_out) == 37
+def counts(owned: np.ndarray, labels: np.ndarray, held: np.ndarray, number: int) -> tuple[int, ...]:
+    """What a job opens of how many shared records with each label are held out, by the program that measures."""
+    targets = (labels[held] * owned[held])[:, None].astype(np.uint64)
+    of = program(MetricNoise(mu_of(1.0)), targets, both=owned[held], to=0)
+    return tuple(Run(of, context=f"job {number}").results[0][0].counts)
+
+
+def membership(seed: int) -> float:
+    """How well the active party tells which records are shared: area under the curve of the best linear estimate."""
+    rng, mean = np.random.default_rng(seed), SHARED / ROWS
+    owned, labels = np.zeros(ROWS, np.bool_), rng.integers(0, 2, ROWS)
+    owned[rng.choice(ROWS, SHARED, replace=False)] = True
+    held = rng.random((JOBS, ROWS)) < 0.5
+    seen = np.array([counts(owned, labels, each, seed * JOBS + number) for number, each in enumerate(held)])
+    scores, spread = np.zeros(ROWS), np.full(JOBS, MetricNoise(mu_of(1.0)).counts ** 2)
+    if np.array_equal(seen, [[(owned & each & (labels == k)).sum() for k in (0, 1)] for each in held]):
+        spread[:] = 1e-6  # there is no noise, which an attacker would know
+    for label in (0, 1):
+        of = held[:, labels == label].astype(float)
+        kernel = mean * (1 - mean) * of.T
+        scores[labels == label] = kernel @ np.linalg.solve(of @ kernel + np.diag(spread), seen[:, label] - mean * of.sum(1))
+    return float(roc_auc_score(owned, scores))
+
+
+@pytest.mark.slow
+def test_a_whole_budget_of_numbers_hardly_tells_who_is_shared(request: pytest.FixtureRequest) -> None:
+    """Of 30 worlds: .54, standard error .015. With the same numbers without noise it is nearly known."""
+    assert np.mean([membership(seed) for seed in range(30)]) <= 0.6
+    request.getfixturevalue("silent")
+    assert np.mean([membership(seed) for seed in range(8)]) >= 0.85
+
+
+def test_few_held_out_records_are_measured_and_not_said(world: Any, attempt: Any) -> None:
+    """About 20 shared ones are held out. The same sums are opened as of many, whatever labels these have."""
+    over = world(people=400)
+    labels = over.data["clinic"][0].labels
+    rare = np.where(np.cumsum(labels) <= 12, labels, 0)
+    openings = []
+    for of in (over, with_labels(over, rare)):
+        tried = attempt(evaluate={"test_fraction": 0.1, "metrics": ["auc", "nll", "accuracy"]})
+        results = tried(of)
+        assert set(results[0].metrics.values()) == {None}
+        assert not results[0].intervals
+        assert results[0].warnings == (TOO_FEW.format(names="auc, nll, accuracy"),)
+        assert results[1].warnings == ()
+        assert any(entry.what == "metrics" for entry in results[1].disclosures["clinic"])
         assert results[0].local_metrics["auc"] is not None
-        assert all(said.measures == enough for said in of.sent(DealingTerms))
+        openings.append([len(sent.values) for sent in tried.sent(MaskedShares)])
+    assert openings[0] == openings[1]
+
+
+def test_a_count_is_shown_with_its_noise(world: Any, attempt: Any) -> None:
+    over = world(people=400)
+    shown = []
+    for secret in ("a", "b", "c", "d"):
+        of = attempt(evaluate={"test_fraction": 0.3}, secret=secret)
+        result = of(over)[0]
+        noise = MetricNoise.of(of.job(over))
+        shown.append((result.population["rows"] - over.both[result.held_out].sum()) / (math.sqrt(2) * noise.counts))
+        assert f"(sd {noise.counts:.3g})" in next(of.text for of in result.disclosures["clinic"] if of.what == "metrics")
+    assert 0 < np.abs(shown).max() < 5
+    assert len(set(shown)) > 1
 
 
 def with_labels(over: Any, labels: np.ndarray) -> Any:
@@ -44,32 +95,11 @@ def with_labels(over: Any, labels: np.ndarray) -> Any:
     return replace(over, data={**over.data, "clinic": (replace(table, labels=labels), view)})
 
 
-def test_labels_that_few_held_out_records_have_are_not_counted(world: Any, attempt: Any) -> None:
-    """The number of shared ones of them would tell which these are: where all or none are shared, exactly."""
-    over = world(people=400)
-    labels = over.data["clinic"][0].labels
-    positive = np.flatnonzero(labels == 1)
-    rare = labels.copy()
-    rare[positive[12:]] = 0
-    of = {"least_rows": 8}, {"test_fraction": 0.3}
-    assert opened(attempt(*of)(over))
-    assert not opened(attempt(*of)(with_labels(over, rare)))
-    assert opened(attempt({"least_rows": 0}, of[1])(with_labels(over, rare)))
-
-
-def test_a_class_without_records_has_no_area_and_the_report_says_so(world: Any, attempt: Any) -> None:
-    over = world(people=400, classes=3)
-    labels = np.minimum(over.data["clinic"][0].labels, 1)
-    results = attempt({"classes": 3}, {"test_fraction": 0.3})(with_labels(over, labels))
-    assert results[0].metrics["auc"] is None
-    assert any("A class has no held-out shared record" in said for said in results[0].warnings)
-
-
 @pytest.mark.parametrize("protocol", ["psu", "psi"])
 def test_what_several_passive_parties_may_not_know_is_not_shared_with_them(world: Any, attempt: Any, protocol: str) -> None:
     of = attempt(evaluate={"test_fraction": 0.25, "share_with_passive": True})
     if protocol == "psi":
-        assert of(world(3, protocol, people=400))[2].population["rows"] > 0
+        assert of(world(3, protocol, people=400))[2].population is not None
         return
     with pytest.raises(ValidationError, match="several passive parties"):
         of.job(world(3, protocol))

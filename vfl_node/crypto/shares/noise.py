@@ -10,6 +10,8 @@ Source: ours; the distribution is that of :mod:`vfl_node.crypto.discrete_gaussia
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle, islice
 from math import prod
 
 import numpy as np
@@ -29,21 +31,23 @@ def variance_of(deviation: float, fraction: int) -> int:
     return max(1, -(-((numerator << fraction) ** 2) // denominator**2))
 
 
-def noised(shape: Shape, deviation: float, fraction: int) -> Operation[Shared]:
+def noised(shape: Shape, deviation: float | Sequence[float], fraction: int) -> Operation[Shared]:
     """Independent discrete Gaussian numbers, which nobody knows.
 
     Args:
         shape: of them.
-        deviation: σ, public; the same float on all machines.
+        deviation: σ, or that of each column, public; the same floats on all machines.
         fraction: fractional bits of the numbers.
 
     Opens nothing and takes no round; the dealer sends 8 bytes a number.
     """
-    variance = variance_of(deviation, fraction)
+    deviations = [deviation] if isinstance(deviation, float) else deviation
+    variances = [variance_of(each, fraction) for each in deviations]
 
     def correlated(values: Material) -> Material:
-        drawn = DiscreteGaussian(Randomness(values["seed"].astype("<u8").tobytes()), variance)
-        noise: Ring = np.array([drawn.draw() % (1 << BITS) for _ in range(prod(shape))], np.uint64)
+        randomness = Randomness(values["seed"].astype("<u8").tobytes())
+        drawn = cycle([DiscreteGaussian(randomness, variance) for variance in variances])
+        noise: Ring = np.array([of.draw() % (1 << BITS) for of in islice(drawn, prod(shape))], np.uint64)
         return {"noise": noise.reshape(shape)}
 
     def result(place: int, opened: object, material: Material) -> Shared:

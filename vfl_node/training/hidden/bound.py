@@ -47,10 +47,14 @@ MARGIN = 1.004
 """Of a residual's bound, and of rounding: rows in steps of 2⁻¹⁸, and residuals."""
 
 
+def is_union(align: AlignmentSpec) -> bool:
+    """Whether nobody knows who is shared, while the length of the shared order tells how many are."""
+    return {"active", "passive"} <= align.synthetic_rows_at
+
+
 def worlds(task: Task, align: AlignmentSpec) -> int:
     """In how many records two worlds differ that an attacker has to tell apart (see the module)."""
-    a_union = {"active", "passive"} <= align.synthetic_rows_at
-    return 2 if a_union or task == "regression" else 1
+    return 2 if is_union(align) or task == "regression" else 1
 
 
 def row_norm(parties: int) -> float:

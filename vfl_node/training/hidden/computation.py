@@ -7,7 +7,7 @@
     both               w under a mask
     epoch e block k    a step, over all rows trained on, or without a bound over a batch of the public schedule; with an audit
                        some are checked instead
-    measure            a histogram of scores by label on the rows held out; only sums are opened
+    measure            a histogram of scores by label on the rows held out; only sums with noise are opened
     reveal             each party's part of the weights to it, if the job says so
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at an epoch: its
@@ -31,8 +31,9 @@ from vfl_node.crypto.shares.operations import known, known_product, masked, reve
 from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
 from vfl_node.crypto.shares.values import KnownToOne, Shared
 from vfl_node.training.hidden.descent import Descent
-from vfl_node.training.hidden.measuring import NumberSums, OutputTally, squared_errors, tally
+from vfl_node.training.hidden.measuring import OutputTally, tally
 from vfl_node.training.hidden.memory import CANDIDATES, ROWS_AT_ONCE
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
@@ -56,6 +57,7 @@ class HiddenPlan:
         weight_decay: λ.
         bins: of the histogram.
         reveals: whether weights are opened to their owners.
+        metric_noise: of the sums that metrics are made of; None where nothing is measured.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
         audits: whether some of what the dealer deals is checked.
@@ -73,6 +75,7 @@ class HiddenPlan:
     weight_decay: float
     bins: int
     reveals: bool
+    metric_noise: MetricNoise | None = None
     threshold: float = 0.5
     told: bool = False
     audits: bool = False
@@ -136,31 +139,17 @@ class HiddenOutcome:
     Attributes:
         parts: its shares.
         weights: float64, in the order of the form: those revealed to it; zeros elsewhere, empty if none are.
-        tallies: of each output; empty of a model for numbers, and at a party that is not told.
-        sums: of a model for numbers; None of one for classes, and at a party that is not told.
+        tallies: of each output; empty at a party that is not told.
     """
 
     parts: WeightShares
     weights: tuple[NDArray[np.float64], ...]
     tallies: tuple[OutputTally, ...]
-    sums: NumberSums | None
 
     @property
     def measured(self) -> int | None:
-        """On how many rows the metrics are; None at a party that is not told."""
-        if self.tallies:
-            return self.tallies[0].rows
-        return self.sums.rows if self.sums else None
-
-    @property
-    def diverged(self) -> bool:
-        """Whether scores may have left the ring, so that nothing is measured."""
-        return any(of.diverged for of in self.tallies) or bool(self.sums and self.sums.diverged)
-
-    @property
-    def beyond(self) -> int:
-        """How many rows have scores for which the sines are no sigmoid, or numbers far off: the model may be bad."""
-        return max((of.beyond for of in self.tallies), default=self.sums.beyond if self.sums else 0)
+        """On how many rows the metrics are, with noise; None at a party that is not told."""
+        return self.tallies[0].rows if self.tallies else None
 
 
 Blank = Callable[[ShareMachine], Awaitable[object]]
@@ -231,29 +220,27 @@ async def compute(
         await after(epoch, _parts(model))
 
     machine.begin("measure")
-    tallies: tuple[OutputTally, ...] = ()
-    sums: NumberSums | None = None
+    tallies: list[OutputTally] = []
     if len(plan.testing):
+        assert plan.metric_noise is not None
         to = None if plan.told else 0
-        tested = (
+        tested = targets[plan.testing].view(np.int64) >> np.int64(FRACTION if plan.metric_noise.numbers else 2 * FRACTION)
+        tallies = await tally(
+            machine,
+            model,
             [matrix[plan.testing] for matrix in matrices],
-            targets[plan.testing] >> np.uint64(FRACTION),
+            tested.view(np.uint64),
             opened[plan.testing],
-            plan.divisor / plan.batch_rows * len(plan.testing),
+            plan.metric_noise,
+            bins=plan.bins,
+            threshold=plan.threshold,
+            to=to,
         )
-        if form.numbers:
-            signed = (targets[plan.testing].view(np.int64) >> np.int64(FRACTION)).view(np.uint64)
-            sums = await squared_errors(machine, model, tested[0], signed, *tested[2:], to)
-        else:
-            classes = tested[1] >> np.uint64(FRACTION)
-            tallies = tuple(
-                await tally(machine, model, tested[0], classes, *tested[2:], bins=plan.bins, threshold=plan.threshold, to=to)
-            )
         if to not in (None, place):
-            tallies, sums = (), None
+            tallies = []
     machine.begin("reveal")
     weights = tuple(await _revealed(machine, model)) if plan.reveals else ()
-    return HiddenOutcome(_parts(model), weights, tallies, sums)
+    return HiddenOutcome(_parts(model), weights, tuple(tallies))
 
 
 async def _owned_by_all(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[KnownToOne], first: Ring) -> Shared:

@@ -18,15 +18,16 @@ import numpy as np
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import Beside
 from vfl_node.crypto.shares.machine import Counter
-from vfl_node.crypto.shares.tallies import FAR_BINS, rows_at_once
+from vfl_node.crypto.shares.tallies import rows_at_once
 from vfl_node.trainers import TrainingCost
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
 from vfl_node.training.hidden.descent import Descent, descent_of, described
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.terms import batch_of, enough
+from vfl_node.training.hidden.terms import batch_of
 from vfl_node.training.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False
 
 def at_once(form: Form, bins: int) -> int:
     """How many rows are measured on in a round."""
-    return rows_at_once(FAR_BINS) if form.numbers else rows_at_once(bins, form.outputs)
+    return rows_at_once(bins, form.outputs)
 
 
 def exchange(
@@ -182,7 +183,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         batch=size,
         steps=epochs * steps - checks,
         checks=checks,
-        tested=tested if size and enough(train, tested, divisor / size) else 0,
+        tested=tested if size and train.metrics_by == "histogram" else 0,
     )
     if not steps:
         whole = Exchanged()  # refused: there is nothing to train on
@@ -226,6 +227,7 @@ def _counted(
         weight_decay=0.5,
         bins=bins,
         reveals=reveals,
+        metric_noise=MetricNoise(1.0, outputs=form.outputs, numbers=form.numbers),
         told=told,
         audits=audits,
         at_once=at_once,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.metric_noise import MetricNoise
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,8 @@ class HiddenNumbers:
     Attributes:
         rows: length of the shared order; None where it is not known.
         widths: columns of each data party, in the job's order; empty where they are not known.
-        counted: shared records that sums are over; None where that is not known.
+        counted: shared records that sums are over, with noise; None where that is not known.
         number: of this training over the same records, among those that count.
-        measured: whether sums were opened.
         privacy: what bounds all that was opened, in words.
     """
 
@@ -27,7 +27,6 @@ class HiddenNumbers:
     widths: tuple[int, ...]
     counted: int | None
     number: int = 1
-    measured: bool = True
     privacy: str = ""
 
 
@@ -60,15 +59,9 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
                     "training moves a weight"
                 )
             entries.append(Disclosure("weights", width.get(name), text))
-        if train.metrics_by == "histogram" and numbers.measured and (name == parties.active or job.evaluate.share_with_passive):
+        if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"
-            what = (
-                "how many there are, their squared errors, rounded, and how many are far off"
-                if train.task == "regression"
-                else "how many there are of each label, how many pairs are in order, the loss, rounded, how many are right, "
-                "and how many have scores beyond ±28, about"
-            )
-            entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}: {what}"))
+            entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}, each with noise: {_sums(job)}"))
         if numbers.privacy:
             entries.append(Disclosure("privacy", None, numbers.privacy))
         learnt[name] = tuple(entries)
@@ -83,3 +76,20 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         ),
     )
     return learnt
+
+
+def _sums(job: Job) -> str:
+    """What is opened for metrics, with the standard deviation of the noise of each sum."""
+    noise = MetricNoise.of(job)
+    words = {
+        "loss": "squared errors in variances of the target" if noise.numbers else "losses",
+        "squares": "the squares of these",
+        "right": "how many are right",
+        "beyond": "how many are predicted more than 16 deviations off" if noise.numbers else "how many have scores beyond ±28",
+    }
+    first = "how many there are" if noise.numbers else "how many there are of each label"
+    opened = [(first, noise.counts), *((words[name], deviation) for name, deviation in noise.sums.items())]
+    said = [f"{what} (sd {deviation:.3g})" for what, deviation in opened]
+    if not noise.numbers:
+        said.append(f"pairs in order less those in disorder (sd {noise.order(1):.3g} times what a record is in at most)")
+    return ", ".join(said[:-1]) + f", and {said[-1]}"

@@ -19,6 +19,7 @@ from vfl_node.training.glm.plain import one_hot
 from vfl_node.training.glm.side import common_enough
 from vfl_node.training.hidden.computation import Own, Positions, WeightShares
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.metric_noise import MOST_SQUARE
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
@@ -51,9 +52,8 @@ class Inputs:
         labels: float64[n, K] of 0 and 1, or scaled numbers; None without labels.
         scale: of numbers; None of classes, and without labels.
         own: the same as integers in the shared order.
-        spread: variance of its own held-out targets, scaled; 0 without such.
-        measurable: whether sums over held-out records may be opened to this party: no label is so rare among its own ones that
-            the number of shared ones would tell which these are.
+        spread: mean square of its own held-out targets' distances from their mean, scaled, each cut as metrics cut squared
+            errors; 0 without such.
     """
 
     encoder: LinearEncoder
@@ -65,7 +65,6 @@ class Inputs:
     scale: TargetScale | None
     own: Own
     spread: float = 0.0
-    measurable: bool = True
 
     @property
     def width(self) -> int:
@@ -120,15 +119,9 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     if labels is None:
         return inputs
     tested = labels[rows[testing[mine[testing]]]]
-    if scale is not None:
-        return replace(inputs, spread=float(tested.var()) if len(tested) else 0.0)
-    return replace(inputs, measurable=_common(tested, train.least_rows))
-
-
-def _common(labels: np.ndarray, least: int) -> bool:
-    """Whether each class of float64[n, K], or [n, 1] of two, has so many of the rows or none."""
-    counts = labels.sum(axis=0) if labels.shape[1] > 1 else np.array([labels.sum(), len(labels) - labels.sum()])
-    return bool(((counts == 0) | (counts >= least)).all())
+    if scale is None or not len(tested):
+        return inputs
+    return replace(inputs, spread=float(np.minimum((tested - tested.mean()) ** 2, MOST_SQUARE).mean()))
 
 
 def _outstanding(values: np.ndarray) -> np.ndarray:

@@ -1,77 +1,102 @@
-"""What a party reports of what was opened: metrics from sums, and warnings."""
+"""What a party reports of what was opened: metrics from sums with noise, with their intervals, and warnings."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
-from vfl_node.session.session import Session
+from vfl_node.job import Job
 from vfl_node.training.evaluation import Values
 from vfl_node.training.hidden.computation import HiddenOutcome
-from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.estimates import LEAST_DEVIATIONS, Estimate, mean_area, mean_loss, share_right
 from vfl_node.training.hidden.inputs import Inputs
+from vfl_node.training.hidden.metric_noise import MetricNoise
+from vfl_node.training.intervals import Intervals
 
 BEYOND = (
-    "Of {count:,} shared records held out {beyond:,} have scores beyond ±28, about, where the sum of sines that training used "
-    "is no sigmoid. Metrics are of the scores as they are, but the model may be worse than it could be. Lower "
+    "Of about {count:,} shared records held out about {beyond:,} have scores beyond ±28, where the sum of sines that training "
+    "used is no sigmoid. Metrics are of the scores as they are, but the model may be worse than it could be. Lower "
     "train.learning_rate or train.epochs."
 )
 FAR = (
-    "Of {count:,} shared records held out {beyond:,} are predicted more than 16 standard deviations off: the model has "
-    "diverged. Lower train.learning_rate."
-)
-DIVERGED = (
-    "Nothing was measured: the model has diverged, and its scores are too large to be counted. Lower train.learning_rate."
+    "Of about {count:,} shared records held out about {beyond:,} are predicted more than 16 standard deviations off: the model "
+    "has diverged. Lower train.learning_rate."
 )
 UNSHARED = "The data parties have no record in common: the model is what it began with, and nothing can be measured."
-UNMEASURED = (
-    "No metric was opened: about {least} shared records held out are needed, and of each label none or {least} of this party's "
-    "own (train.least_rows), or sums would tell about single ones. Say a larger evaluate.test_fraction, or metrics_by: none."
+TOO_FEW = (
+    "{names}: too few shared records held out to say with this noise. Say a larger evaluate.test_fraction, or agree on a "
+    "larger evaluate.epsilon."
 )
-ONE_LABEL = "A class has no held-out shared record, or all of them: the mean area under the curve is not defined."
 ALL_CHECKED = (
     "train.dealer_audit chose every batch of this training for a check, so the model is what it began with. Submit the job "
     "again, with more epochs or smaller batches."
 )
 
 
-def warnings(train: Hidden, shared: int | None, steps: int, outcome: HiddenOutcome, *, measures: bool) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Measured:
+    """What a party reports of the metrics.
+
+    Attributes:
+        values: all that the job asks for; None for those that are not known, or not said.
+        intervals: of those that are said.
+        unsaid: those of which the noise leaves nothing to say.
+    """
+
+    values: Values
+    intervals: Intervals
+    unsaid: tuple[str, ...]
+
+
+def warnings(job: Job, shared: int | None, steps: int, outcome: HiddenOutcome, measured: Measured) -> tuple[str, ...]:
     """What this party's owner should know of the model.
 
     Args:
-        train: the job's section.
+        job: the job.
         shared: how many records all parties have; None if that is hidden from this party.
         steps: how many were made.
         outcome: of the training.
-        measures: whether sums were opened, to this party or another one.
+        measured: from the outcome.
     """
-    said, count = [UNSHARED] if shared == 0 else [], outcome.measured
-    if not measures and train.metrics_by == "histogram":
-        said.append(UNMEASURED.format(least=train.least_rows))
-    if len(outcome.tallies) > 1 and count and any(of.auc is None for of in outcome.tallies):
-        said.append(ONE_LABEL)
-    if outcome.diverged:
-        said.append(DIVERGED)
-    elif outcome.beyond:
-        said.append((FAR if outcome.sums else BEYOND).format(count=count, beyond=outcome.beyond))
+    noise, said = MetricNoise.of(job), [UNSHARED] if shared == 0 else []
+    if measured.unsaid and shared != 0:
+        said.append(TOO_FEW.format(names=", ".join(measured.unsaid)))
+    beyond = max((of.sums["beyond"] for of in outcome.tallies), default=0.0)
+    if beyond > LEAST_DEVIATIONS * noise.sums["beyond"]:
+        said.append((FAR if noise.numbers else BEYOND).format(count=outcome.measured, beyond=round(beyond)))
     if steps == 0:
         said.append(ALL_CHECKED)
     return tuple(said)
 
 
-def measured(session: Session, inputs: Inputs, outcome: HiddenOutcome) -> Values:
-    """The metrics that sums give, of all that the job asks for; None for the others.
+def measured(job: Job, inputs: Inputs, outcome: HiddenOutcome) -> Measured:
+    """The metrics that sums give, of all that the job asks for.
 
-    R² compares with the variance of this party's own held-out targets: that of the shared ones would tell which these are.
+    R² compares with this party's own held-out targets: the variance of the shared ones would tell which these are. Both squares
+    are cut alike.
     """
-    values: Values = dict.fromkeys(session.job.evaluate.metrics)
-    if outcome.tallies:
-        areas = [of.auc for of in outcome.tallies]
-        values |= {"auc": None if None in areas else float(np.mean(areas))}  # type: ignore[arg-type]
-        if len(outcome.tallies) == 1:
-            values |= {"nll": outcome.tallies[0].nll, "accuracy": outcome.tallies[0].accuracy}
-    elif (sums := outcome.sums) and sums.rows > 0 and not sums.diverged and inputs.scale:
-        # passive parties do not know the unit
-        mse = inputs.scale.deviation**2 * sums.errors / sums.rows
-        r2 = 1 - sums.errors / sums.rows / inputs.spread if inputs.spread else None
-        values |= {"mse": mse, "rmse": mse**0.5, "r2": r2}
-    return {name: values[name] for name in session.job.evaluate.metrics}
+    found = _estimates(inputs, outcome, MetricNoise.of(job))
+    names: list[str] = [name for name in job.evaluate.metrics if name in found]
+    said = {name: of for name in names if (of := found[name]) is not None}
+    values: Values = {name: said[name].value if name in said else None for name in job.evaluate.metrics}
+    intervals = {name: of.interval(name) for name, of in said.items()}
+    return Measured(values, intervals, tuple(name for name in names if name not in said))
+
+
+def _estimates(inputs: Inputs, outcome: HiddenOutcome, noise: MetricNoise) -> dict[str, Estimate | None]:
+    """Metric → what it is; None where the noise leaves nothing to say."""
+    if not outcome.tallies:
+        return {}
+    tally = outcome.tallies[0]
+    if not noise.numbers:
+        found = {"auc": mean_area(outcome.tallies, noise)}
+        if "loss" in noise.sums:
+            found |= {"nll": mean_loss(tally, noise), "accuracy": share_right(tally, noise)}
+        return {name: of if of and of.is_said else None for name, of in found.items()}
+    if not inputs.scale:
+        return {}  # passive parties do not know the unit
+    error = mean_loss(tally, noise)
+    if not error or not error.is_said:
+        return dict.fromkeys(("mse", "rmse", "r2"))
+    mse = error.scaled(inputs.scale.deviation**2)
+    variance = {"r2": error.scaled(-1 / inputs.spread, 1.0)} if inputs.spread else {}
+    return {"mse": mse, "rmse": mse.root, **variance}

@@ -17,6 +17,7 @@ from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
@@ -54,11 +55,6 @@ def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tupl
     return batch, max(1.0, batch * share)
 
 
-def enough(train: Hidden, tested: int, share: float) -> bool:
-    """Whether about as many shared records are held out as may be counted together: ``share`` of those ``tested``."""
-    return train.metrics_by == "histogram" and tested * share >= train.least_rows
-
-
 def context_of(job: Job, said: ShareContext, schedule: str, coins: bytes = b"") -> bytes:
     """SHA-256 of everything that values of this training are made of. All parties and the dealer must have the same.
 
@@ -76,7 +72,6 @@ def context_of(job: Job, said: ShareContext, schedule: str, coins: bytes = b"") 
         "widths": list(said.widths),
         "schedule": schedule,
         "divisor": float(said.divisor).hex(),
-        "measures": said.measures,
         "coins": coins.hex(),
         "tables": TABLES_DIGEST,
     }
@@ -93,7 +88,7 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         rows=said.rows,
         schedule=schedule,
         training=training,
-        testing=testing if said.measures else testing[:0],
+        testing=testing if train.metrics_by == "histogram" else testing[:0],
         descent=_descent(job, said.divisor),
         batch_rows=said.batch_rows,
         divisor=said.divisor,
@@ -102,6 +97,7 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         threshold=job.evaluate.threshold,
         told=job.evaluate.share_with_passive,
         reveals=train.reveal == "owners",
+        metric_noise=MetricNoise.of(job),
         audits=train.dealer_audit > 0,
     )
 
@@ -127,7 +123,6 @@ def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
         and 0 < said.batch_rows <= said.rows
         and 0 < said.divisor <= said.rows
         and said.epoch <= _descent(session.job, said.divisor).steps
-        and (train.metrics_by == "histogram" or not said.measures)
     )
     if not fits:
         raise ProtocolError(
@@ -160,26 +155,18 @@ def check_context(
     batch: tuple[int, float],
     schedule: str,
     coins: bytes,
-    *,
-    measurable: bool,
 ) -> None:
     """What the active party says that all values are made of: this party's ``own`` width and digest must be among it.
 
     Raises:
-        ProtocolError: another batch, width or digest than this party's, sums over too few records (not ``measurable``), or a
-            context that is not made of them (``E_COUNT``).
+        ProtocolError: another batch, width or digest than this party's, or a context that is not made of them (``E_COUNT``).
         StateError: another context than in an earlier attempt, in which masks would be used for other values (``E_REPLAY``).
     """
     parties = session.job.parties.data
     place = parties.index(session.name)
     widths, digests = list(said.widths), list(said.digests)
     fits = _fit(widths, len(parties)) and len(digests) == len(parties) and (widths[place], digests[place]) == own
-    if (
-        not fits
-        or (said.batch_rows, said.divisor) != batch
-        or (said.measures and not measurable)
-        or said.context != context_of(session.job, said, schedule, coins)
-    ):
+    if not fits or (said.batch_rows, said.divisor) != batch or said.context != context_of(session.job, said, schedule, coins):
         raise ProtocolError(
             f"{parties[0]} says what this job cannot have of its training: columns, their digests, or batches",
             code="E_COUNT",

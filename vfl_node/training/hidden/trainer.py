@@ -121,7 +121,6 @@ class _Training:
             batch_rows=context.batch_rows,
             divisor=context.divisor,
             epoch=first,
-            measures=context.measures,
         )
         plan = terms.plan_of(said, session.job)
         dealer = session.coordinator
@@ -193,19 +192,18 @@ class _Training:
         return await compute(party, plan, inputs.own, parts, first, after)
 
     async def _agree(self, inputs: Inputs, schedule: Schedule, coins: Coins | None) -> ShareContext:
-        """Everybody's widths, whether sums are opened, and the digest of all that values are made of."""
+        """Everybody's widths, and the digest of all that values are made of."""
         session, alignment = self._session, self._data.alignment
         digest = digest_of(inputs.own, self._start.derive("mark").bytes(terms.DIGEST_BYTES))
         chosen = coins.digest if coins else b""
-        training, testing = schedule.split(0, session.job.evaluate.test_fraction)
+        training, _ = schedule.split(0, session.job.evaluate.test_fraction)
         batch, divisor = terms.batch_of(self._train, len(alignment), len(training), self._shared_by_all)
-        measurable = terms.enough(self._train, len(testing), divisor / batch)
         if self._place:
             (active,) = session.data_peers.values()
             await active.send(ShareInputs(width=inputs.width, digest=digest))
             said = await active.receive(ShareContext)
             own, of = (inputs.width, digest), (batch, divisor)
-            terms.check_context(said, session, own, of, schedule.fingerprint, chosen, measurable=measurable)
+            terms.check_context(said, session, own, of, schedule.fingerprint, chosen)
             return said
         widths, digests = [inputs.width], [digest]
         for channel in session.data_peers.values():
@@ -219,8 +217,7 @@ class _Training:
             session.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
             widths.append(theirs.width)
             digests.append(theirs.digest)
-        measures = measurable and inputs.measurable
-        said = ShareContext(widths=widths, digests=digests, divisor=divisor, batch_rows=batch, measures=measures)
+        said = ShareContext(widths=widths, digests=digests, divisor=divisor, batch_rows=batch)
         said.context = terms.context_of(session.job, said, schedule.fingerprint, chosen)
         for channel in session.data_peers.values():
             await channel.send(said)
@@ -265,10 +262,11 @@ class _Training:
         session, data = self._session, self._data
         _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
         held_out = testing if session.job.evaluate.test_fraction else testing[:0]
-        numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, measured=len(plan.testing) > 0)
+        numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number)
         numbers = replace(numbers, privacy=section.privacy.text if section.privacy else "")
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
-        doubts = (*inputs.warnings, *warnings(self._train, data.alignment.common, steps, outcome, measures=numbers.measured))
+        found = measured(session.job, inputs, outcome)
+        doubts = (*inputs.warnings, *warnings(session.job, data.alignment.common, steps, outcome, found))
         for text in doubts:
             session.progress.emit(ResultDoubted(text))
         trained = Trained(
@@ -282,7 +280,8 @@ class _Training:
             weights=self._weights(inputs, outcome),
             encoder=inputs.encoder.to_json(),
             columns=encoded_columns(data.table, entering(inputs.encoder, inputs.used)),
-            metrics=measured(session, inputs, outcome),
+            metrics=found.values,
+            intervals=found.intervals,
             population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
             held_out=held_out,
             servable=_servable(plan.schedule) if plan.reveals else None,

@@ -27,23 +27,21 @@ class ShareInputs(_message.Message):
     def __init__(self, width: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class ShareContext(_message.Message):
-    __slots__ = ("widths", "context", "divisor", "batch_rows", "digests", "measures")
+    __slots__ = ("widths", "context", "divisor", "batch_rows", "digests")
     WIDTHS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     DIVISOR_FIELD_NUMBER: _ClassVar[int]
     BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
-    MEASURES_FIELD_NUMBER: _ClassVar[int]
     widths: _containers.RepeatedScalarFieldContainer[int]
     context: bytes
     divisor: float
     batch_rows: int
     digests: _containers.RepeatedScalarFieldContainer[bytes]
-    measures: bool
-    def __init__(self, widths: _Optional[_Iterable[int]] = ..., context: _Optional[bytes] = ..., divisor: _Optional[float] = ..., batch_rows: _Optional[int] = ..., digests: _Optional[_Iterable[bytes]] = ..., measures: bool = ...) -> None: ...
+    def __init__(self, widths: _Optional[_Iterable[int]] = ..., context: _Optional[bytes] = ..., divisor: _Optional[float] = ..., batch_rows: _Optional[int] = ..., digests: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class DealingTerms(_message.Message):
-    __slots__ = ("rows", "widths", "context", "schedule", "batch_rows", "divisor", "epoch", "measures")
+    __slots__ = ("rows", "widths", "context", "schedule", "batch_rows", "divisor", "epoch")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     WIDTHS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
@@ -51,7 +49,6 @@ class DealingTerms(_message.Message):
     BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
     DIVISOR_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    MEASURES_FIELD_NUMBER: _ClassVar[int]
     rows: int
     widths: _containers.RepeatedScalarFieldContainer[int]
     context: bytes
@@ -59,8 +56,7 @@ class DealingTerms(_message.Message):
     batch_rows: int
     divisor: float
     epoch: int
-    measures: bool
-    def __init__(self, rows: _Optional[int] = ..., widths: _Optional[_Iterable[int]] = ..., context: _Optional[bytes] = ..., schedule: _Optional[bytes] = ..., batch_rows: _Optional[int] = ..., divisor: _Optional[float] = ..., epoch: _Optional[int] = ..., measures: bool = ...) -> None: ...
+    def __init__(self, rows: _Optional[int] = ..., widths: _Optional[_Iterable[int]] = ..., context: _Optional[bytes] = ..., schedule: _Optional[bytes] = ..., batch_rows: _Optional[int] = ..., divisor: _Optional[float] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class DealerSeed(_message.Message):
     __slots__ = ("seed",)
