@@ -117,9 +117,9 @@ def test_which_training_it_is_stands_in_the_ledger(world: Any, attempt: Any) -> 
         for name in ("clinic", "lab"):
             (text,) = (of.text for of in said[name] if of.what == "weights")
             assert ("this is training 3 over these records" in text) == (number == 3)
-    assert Hidden(algorithm="hidden").tells_anew
-    assert Hidden(algorithm="hidden", reveal="none").tells_anew
-    assert not Hidden(algorithm="hidden", reveal="none", metrics_by="none").tells_anew
+    assert not Hidden(algorithm="hidden").tells_anew  # counted as ε
+    assert Hidden(algorithm="hidden", epsilon=None).tells_anew
+    assert not Hidden(algorithm="hidden", epsilon=None, metrics_by="none").tells_anew
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from vfl_node.crypto.shares.machine import Counter, ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
 from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
 from vfl_node.crypto.shares.values import KnownToOne, Shared
+from vfl_node.training.hidden.bound import row_norm
 from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.measuring import OutputTally, tally
 from vfl_node.training.hidden.memory import CANDIDATES, ROWS_AT_ONCE
@@ -93,6 +94,17 @@ class HiddenPlan:
             return [self.training]
         batches = self.schedule.batches(0, epoch, self.training, self.batch_rows)
         return [batch for batch in batches if len(batch) == self.batch_rows]
+
+    @property
+    def records(self) -> float:
+        """How many of the rows trained on all parties own, about."""
+        return len(self.training) * self.divisor / self.batch_rows
+
+    @property
+    def noise_of_weight(self) -> float | None:
+        """Standard deviation that noise gives a weight."""
+        noise = self.descent.noise
+        return None if noise is None else noise / row_norm(len(self.form.widths))
 
     @property
     def rates(self) -> Rates:

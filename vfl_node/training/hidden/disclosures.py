@@ -21,6 +21,7 @@ class HiddenNumbers:
         counted: shared records that sums are over, with noise; None where that is not known.
         number: of this training over the same records, among those that count.
         privacy: what bounds all that was opened, in words.
+        noise: standard deviation of the noise in a weight; None: there is none, or it is not known.
     """
 
     rows: int | None
@@ -28,6 +29,7 @@ class HiddenNumbers:
     counted: int | None
     number: int = 1
     privacy: str = ""
+    noise: float | None = None
 
 
 def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, ...]]:
@@ -49,10 +51,14 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         ]
         if train.reveal == "owners":
             layers = ", and all layers behind the first" if name == parties.active and train.hidden else ""
-            text = (
-                f"the weights of its own columns after training{layers}: a function of all shared records. A column in which "
-                "few records differ tells about these: if its weight has hardly moved, hardly any of them is shared"
-            )
+            text = f"the weights of its own columns after training{layers}: a function of all shared records"
+            if train.epsilon is None:
+                text += (
+                    ". A column in which few records differ tells about these: if its weight has hardly moved, hardly any of "
+                    "them is shared"
+                )
+            elif numbers.noise is not None:
+                text += f", with noise of about {numbers.noise:.2g} in each"
             if numbers.number > 1:
                 text += (
                     f"; this is training {numbers.number} over these records, and the mean of several shows by how much "

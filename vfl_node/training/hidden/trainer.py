@@ -158,10 +158,16 @@ class _Training:
         return self._result(plan, inputs, outcome, section)
 
     def _privacy(self, plan: HiddenPlan) -> Privacy:
-        data, limit = self._data, self._session.limits.epsilon_per_partner
-        records = round(len(plan.training) * plan.divisor / plan.batch_rows)
-        widths = plan.form.widths
-        return privacy_of(self._session.job, data.spent, limit, columns=max(widths), records=records, trainings=data.number)
+        return privacy_of(
+            self._session.job,
+            self._data.spent,
+            self._session.limits.epsilon_per_partner,
+            columns=max(plan.form.widths),
+            records=round(plan.records),
+            trainings=self._data.number,
+            noise_of_score=plan.descent.noise,
+            noise_of_counts=plan.metric_noise.counts if plan.metric_noise else None,
+        )
 
     async def _computed(
         self,
@@ -262,8 +268,8 @@ class _Training:
         session, data = self._session, self._data
         _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
         held_out = testing if session.job.evaluate.test_fraction else testing[:0]
-        numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number)
-        numbers = replace(numbers, privacy=section.privacy.text if section.privacy else "")
+        said = section.privacy.text if section.privacy else ""
+        numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, said, plan.noise_of_weight)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
         found = measured(session.job, inputs, outcome)
         doubts = (*inputs.warnings, *warnings(session.job, data.alignment.common, steps, outcome, found))
