@@ -56,7 +56,7 @@ def test_metrics_of_several_classes_are_the_mean_area(world: Any, attempt: Any) 
 @pytest.mark.parametrize("told", [False, True])
 def test_metrics_of_numbers_are_in_their_own_unit(world: Any, attempt: Any, told: bool) -> None:
     over = world(people=600, numbers=True)
-    train = {"task": "regression", "learning_rate": 0.1}
+    train = {"task": "regression", "learning_rate": 0.1, "bins": 1024}
     of = attempt(train, {"test_fraction": 0.4, "share_with_passive": told, "metrics": ["rmse", "mae", "r2", "mse"]})
     results = of(over)
     z, _, tested = scored(of, over, results)
@@ -66,7 +66,8 @@ def test_metrics_of_numbers_are_in_their_own_unit(world: Any, attempt: Any, told
     truth = table.labels[view.rows[tested]]
     found = results[0].metrics
     assert found["r2"] > 0.5
-    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((said - truth) ** 2)), rel=5e-3)
+    # The coins of 118 rows between bins of 1/32 deviation move it by .25 %, as a standard deviation.
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((said - truth) ** 2)), rel=0.0125)
     assert found["mse"] == pytest.approx(found["rmse"] ** 2)
     own = table.labels[view.rows[results[0].held_out[view.owned[results[0].held_out]]]]
     assert found["r2"] == pytest.approx(1 - found["mse"] / own.var(), abs=1e-6)
