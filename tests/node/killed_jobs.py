@@ -47,8 +47,9 @@ class KilledJobs:
                 self.federation.start(name)
             for file in ("death", "places"):
                 (self.folder(name) / file).unlink(missing_ok=True)
-            for counted in (self.federation.folder / name / "state" / "partners").glob("*/trainings"):
-                counted.unlink()  # each case is the first training over these records: reports say how many there were
+            for kind in ("trainings", "spent"):
+                for counted in (self.federation.folder / name / "state" / "partners").glob(f"*/{kind}"):
+                    counted.unlink()  # each case is the first training over these records: reports say how many there were
         for name, number in deaths.items():
             (self.folder(name) / "death").write_text(str(number))
         self.federation.wait_until(lambda: all(map(self.federation.connected, self.names)))
