@@ -29,8 +29,8 @@ Cost: one hash for each own identifier; group operations n_s + n_w + 2·m at s, 
 Deviations from the paper: (1) Step 8 uses a *second* key of w's. As published, s has E_w(I_w) from step 4 and sees E_w(Ĩ) in
 step 9; their intersection is I. (2) Every list is shuffled; step 12 is sorted, which hides as much. (3) m never depends on a
 public security number ξ, because m, n_s and ξ together give |I|. (4) Ĩ is drawn once for a peer and both inputs, because the
-intersection of two draws is closer to I. Later jobs use it again, from step 12 on, in the same group. (5) Whatever |I| is,
-0 included, w goes on, because an abort would reveal it.
+intersection of two draws is closer to I; other inputs are another draw, which counts. Later jobs use it again, from step 12 on,
+in the same group. (5) Whatever |I| is, 0 included, w goes on, because an abort would reveal it.
 """
 
 from __future__ import annotations
