@@ -47,9 +47,7 @@ class Measured:
     unsaid: tuple[str, ...]
 
 
-def warnings(
-    job: Job, shared: int | None, steps: int, outcome: HiddenOutcome, noise: MetricNoise, measured: Measured
-) -> tuple[str, ...]:
+def warnings(job: Job, shared: int | None, steps: int, outcome: HiddenOutcome, measured: Measured) -> tuple[str, ...]:
     """What this party's owner should know of the model.
 
     Args:
