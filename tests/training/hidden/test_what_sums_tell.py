@@ -84,10 +84,34 @@ def test_a_count_is_shown_with_its_noise(world: Any, attempt: Any) -> None:
         of = attempt(evaluate={"test_fraction": 0.3}, secret=secret)
         result = of(over)[0]
         noise = MetricNoise.of(of.job(over))
+        assert not any("beyond" in said for said in result.warnings)
         shown.append((result.population["rows"] - over.both[result.held_out].sum()) / (math.sqrt(2) * noise.counts))
         assert f"(sd {noise.counts:.3g})" in next(of.text for of in result.disclosures["clinic"] if of.what == "metrics")
     assert 0 < np.abs(shown).max() < 5
     assert len(set(shown)) > 1
+
+
+@pytest.mark.parametrize("train", [{}, {"classes": 3}, {"task": "regression", "learning_rate": 0.1}], ids=str)
+def test_metrics_with_noise_are_as_near_as_their_intervals_say(
+    world: Any, attempt: Any, train: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    """The same training with the noise of ε 4 and without any: 4 standard errors, of which rows are a part."""
+    over = world(people=2000, classes=train.get("classes", 2), numbers="task" in train)
+    metrics = ["r2", "rmse", "mse"] if "task" in train else ["auc", "nll", "accuracy"]
+    evaluate = {"test_fraction": 0.5, "epsilon": 4, "metrics": metrics, "share_with_passive": True}
+    noisy = attempt({"batch_size": 128, **train}, evaluate)(over)
+    request.getfixturevalue("silent")
+    exact = attempt({"batch_size": 128, **train}, evaluate)(over)
+    several = "classes" in train
+    assert set(noisy[0].intervals) == ({"auc"} if several else set(metrics))
+    for name, interval in noisy[0].intervals.items():
+        assert interval["method"] == "noised"
+        assert interval["sd"] > exact[0].intervals[name]["sd"] > 0
+        assert interval["mean"] == noisy[0].metrics[name] != exact[0].metrics[name]
+        assert interval["low"] <= interval["mean"] <= interval["high"]
+        assert abs(noisy[0].metrics[name] - exact[0].metrics[name]) < 4 * interval["sd"]
+    assert noisy[1].intervals == ({} if "task" in train else noisy[0].intervals)  # the unit is the active party's
+    assert noisy[0].warnings == ()
 
 
 def with_labels(over: Any, labels: np.ndarray) -> Any:

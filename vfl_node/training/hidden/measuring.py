@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import gmpy2
 import numpy as np
@@ -126,7 +126,7 @@ async def tally(
         total = [one + more for one, more in zip(total, found, strict=True)]
     order = np.argsort(stands, kind="stable")
     histogram = Shared(np.stack([of.part[order] for of in total]), 0)
-    return await _opened(machine, histogram, _weights(bins, threshold, noise), noise, to)
+    return await _opened(machine, histogram, _weights(bins, threshold, noise.numbers), noise, to)
 
 
 async def _opened(
@@ -190,20 +190,20 @@ def _weighed(histogram: Shared, weights: Ring, fraction: int) -> Shared:
     return Shared((histogram.part * weights).sum(axis=(1, 2), dtype=np.uint64), fraction)
 
 
-@cache
-def _weights(bins: int, threshold: float, noise: MetricNoise) -> dict[str, Weights]:
+@lru_cache(maxsize=16)
+def _weights(bins: int, threshold: float, numbers: bool) -> dict[str, Weights]:
     """What a row counts in each sum, by bin in ascending order, and label: the same integers on every machine."""
     *wider, finest = score_levels(bins)
     z = np.sort(np.concatenate([level.kept for level in (*wider, finest)]))
-    if noise.numbers:
-        loss = np.minimum(z**2, MOST_SQUARE)[:, None] - finest.width**2 / 6  # less what the coins of the bins add
+    if numbers:  # less what the coins of the bins add, in whole steps, so that the range is what it was
+        loss = np.minimum(z**2, MOST_SQUARE)[:, None] - np.ldexp(np.rint(np.ldexp(finest.width**2 / 6, FRACTION)), -FRACTION)
     else:
         with gmpy2.context(precision=128):
             loss = np.array([[float(gmpy2.log1p(gmpy2.exp(sign * of))) for sign in (1, -1)] for of in z.tolist()])
         loss = np.minimum(loss, MOST_LOSS)
     least = float(gmpy2.log(threshold / (1 - threshold)))
     upper, labels = z > least, loss.shape[1]
-    far_off = np.abs(z) > (ERROR_OFF if noise.numbers else OFF)
+    far_off = np.abs(z) > (ERROR_OFF if numbers else OFF)
     found = {
         "loss": (np.rint(np.ldexp(loss, FRACTION)), FRACTION),
         "squares": (np.rint(np.ldexp(loss**2, FRACTION)), FRACTION),

@@ -29,9 +29,10 @@ each in two outputs: √4. A label's flip changes n₋ + n₊ pairs, which 2·ma
 does. So the noise of two worlds needs nothing more for labels.
 
 **Held out and trained on.** No record is both (without ``evaluate.test_fraction`` all are, and the squares of training and
-metrics add up). If one world has a trained record where the other has a held-out one, training changes by half of what a swap
-of trained records changes: μ²/4. For the metrics a record comes in. So with two worlds Δ of this is taken √(4/3) times, which
-makes it ¾·μ² or less, and both together are the larger one of both μ, as if the two were trained on, or held out.
+metrics add up). The model that is measured was made with noise, so a record that it was trained on changes the metrics by
+nothing more, and a job costs the larger one of both μ. Between two worlds a trained record may be swapped for a held-out one.
+Then training changes by half of what a swap of trained records changes, μ²/4, and for the metrics a record comes in. With two
+worlds Δ of this is taken √(4/3) times, which makes it ¾·μ² or less: both together are again the larger one.
 
 **Pairs need the numbers first**: Δ is made of these with noise (:meth:`MetricNoise.reach`), six standard deviations more. It is
 below the truth with a probability of 10⁻⁹ a label, and δ is a thousand times as much. That no number is shown as below 0 is
