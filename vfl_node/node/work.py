@@ -27,6 +27,7 @@ from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.requests import Requests
 from vfl_node.execution.run import set_up
 from vfl_node.execution.serving import Predicting
+from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.node import retries
 from vfl_node.node.endings import cancelled_by_owner, conclude
@@ -34,7 +35,7 @@ from vfl_node.node.faults import explain
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.others import Others
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import prepare
+from vfl_node.node.predictions import prepare, trained_with
 from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
@@ -89,6 +90,7 @@ class Work:
         self.others = Others(settings.name, record, peers, self._is_ready, self.verdict)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
+        self._trained: Job | None = None
         self._conversing = self.ended = False
         self.for_peer = ""
         self._interruption, self._deadline, self._since = "", 0.0, 0.0
@@ -262,7 +264,9 @@ class Work:
             elif data:
                 table = read_input(self._settings, self._job)
                 announce(self.progress, self._job, {self._settings.name: table})
-            model = predicting.model.job if predicting else None
+            elif self._job.predict:
+                self._trained = trained_with(self._store, self._job, self._settings.name)
+            model = predicting.model.job if predicting else self._trained
             self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
             self._frame_bytes = frame_bytes(self._job, model)
             return table, predicting
@@ -320,6 +324,7 @@ class Work:
                 memories,
                 meeting.channels,
                 predicting,
+                self._trained,
             )
             self._conversing = True
             meeting.play(conversations(run), run.session.processes)
