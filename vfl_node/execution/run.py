@@ -76,7 +76,7 @@ class Run:
         session: whom it meets, and with what.
         folder: where it stores what the job needs and leaves.
         inputs: its records; None at a coordinator.
-        trained: at a coordinator in a job of predictions, the job that trained the model; else None.
+        trained: in a job of predictions the job that trained the model; else None.
     """
 
     session: Session
@@ -134,7 +134,7 @@ def set_up(
         memories: name of each data peer → what is remembered of it.
         channels: peer → the conversation with it, in the order of the job's parties.
         predicting: in a job of predictions, what it brings besides.
-        trained: at a coordinator in such a job, the job that trained the model.
+        trained: in such a job, the one that trained the model.
 
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.taking_part`.

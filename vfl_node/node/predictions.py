@@ -51,13 +51,17 @@ def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
     return record, serving
 
 
-def trained_with(store: Store, job: Job, own: str) -> Job:
-    """The job that trained the model by which ``job`` predicts, as ``own`` has it: a coordinator has no part of the model.
+def trained_with(store: Store, job: Job, own: str) -> Job | None:
+    """The job that trained the model by which ``job`` predicts, as ``own`` has it; None if it makes no predictions.
+
+    A coordinator has no part of the model, but remembers the job.
 
     Raises:
         StateError: this party knows no such job, or has kept nothing of it (``E_NO_MODEL``).
     """
-    model = _predict(job).model
+    if job.predict is None:
+        return None
+    model = job.predict.model
     if own in job.parties.data:
         return trained_by(store, model)[0].job
     record = store.get(model)
@@ -89,6 +93,7 @@ def check(store: Store, job: Job, offered_by: str, own: str) -> None:
     """
     predict = _predict(job)
     trained = trained_with(store, job, own)
+    assert trained is not None
     if trained.parties.data != job.parties.data:
         raise UsageError(
             f"job {predict.model} was trained by {', '.join(trained.parties.data)}, and only they can predict by it",

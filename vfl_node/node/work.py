@@ -27,7 +27,6 @@ from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.requests import Requests
 from vfl_node.execution.run import set_up
 from vfl_node.execution.serving import Predicting
-from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.node import retries
 from vfl_node.node.endings import cancelled_by_owner, conclude
@@ -90,7 +89,6 @@ class Work:
         self.others = Others(settings.name, record, peers, self._is_ready, self.verdict)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
-        self._trained: Job | None = None
         self._conversing = self.ended = False
         self.for_peer = ""
         self._interruption, self._deadline, self._since = "", 0.0, 0.0
@@ -264,9 +262,7 @@ class Work:
             elif data:
                 table = read_input(self._settings, self._job)
                 announce(self.progress, self._job, {self._settings.name: table})
-            elif self._job.predict:
-                self._trained = trained_with(self._store, self._job, self._settings.name)
-            model = predicting.model.job if predicting else self._trained
+            model = trained_with(self._store, self._job, self._settings.name)
             self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
             self._frame_bytes = frame_bytes(self._job, model)
             return table, predicting
@@ -306,7 +302,6 @@ class Work:
     def _converse(self, table: Table | None, predicting: Predicting | None, meeting: Meeting) -> None:
         """One attempt, with all parties connected."""
         failpoints.reach("met")
-        own = Randomness(self._folder.seed(first=self.record.attempt == 0))
         attempt = self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
         self.others.begun = True
@@ -317,14 +312,14 @@ class Work:
                 self._job,
                 self.record.id,
                 table,
-                own,
+                Randomness(self._folder.seed(first=attempt == 1)),
                 self._folder,
                 self.progress,
                 attempt,
                 memories,
                 meeting.channels,
                 predicting,
-                self._trained,
+                trained_with(self._store, self._job, self._settings.name),
             )
             self._conversing = True
             meeting.play(conversations(run), run.session.processes)

@@ -124,7 +124,7 @@ class Works:
         name = job.parties.coordinator
         if job.predict and name and not self._peers.online(name):
             raise PeerError(
-                f"{self._peers.describe(name)}: it deals the randomness of these predictions, as it did in training",
+                f"the coordinator is away, which deals the randomness of these predictions: {self._peers.describe(name)}",
                 code="E_COORDINATOR",
                 hint=f"ask again when {name} is up",
             )

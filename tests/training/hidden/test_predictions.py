@@ -74,7 +74,7 @@ def test_every_asker_gets_the_models_scores_to_a_step(world: Any, attempt: Any, 
         assert request.answered is not None
         found, expected = request.answered.reshape(len(positions), -1), asked.scores(positions)
         assert np.abs(found - expected).max() < step + 1e-4  # of the fixed point in hidden layers
-        assert np.ptp(found, axis=0).min() > 8 * step
+        assert np.ptp(found, axis=0).min() > 3 * step
         assert (found / step == np.rint(found / step)).all()
         served, batches = results[asked.name(to)], -(-len(positions) // BATCH)
         assert (served.requests, served.batches, served.told) == (1, batches, 0)
@@ -450,7 +450,6 @@ def test_each_owner_bounds_the_rows_that_are_told(world: Any, attempt: Any, to: 
 
 def test_what_is_told_is_counted_where_it_comes_from(world: Any, attempt: Any) -> None:
     asked = trained(world, attempt, 3)
-    table, view = asked.data["clinic"]
     for to in ("active", "lab"):
         shown = {name: Shown() for name in asked.data}
         own, of = asked.data[asked.name(to)]
@@ -503,10 +502,11 @@ def test_new_records_count_each_with_the_columns_of_either_party(world: Any, att
 
 def test_so_many_models_over_a_table_may_answer_a_partner(world: Any, attempt: Any, tmp_path: Path) -> None:
     asked = trained(world, attempt, 3)
-    counts = {(own, peer): PartnerCounts(tmp_path, peer) for own in asked.data for peer in asked.data}
-    for pair, of in counts.items():
-        of._folder = tmp_path / "-".join(pair)
-        of._folder.mkdir()
+    counts: dict[tuple[str, str], PartnerCounts] = {}
+    for own in (*asked.data, HUB):
+        for peer in asked.data:
+            (folder := tmp_path / f"{own}-{peer}").mkdir()
+            counts[own, peer] = PartnerCounts(folder, peer)
     asked.memories = lambda own, peer: counts[own, peer]
     asked.limits = {"lab": Limits(models_served=2)}
 
@@ -549,7 +549,6 @@ def changed(kind: type[Any], **fields: Any) -> Any:
         changed(ShareCommitments, commitments=[bytes(31)]),
         changed(AnswerInputs, digest=b""),
         changed(AnswerInputs, marks=bytes(8)),
-        changed(AnswerInputs, digest=bytes(32)),
         changed(AnswerContext, digests=[bytes(32)]),
         changed(AnswerContext, digests=[bytes(32)] * 2),
         changed(AnswerContext, marks=bytes(8 * BATCH)),

@@ -134,7 +134,7 @@ class AnswerExchange:
         party = Party(self._place, len(self._parties.data), self._masks, self.wire, corrections, context, seen)
         columns = self.side.columns(_positions(batch))
         await self._dealer.send(terms)
-        low = await answers.answer(party, self._kept.model, terms.rows, columns, self._asker)
+        low = await answers.answer(party, self._kept.model, len(columns), columns, self._asker)
         await corrections.finish()
         return low
 
