@@ -212,6 +212,7 @@ def record() -> dict[str, Seen]:
             tables = _tables(folder, passive, passive_labels="labels: passive" in text, times=10 if kind == "matched" else 1)
             found[kind] = _simulated(text, tables, folder / "out")
         found |= _of_nodes(_tables(folder), folder)
+        found |= _in_shares(_tables(folder), folder)
     return found
 
 
@@ -289,15 +290,53 @@ def _of_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
     return dict(sorted(merged.items()))
 
 
+def _in_shares(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
+    """Predictions in shares, by three nodes in this process; without the standing link's messages."""
+    recorder, kinds = Recorder(), {}
+    (folder := folder / "in shares").mkdir()
+    hub = _node("hub", tables, folder, recorder, listen="127.0.0.1:0", peers={"clinic": {}, "lab": {}})
+    at_hub = {"address": hub.start()}
+    lab = _node("lab", tables, folder, recorder, listen="127.0.0.1:0", peers={"clinic": {}, "hub": at_hub})
+    clinic = _node("clinic", tables, folder, recorder, peers={"lab": {"address": lab.start()}, "hub": at_hub})
+    nodes = (clinic, lab, hub)
+    try:
+        clinic.start()
+        parties = "parties: {active: clinic, passive: lab, coordinator: hub}\n"
+        model = clinic.submit(f"name: recorded\n{parties}align: {{protocol: psi}}\n{HIDDEN}\nserve: {{to: both}}\n")["id"]
+        for node in nodes:
+            _until(lambda node=node: (node.job(model) or {"state": ""})["state"] == "done")
+        for node, name in ((clinic, "clinic"), (lab, "lab")):
+            shared = "".join(f"{record}\n" for record in ("id", *range(20, 80))).encode()
+            _until(node.predict(model, shared).ready)
+            new = node.predict_new(model, tables[name].read_bytes())["id"]
+            kinds[new] = "predictions in shares of new records"
+            for each in nodes:
+                _until(lambda each=each, new=new: (each.job(new) or {"state": ""})["state"] == "done")
+        for node, role in ((clinic, "active"), (lab, "passive")):
+            known = {"rows": "known", "to": role}.items()
+            (service,) = (view["id"] for view in node.jobs() if known <= (view["predict"] or {}).items())
+            kinds[service] = "predictions in shares"
+            node.cancel(service)
+            for each in nodes:
+                _until(lambda each=each, service=service: (each.job(service) or {"state": ""})["state"] == "done")
+    finally:
+        for node in nodes:
+            node.stop()
+    merged: dict[str, Seen] = defaultdict(set)
+    for entry in recorder.entries:
+        if entry.frame.job_id in kinds and entry.kind != "Notice":
+            merged[kinds[entry.frame.job_id]] |= _seen(entry)
+    return dict(sorted(merged.items()))
+
+
 def _node(name: str, tables: Mapping[str, Path], folder: Path, recorder: Recorder, **rest: Any) -> Node:
-    other = {"clinic": "lab", "lab": "clinic"}[name]
     given = {
         "name": name,
         "role": ROLES[name],
-        "data": {"path": tables[name]},
+        **({"data": {"path": tables[name]}} if name in tables else {}),
         "insecure_loopback": True,
         "http": None,
-        "accept_jobs_from": [other],
+        "accept_jobs_from": [*rest["peers"]],
         "limits": {"trainings_per_set": 3},
         "state_dir": folder / f"{name}-state",
         **rest,

@@ -72,6 +72,7 @@ class TrainerConfig(Frozen):
             served.
         serves_unshared: whether known records are also predicted by a model over an alignment in which some party may lack a
             row. If not, only new records are, which all parties share.
+        serves_coordinated: whether the coordinator of the training takes part in predictions by its models, too.
         joined: ``module:attribute`` of what predicts with all parties' halves in one place
             (``(active, passives, positions) → float64[k] or [k, K]``; the halves as
             :class:`~vfl_node.training.serving.KeptHalf`, those of the passive parties a sequence in the job's order), for a
@@ -98,6 +99,7 @@ class TrainerConfig(Frozen):
     report_section: ClassVar[str]
     serving: ClassVar[str] = ""
     serves_unshared: ClassVar[bool] = True
+    serves_coordinated: ClassVar[bool] = False
     joined: ClassVar[str] = ""
     embedded: ClassVar[str] = ""
     max_passive_parties: ClassVar[int] = 1

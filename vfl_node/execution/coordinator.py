@@ -1,6 +1,6 @@
 """A coordinator's run: a conversation with each data party, side by side, and the one report that they have in common.
 
-What it does in them is what the job's alignment and its training ask of it, in this order, each where it takes part.
+What it does in them is what the job's alignment, and its training or predictions ask of it, each where it takes part.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from vfl_node import failpoints
 from vfl_node.execution.finish import have_stored, hear_confirmed
 from vfl_node.execution.keep import keep
 from vfl_node.execution.run import ALIGNED, KEPT, Run
+from vfl_node.execution.serving import FileTally, reported
 from vfl_node.machine import now
 from vfl_node.session.agree import agree
+from vfl_node.training.serving import ReportedPredictions, predictor_of
 from vfl_node.training.trainer import trainer_of
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.pipe import Traffic
@@ -38,6 +40,12 @@ class CoordinatorRun:
         self._run, self._started = run, now()
         self._alignment = spec.coordination(run.session) if spec.coordinated else None
         self._training = trainer_of(train).coordination(run.session) if train and train.coordinated else None
+        self._predictor = predictor_of(run.trained.train) if run.trained else None
+        self._answers = (
+            self._predictor.coordination(run.session, run.trained, FileTally(run.folder))
+            if self._predictor and run.trained
+            else None
+        )
         self._traffic: dict[str, Traffic] = {}
         self._over: set[str] = set()
         self._attended = len(run.session.peers)
@@ -60,6 +68,8 @@ class CoordinatorRun:
             await self._alignment.serve(channel)
         if self._training and point != KEPT:
             await self._training.serve(channel)
+        if self._answers and point != KEPT:
+            await self._answers.serve(channel)
         await self._keep(channel)
         failpoints.reach("store")
         await have_stored(channel)
@@ -81,4 +91,12 @@ class CoordinatorRun:
             if not self._run.folder.whole:
                 trained = self._training.result() if self._training else None
                 learnt = self._alignment.learnt() if self._alignment else None
-                keep(self._run, self._started, self._traffic, trained=trained, coordinated=learnt)
+                told = self._predictions()
+                keep(self._run, self._started, self._traffic, trained=trained, predictions=told, coordinated=learnt)
+
+    def _predictions(self) -> ReportedPredictions | None:
+        """What is reported of predictions, if the job makes some."""
+        session = self._run.session
+        if not self._predictor or not self._answers:
+            return None
+        return reported(self._predictor, session.job, session.name, self._answers.exchanged(), session.protection)

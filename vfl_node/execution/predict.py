@@ -7,12 +7,11 @@ import numpy as np
 from vfl_node.execution.align import aligned
 from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
-from vfl_node.execution.run import ALIGNED, KEPT, Run
+from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.execution.serving import PREDICTIONS, FileTally, Predicting, reported
 from vfl_node.execution.shown import FileShown
 from vfl_node.files import private_folder, write_whole
 from vfl_node.machine import now
-from vfl_node.session.agree import agree
 from vfl_node.training.serving import Predicted, Served, predictor_of
 
 
@@ -26,9 +25,7 @@ async def play(run: Run, predicting: Predicting) -> None:
     started, model, result = now(), predicting.model, None
     predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.limits.rows_per_model)
     points = [ALIGNED] if folder.load_alignment(session.others) else []
-    point = await agree(
-        session, [*points, KEPT] if folder.whole else points, input_digest=run.data.whole.digest(), inputs=folder
-    )
+    point = await agreed(run, [*points, KEPT] if folder.whole else points)
     if point != KEPT:
         exchanged: Served | Predicted
         if predict.rows == "known":

@@ -18,7 +18,7 @@ The same coroutines run over gRPC in a node's job threads and in memory in a sim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,7 @@ from vfl_node.execution.inputs import taking_part
 from vfl_node.execution.serving import Predicting
 from vfl_node.job import Job
 from vfl_node.progress import Progress
+from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, joint
 from vfl_node.session.session import Session
 from vfl_node.session.transcript import Transcript
@@ -78,11 +79,13 @@ class Run:
         session: whom it meets, and with what.
         folder: where it stores what the job needs and leaves.
         inputs: its records; None at a coordinator.
+        trained: in a job of predictions the job that trained the model; else None.
     """
 
     session: Session
     folder: JobFolder
     inputs: DataInputs | None
+    trained: Job | None = None
 
     @property
     def data(self) -> DataInputs:
@@ -90,6 +93,20 @@ class Run:
         if self.inputs is None:
             raise ValueError("a coordinator has no data")
         return self.inputs
+
+
+async def agreed(run: Run, points: Sequence[str]) -> str | None:
+    """The point from which a data party goes on, of those that it holds; a coordinator hears what is done of its part.
+
+    Raises, and leaks: as :func:`vfl_node.session.agree.agree`.
+    """
+    session, folder, digest = run.session, run.folder, run.data.whole.digest()
+    point = await agree(session, points, input_digest=digest, inputs=folder)
+    if session.coordinator:
+        aligned_there = [ALIGNED] if point and session.job.align.spec.coordinated else []
+        done = [KEPT] if point == KEPT else aligned_there
+        await agree(session, done, input_digest=digest, inputs=folder, peers=[session.coordinator])
+    return point
 
 
 def set_up(
@@ -104,6 +121,7 @@ def set_up(
     memories: Mapping[str, PeerMemory],
     channels: Mapping[str, Channel],
     predicting: Predicting | None = None,
+    trained: Job | None = None,
 ) -> Run:
     """The run of the party with these settings, on its device and threads.
 
@@ -119,6 +137,7 @@ def set_up(
         memories: name of each data peer → what is remembered of it.
         channels: peer → the conversation with it, in the order of the job's parties.
         predicting: in a job of predictions, what it brings besides.
+        trained: in such a job, the one that trained the model.
 
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.taking_part`.
@@ -151,4 +170,4 @@ def set_up(
         compare=settings.compare,
         transcript=Transcript(folder.transcript, inputs.places) if folder.trial.transcript and inputs else None,
     )
-    return Run(session, folder, inputs)
+    return Run(session, folder, inputs, trained)

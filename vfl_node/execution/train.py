@@ -16,13 +16,12 @@ from vfl_node.execution.align import Aligned, aligned
 from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.named_columns import check_named_columns
-from vfl_node.execution.run import ALIGNED, KEPT, Run
+from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
-from vfl_node.session.agree import agree
 from vfl_node.session.counted import Counted, telling_training
 from vfl_node.session.spent import Expense, Spent
 from vfl_node.settings import Role
@@ -41,17 +40,13 @@ async def play(run: Run) -> None:
     Leaks: what the job's alignment and training leak; the report says it in words.
     """
     session, folder = run.session, run.folder
-    started, digest = now(), run.data.whole.digest()
+    started = now()
     spent = _spend(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
     points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
     if folder.whole:
         points.append(KEPT)
-    point = await agree(session, points, input_digest=digest, inputs=folder)
-    if session.coordinator:
-        aligned_there = [ALIGNED] if point and session.job.align.spec.coordinated else []
-        done = [KEPT] if point == KEPT else aligned_there
-        await agree(session, done, input_digest=digest, inputs=folder, peers=[session.coordinator])
+    point = await agreed(run, points)
     if point != KEPT:
         trainer = _prepared(run)
         result = await aligned(run, resume=point is not None)

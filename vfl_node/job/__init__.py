@@ -157,7 +157,7 @@ class Job(Frozen):
             raise ValueError(f"align.protocol: {protocol} needs a third party: name it in parties.coordinator")
         if coordinated and not self.parties.coordinator:
             raise ValueError("this training needs a third party: name it in parties.coordinator")
-        if self.parties.coordinator and not coordinated:
+        if self.parties.coordinator and not coordinated and not self.predict:  # there, as its training says
             ways = ((name, config.coordinated_by) for name, config in TRAINERS.usable())
             training = [f"train.algorithm: {name}{'' if way == ALWAYS else f' with {way}'}" for name, way in ways if way]
             aligning = [f"align.protocol: {name}" for name in coordinated_protocols()]

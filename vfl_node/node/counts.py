@@ -42,6 +42,7 @@ class PartnerCounts:
             "inputs_per_peer": len(self._lines("inputs")),
             "changes_per_peer": max(0, len(self._lines("changes")) - 1),
             "trainings_per_set": _most_over_one_set(self._lines("trainings")),
+            "models_served": _most_over_one_set(self._lines("models")),
             "linkages_per_set": losses + _most_over_one_set([line for line in linkages if not line.startswith(LOSS)]),
             "epsilon_per_partner": round(max((epsilon_of(account.spent(name).mu) for name in account.tables), default=0), 2),
         }

@@ -72,6 +72,7 @@ class Jobs:
                     "this job predicts new records, and there are none", hint="vfl-node predict JOB --align --data FILE"
                 )
         self._works.check_versions(job)
+        self._works.check_coordinator(job)
         with self._works.beginning():
             self._works.check_room(self._settings.name, serves=job.is_service)
             predictions.supersede(self._store, job)
@@ -90,6 +91,7 @@ class Jobs:
             VflError: as :meth:`submit`; too many requests wait (``E_BUSY``).
         """
         job, records = self._read_request(model, request, new=False)
+        self._works.check_coordinator(job)
         with self._works.beginning():
             return self._service(job).ask(records)
 

@@ -51,6 +51,31 @@ def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
     return record, serving
 
 
+def trained_with(store: Store, job: Job, own: str) -> Job | None:
+    """The job that trained the model by which ``job`` predicts, as ``own`` has it; None if it makes no predictions.
+
+    A coordinator has no part of the model, but remembers the job.
+
+    Raises:
+        StateError: this party knows no such job, or has kept nothing of it (``E_NO_MODEL``).
+    """
+    if job.predict is None:
+        return None
+    model = job.predict.model
+    if own in job.parties.data:
+        return trained_by(store, model)[0].job
+    record = store.get(model)
+    if record is None or record.state != "done":
+        raise StateError(
+            f"this node has coordinated no job {model} to its end, or has pruned it",
+            code="E_NO_MODEL",
+            hint="ask by a model that was trained with this coordinator, or train again; a coordinator keeps its jobs as long "
+            "as keep_days and keep_jobs say",
+            for_peer="it does not remember the training of that model",
+        )
+    return record.job
+
+
 def check(store: Store, job: Job, offered_by: str, own: str) -> None:
     """Refuse a job of predictions that is impossible or that the training job does not allow, before it begins.
 
@@ -67,8 +92,8 @@ def check(store: Store, job: Job, offered_by: str, own: str) -> None:
         PolicyError: the training job names another party that may ask (``E_PREDICT``).
     """
     predict = _predict(job)
-    record, _ = trained_by(store, predict.model)
-    trained = record.job
+    trained = trained_with(store, job, own)
+    assert trained is not None
     if trained.parties.data != job.parties.data:
         raise UsageError(
             f"job {predict.model} was trained by {', '.join(trained.parties.data)}, and only they can predict by it",
@@ -78,7 +103,7 @@ def check(store: Store, job: Job, offered_by: str, own: str) -> None:
     check_allowed(job, trained.serve)
     if predict.rows == "known":
         check_known(trained)
-    if offered_by != _heard_from(job, own):
+    if own in job.parties.data and offered_by != _heard_from(job, own):
         raise UsageError(
             f"{offered_by} cannot have predictions made for {job.asker}",
             code="E_PREDICT",
@@ -124,9 +149,10 @@ def _job(trained: Job, predict: Predict) -> Job:
         intersect = align.model_copy(update={"at_most": None, "expect": Expected()})
     else:
         intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
+    coordinated = trained.train is not None and trained.train.serves_coordinated
     return Job(
         name=f"{trained.name[:55].rstrip('-')}-predict",
-        parties=trained.parties.model_copy(update={"coordinator": None}),  # which has no part of the model
+        parties=trained.parties if coordinated else trained.parties.model_copy(update={"coordinator": None}),
         tables=trained.tables,
         align=intersect if predict.rows == "new" else align,
         predict=predict,

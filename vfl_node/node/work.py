@@ -34,7 +34,7 @@ from vfl_node.node.faults import explain
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.others import Others
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import prepare
+from vfl_node.node.predictions import prepare, trained_with
 from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
@@ -262,7 +262,7 @@ class Work:
             elif data:
                 table = read_input(self._settings, self._job)
                 announce(self.progress, self._job, {self._settings.name: table})
-            model = predicting.model.job if predicting else None
+            model = trained_with(self._store, self._job, self._settings.name)
             self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
             self._frame_bytes = frame_bytes(self._job, model)
             return table, predicting
@@ -302,7 +302,6 @@ class Work:
     def _converse(self, table: Table | None, predicting: Predicting | None, meeting: Meeting) -> None:
         """One attempt, with all parties connected."""
         failpoints.reach("met")
-        own = Randomness(self._folder.seed(first=self.record.attempt == 0))
         attempt = self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
         self.others.begun = True
@@ -313,13 +312,14 @@ class Work:
                 self._job,
                 self.record.id,
                 table,
-                own,
+                Randomness(self._folder.seed(first=attempt == 1)),
                 self._folder,
                 self.progress,
                 attempt,
                 memories,
                 meeting.channels,
                 predicting,
+                trained_with(self._store, self._job, self._settings.name),
             )
             self._conversing = True
             meeting.play(conversations(run), run.session.processes)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import structlog
 
-from vfl_node.errors import Paused, StateError, UsageError, VflError
+from vfl_node.errors import Paused, PeerError, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.job import Job
 from vfl_node.machine import now
@@ -117,6 +117,17 @@ class Works:
         assert self._peers is not None
         for peer in job.parties.met_by(self._settings.name):
             self._peers.check_version(peer)
+
+    def check_coordinator(self, job: Job) -> None:
+        """Raise PeerError (``E_COORDINATOR``) if a job of predictions needs a coordinator that is away."""
+        assert self._peers is not None
+        name = job.parties.coordinator
+        if job.predict and name and not self._peers.online(name):
+            raise PeerError(
+                f"the coordinator is away, which deals the randomness of these predictions: {self._peers.describe(name)}",
+                code="E_COORDINATOR",
+                hint=f"ask again when {name} is up",
+            )
 
     @contextmanager
     def beginning(self) -> Iterator[None]:

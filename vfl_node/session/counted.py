@@ -141,6 +141,30 @@ def telling_training(digest: bytes, job_id: str, limit: int) -> Counted:
     )
 
 
+def served_model(table: str, model: str, limit: int) -> Counted:
+    """A model that answers a partner, before anything of an answer leaves.
+
+    Each model over a table gives the partner another equation for the columns of a record that it asks for. A table counts by
+    its name: another record in it begins no new count.
+
+    Args:
+        table: its name in this node's settings.
+        model: the job that trained the model.
+        limit: how many of them this node's owner allows over one table.
+    """
+    over = f"{table} "
+    return Counted(
+        "models",
+        over + model,
+        limit,
+        f"{{count}} models over this table have answered {{peer}}, and this node allows {limit} (limits.models_served)",
+        "ask an earlier model, or raise limits.models_served: each model gives another equation for the columns of a record, "
+        "and from as many as it has columns they follow",
+        "prediction",
+        (over,),
+    )
+
+
 def linked_sets(records: bytes, linkage: bytes, limit: int) -> Counted:
     """A linkage over a set of records, before anything of it leaves.
 

@@ -25,6 +25,7 @@ from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.registry import load
 from vfl_node.session.session import Session
 from vfl_node.trainers import TrainerConfig
+from vfl_node.transport.channel import Channel
 
 Names = NDArray[np.int64]
 """Names of rows: shared positions of the training; for other rows numbers below 0, digests of all that an answer depends on."""
@@ -175,6 +176,16 @@ class Predicted:
     shared: int
 
 
+class Answering(Protocol):
+    """A coordinator's part in one job of predictions: a conversation with each data party, on threads of their own."""
+
+    async def serve(self, channel: Channel) -> None:
+        """Do what one data party asks for until it needs no more."""
+
+    def exchanged(self) -> Served | Predicted:
+        """What the coordinator knows of the predictions, once it has served every data party."""
+
+
 class Predictor(Protocol):
     """Predicts by the models of one trainer, together with the other parties. Stateless: a job is a call.
 
@@ -239,8 +250,17 @@ class Predictor(Protocol):
         Args as :meth:`serve`, but of the new alignment. Returns the predictions at the asker, None at another party.
         """
 
+    def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> Answering:
+        """The coordinator's part; asked for only where :attr:`~vfl_node.trainers.TrainerConfig.serves_coordinated` is true.
+
+        Args:
+            session: the coordinator's.
+            trained: the job that trained the model.
+            tally: stores what is exchanged of known records, and has what earlier attempts exchanged.
+        """
+
     def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
-        """Data party → what it learnt.
+        """Data party, and a coordinator that takes part, → what it learnt.
 
         Args:
             job: that predicts; ``job.asker`` names the party that asked.

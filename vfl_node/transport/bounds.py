@@ -109,6 +109,10 @@ BOUNDS: dict[type[Message], FieldBound] = {
     shares_pb2.DealerSeed: FieldBound(128),
     shares_pb2.Corrections: FieldBound(1 << 20),
     shares_pb2.CorrectionsUsed: FieldBound(64),
+    shares_pb2.ShareCommitments: FieldBound(1 << 10, {"commitments": 16}),
+    shares_pb2.AnswerInputs: FieldBound(1 << 20),
+    shares_pb2.AnswerContext: FieldBound(1 << 20, {"digests": 16}),
+    shares_pb2.AnswerTerms: FieldBound(512, {"widths": 16}),
     # Decryption.
     decryption_pb2.PaillierKey: FieldBound(64 << 10),
     decryption_pb2.DecryptionPlan: FieldBound(4 << 10, {"tensors": 16, "theirs": 16}),

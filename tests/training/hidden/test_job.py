@@ -70,7 +70,6 @@ LINKAGE = {
         (job(evaluate={"split": {"last": 0.2}}), "evaluate.split"),
         (job(align={"protocol": "psu", "dummies": 9}), "train.metrics_by must be none with align.dummies"),
         (job(align=LINKAGE), "train.algorithm: hidden does not train on that"),
-        (job({"reveal": "none"}, serve={"to": "active"}), "serve needs train.reveal: owners"),
         (
             job(align={"protocol": "apsi", "obfuscation": {"fraction": 0.5}}, evaluate={"share_with_passive": True}),
             "evaluate.share_with_passive must be false with apsi",

@@ -53,13 +53,20 @@ def masked(value: Shared) -> Operation[Opened]:
     return Operation(result, drawn=drawn, shown=(Opening(value.shape),), shares=shares)
 
 
-def revealed(value: Shared, to: int | None = None) -> Operation[Ring]:
-    """The value itself, uint64[…], for everybody or for one party; zeros elsewhere. The only operation that tells something."""
+def revealed(value: Shared, to: int | None = None, bits: int = BITS) -> Operation[Ring]:
+    """The value itself, uint64[…], for everybody or for one party; zeros elsewhere. The only operation that tells something.
+
+    Args:
+        value: what is told.
+        to: place of the only party that gets it; None: everybody.
+        bits: only so many low ones are told, and no carry into others: of a share no others are sent.
+    """
+    low = np.uint64((1 << bits) - 1)
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> Ring:
         return opened[0]
 
-    return Operation(result, shown=(Opening(value.shape, to),), shares=lambda place, material: (value.part,))
+    return Operation(result, shown=(Opening(value.shape, to, bits=bits),), shares=lambda place, material: (value.part & low,))
 
 
 def product(left: Opened, right: Opened, kind: Kind = "matrices") -> Operation[Shared]:

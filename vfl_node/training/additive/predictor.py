@@ -19,7 +19,7 @@ from vfl_node.training.additive.half import AdditiveHalf
 from vfl_node.training.additive.sides import PartOfScores, SumOfScores, terms_of
 from vfl_node.training.service.known_records import serve
 from vfl_node.training.service.new_records import predict_once
-from vfl_node.training.serving import Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel
+from vfl_node.training.serving import Answering, Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel
 
 
 class AdditivePredictor(ABC):
@@ -66,6 +66,10 @@ class AdditivePredictor(ABC):
     ) -> Predicted | None:
         """As :func:`~vfl_node.training.service.new_records.predict_once`."""
         return await predict_once(session, self._side(session, model, alignment, table), shown=shown)
+
+    def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> Answering:
+        """No coordinator takes part."""
+        raise NotImplementedError
 
     def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
         """As :func:`~vfl_node.training.additive.disclosures.learnt`."""

@@ -29,9 +29,10 @@ class Hidden(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
-    joined: ClassVar[str] = "vfl_node.training.hidden.opened:predict"
-    serving: ClassVar[str] = "vfl_node.training.hidden.opened:HiddenPredictor"
+    joined: ClassVar[str] = "vfl_node.training.hidden.predictor:predict"
+    serving: ClassVar[str] = "vfl_node.training.hidden.predictor:HiddenPredictor"
     serves_unshared: ClassVar[bool] = False
+    serves_coordinated: ClassVar[bool] = True
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
     coordinated_by: ClassVar[str] = ALWAYS
@@ -129,11 +130,6 @@ class Hidden(TrainerConfig):
         return spending.opened(self, evaluate, shared)
 
     @property
-    def can_join(self) -> bool:
-        """Where weights are opened."""
-        return self.reveal == "owners"
-
-    @property
     def outputs(self) -> int:
         """Models trained side by side: one for two classes and for a number, else one a class."""
         return 1 if self.classes == 2 else self.classes
@@ -182,12 +178,8 @@ class Hidden(TrainerConfig):
             )
 
     def check(self, job: Job) -> None:
-        """As the base: one split, no metrics that tell what dummies hide, and no predictions by weights that nobody has."""
+        """As the base: one split, and no metrics that tell what dummies hide."""
         evaluate = job.evaluate
-        if job.serve and self.reveal == "none":
-            raise ValueError(
-                "serve needs train.reveal: owners: with none the weights stay in shares, by which nobody can predict"
-            )
         if evaluate.repeats > 1:
             raise ValueError("evaluate.repeats must be 1 with hidden: sums over other rows held out tell of single rows")
         if evaluate.validation_fraction:
@@ -248,13 +240,8 @@ class Hidden(TrainerConfig):
         return memory.batch_bytes(self, role, table, passive_parties, beside)
 
     def served_message_bytes(self, rows: int) -> int:
-        """A party's part of the first layer for a batch, or what is predicted from it."""
-        return self.served_row_bytes * rows + HEAD_BYTES
-
-    @property
-    def served_row_bytes(self) -> int:
-        """The most that a row of a batch has in a message of predictions."""
-        return memory.NUMBER_BYTES * max(self.first_width, self.outputs)
+        """What the asker marks new records with, a number each; masked shares travel in pieces."""
+        return memory.NUMBER_BYTES * rows + HEAD_BYTES
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """All."""

@@ -103,6 +103,12 @@ def of_coordinator(train: Hidden, m: int, widths: Sequence[int], batch: int) -> 
     return len(widths) * (int(NUMBER_BYTES * numbers) + _tally(train))
 
 
+def of_answer(train: Hidden, rows: int, widths: Sequence[int]) -> int:
+    """Of whoever has a part in a batch of predictions of so many ``rows``; widths as :func:`widths`."""
+    columns = sum(widths)
+    return NUMBER_BYTES * rows * (COLUMN_COPIES * columns + CHECKED_COPIES * _row_numbers(train, columns))
+
+
 def _row_numbers(train: Hidden, columns: int) -> int:
     """Of a row in a batch: its columns, and what is dealt and computed for each unit of a layer."""
     return columns + UNIT_NUMBERS * (sum(train.hidden) + train.outputs)

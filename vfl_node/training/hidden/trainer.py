@@ -29,10 +29,9 @@ from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
-from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.glm.measuring import output_of
-from vfl_node.training.hidden import alone, audit, memory, terms
+from vfl_node.training.hidden import alone, audit, kept, memory, terms
 from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import Dealing
@@ -45,11 +44,10 @@ from vfl_node.training.hidden.results import measured, warnings
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
-from vfl_node.training.network.batches import check_batch_fits
 from vfl_node.training.own_columns import entering
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
+from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 from vfl_node.transport.pipe import Traffic
 
@@ -58,17 +56,8 @@ class HiddenTrainer(Trainer):
     """Training in shares (:mod:`vfl_node.training.hidden.computation`), as a `Trainer`."""
 
     def prepare(self, session: Session) -> None:
-        """As the base: sines must be those of all machines, and batches of predictions must fit into a message."""
+        """As the base: sines must be those of all machines."""
         terms.check_tables()
-        if serve := session.job.serve:
-            train = Hidden.of(session.job)
-            check_batch_fits(
-                serve.batch_size,
-                train.served_row_bytes,
-                of=f"at a first layer of {train.first_width} units",
-                setting="serve.batch_size",
-                narrower="say a narrower first layer in train.hidden",
-            )
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties, and with the dealer's randomness.
@@ -142,6 +131,7 @@ class _Training:
         finally:
             log.close()
         await corrections.finish()
+        servable = await kept.servable(session, plan, inputs, outcome.parts.weights)
 
         failpoints.reach("evaluate")
         section = HiddenSection(
@@ -155,7 +145,7 @@ class _Training:
             audited=audit.count(plan, coins) if coins else None,
             privacy=self._privacy(plan),
         )
-        return self._result(plan, inputs, outcome, section)
+        return replace(self._result(plan, inputs, outcome, section), servable=servable)
 
     def _privacy(self, plan: HiddenPlan) -> Privacy:
         return privacy_of(
@@ -290,25 +280,25 @@ class _Training:
             intervals=found.intervals,
             population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
             held_out=held_out,
-            servable=_servable(plan.schedule) if plan.reveals else None,
         )
         return trained if self._place else replace(trained, **self._compared(plan, inputs))
 
     def _weights(self, inputs: Inputs, outcome: HiddenOutcome) -> dict[str, Tensor]:
-        """What this party keeps of the model: its own block, the active one all layers behind; or its shares."""
+        """What this party keeps of the model: its shares; of opened weights its own block, the active one all layers behind."""
+        shares = kept.as_tensors(outcome.parts.weights)
         if not outcome.weights:
-            return {f"share {index}": torch.from_numpy(of.view(np.int64)) for index, of in enumerate(outcome.parts.weights)}
+            return shares
         own = outcome.weights[self._place]
         weight = np.zeros((own.shape[1], len(inputs.used)))  # zero for a column that was left out
         weight[:, inputs.used] = (own if self._place else own[:-1]).T
-        kept = {"weight": torch.from_numpy(weight)}
+        opened = {"weight": torch.from_numpy(weight)}
         if not self._place:
-            kept["bias"] = torch.from_numpy(own[-1].copy())
+            opened["bias"] = torch.from_numpy(own[-1].copy())
             layers = outcome.weights[len(self._parties.data) :]
-            kept |= {f"layer {index}": torch.from_numpy(of.copy()) for index, of in enumerate(layers)}
+            opened |= {f"layer {index}": torch.from_numpy(of.copy()) for index, of in enumerate(layers)}
         if inputs.scale is not None:
-            kept["target"] = torch.tensor([inputs.scale.mean, inputs.scale.deviation], dtype=torch.float64)
-        return kept
+            opened["target"] = torch.tensor([inputs.scale.mean, inputs.scale.deviation], dtype=torch.float64)
+        return shares | opened
 
     def _compared(self, plan: HiddenPlan, inputs: Inputs) -> dict[str, Any]:
         """The active party's own model, on all of its held-out rows."""
@@ -332,8 +322,3 @@ class _Training:
             "local_rows": len(rows.training),
             "local_population": {"population": "owned", "rows": len(rows.tested), "real_share": None},
         }
-
-
-def _servable(schedule: Schedule) -> Servable:
-    """What predictions need besides; training has shown nobody anything of a row."""
-    return Servable(StoredBatches.of(schedule).to_json(), tested=np.empty(0, dtype=np.int64))

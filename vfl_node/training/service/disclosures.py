@@ -50,8 +50,8 @@ def learnt(
     entries: dict[str, tuple[Disclosure, ...]] = dict.fromkeys(job.parties.data, ())
     entries[active] = tuple(sent(name, RowsTold(rows, which, of_all)) for name in passive)
     if isinstance(exchanged, Served):
-        requests = _requests(asker, exchanged)
-        entries = {name: of if name == asker else (*of, requests) for name, of in entries.items()}
+        asked = requests(asker, exchanged)
+        entries = {name: of if name == asker else (*of, asked) for name, of in entries.items()}
     if asker != active:
         made_up = "" if job.align.spec.every_row_is_shared else " and of the rows for which it made them up"
         others = "".join(f", and of the columns of {name}{made_up}" for name in passive if name != asker)
@@ -66,7 +66,7 @@ def learnt(
     return entries
 
 
-def _requests(asker: str, served: Served) -> Disclosure:
+def requests(asker: str, served: Served) -> Disclosure:
     """What a party learns that is asked."""
     if served.unnamed:
         text = (

@@ -8,8 +8,9 @@ Leaks: see :func:`~vfl_node.training.service.disclosures.learnt`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -63,8 +64,28 @@ class PredictionBatch:
         return OutgoingBatch(names, sent, self.unnamed.synthetic(self.number))
 
 
+class Exchanging(Protocol):
+    """One party's end of the predictions of batches.
+
+    Attributes:
+        asking: whom this party asks, and who asks it.
+    """
+
+    asking: Asking
+
+    async def run(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
+        """Exchange ``batches``; returns the probabilities of each at the asker, nothing at another party."""
+
+    def joined(self, parts: Sequence[Probabilities]) -> Probabilities:
+        """The probabilities of all batches in one array, float64[n] or float64[n, K]."""
+
+
+Exchanges = Callable[[Session, Any, DisclosureGuard], Exchanging]
+"""Makes what exchanges batches: of a session, this party's half, and what guards what is sent of it."""
+
+
 class Exchange:
-    """One party's end of the exchange, in which every batch has the next step.
+    """One party's end of an exchange of embeddings, in which every batch has the next step.
 
     Attributes:
         asking: whom this party asks, and who asks it.

@@ -23,9 +23,9 @@ from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import DataError, PolicyError, ProtocolError
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
-from vfl_node.training.service.exchange import AT_ONCE, Exchange, PredictionBatch
+from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
 from vfl_node.training.service.shown import DisclosureGuard
-from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide
+from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide
 from vfl_node.training.serving import Request, RequestQueue, Served, ServiceTally, ShownRows, check_allowed
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
@@ -33,11 +33,12 @@ from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 
 async def serve(
     session: Session,
-    side: EmbeddingSide | ScoringSide,
+    side: ServiceSide,
     requests: RequestQueue | None,
     *,
     shown: ShownRows,
     tally: ServiceTally | None = None,
+    exchange: Exchanges = Exchange,
 ) -> Served:
     """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
 
@@ -48,6 +49,7 @@ async def serve(
         requests: at the party that asks; None at another one.
         shown: which rows of the model others were told about.
         tally: stores what is exchanged, and has what earlier attempts exchanged.
+        exchange: makes what exchanges batches, by the half.
 
     Raises:
         PolicyError: the training does not let the asker ask (``E_PREDICT``), or a peer would be told about more rows
@@ -58,7 +60,7 @@ async def serve(
     Cost: 4·d·B bytes a batch and passive party, and 8·B more to a passive asker (8·K·B with K > 2 classes).
     """
     check_allowed(session.job, side.terms.serve)
-    service = _Service(session, side, DisclosureGuard(side, shown, session.protection), tally)
+    service = _Service(session, side, DisclosureGuard(side, shown, session.protection), tally, exchange)
     async with session.phase("predict"):
         await service.run(requests)
     return service.served
@@ -68,10 +70,15 @@ class _Service:
     """One attempt of a service at one party."""
 
     def __init__(
-        self, session: Session, side: EmbeddingSide | ScoringSide, guard: DisclosureGuard, tally: ServiceTally | None
+        self,
+        session: Session,
+        side: ServiceSide,
+        guard: DisclosureGuard,
+        tally: ServiceTally | None,
+        exchange: Exchanges,
     ) -> None:
         self._side, self._progress, self._tally = side, session.progress, tally
-        self._guard, self._exchange = guard, Exchange(session, side, guard)
+        self._guard, self._exchange = guard, exchange(session, side, guard)
         self._asked, self._asker = self._exchange.asking.asked, self._exchange.asking.asker
         self.served = (tally.read() if tally else None) or Served(side.terms.serve.batch_size)
         self._progress.emit(PhaseBegan("predict", 0, "batches"))

@@ -13,13 +13,15 @@ from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.protection import Protection
 from vfl_node.session.session import Session
 from vfl_node.training.schedule import cut
-from vfl_node.training.service.exchange import AT_ONCE, Exchange, PredictionBatch
+from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
 from vfl_node.training.service.shown import DisclosureGuard
-from vfl_node.training.service.sides import EmbeddingSide, Probabilities, ScoringSide
+from vfl_node.training.service.sides import Probabilities, ServiceSide
 from vfl_node.training.serving import Predicted, ShownRows, check_allowed
 
 
-async def predict_once(session: Session, side: EmbeddingSide | ScoringSide, *, shown: ShownRows) -> Predicted | None:
+async def predict_once(
+    session: Session, side: ServiceSide, *, shown: ShownRows, exchange: Exchanges = Exchange
+) -> Predicted | None:
     """Predict all rows of a new intersection, in its order. Returns the predictions at the asker, None at another party.
 
     All parties must own every row. Synthetic rows would be drawn anew in each alignment, while the model and the real rows
@@ -36,7 +38,7 @@ async def predict_once(session: Session, side: EmbeddingSide | ScoringSide, *, s
     """
     check_allowed(session.job, side.terms.serve)
     progress = session.progress
-    view, exchange = side.alignment, Exchange(session, side, DisclosureGuard(side, shown, Protection()))
+    view, exchanging = side.alignment, exchange(session, side, DisclosureGuard(side, shown, Protection()))
     if view.has_synthetic_rows:
         reason = "new records are predicted where all parties have every one: align them by psi"
         raise UsageError(reason, code="E_PREDICT", for_peer=reason)
@@ -50,10 +52,10 @@ async def predict_once(session: Session, side: EmbeddingSide | ScoringSide, *, s
         for first in range(0, len(batches), AT_ONCE):
             part = batches[first : first + AT_ONCE]
             failpoints.reach("predict")
-            probabilities += await exchange.run(part)
+            probabilities += await exchanging.run(part)
             progress.emit(Advanced(len(part)))
-    if exchange.asking.asker:
+    if exchanging.asking.asker:
         return None
     own = np.flatnonzero(view.owned)
     own = own[np.argsort(view.rows[own])]
-    return Predicted(view.rows[own], exchange.joined(probabilities)[own], len(view))
+    return Predicted(view.rows[own], exchanging.joined(probabilities)[own], len(view))

@@ -14,7 +14,7 @@ from torch import Tensor
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.served import ServedAudit
 from vfl_node.protection import Protection
-from vfl_node.training.service.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
+from vfl_node.training.service.sides import EmbeddingSide, Positions, ServiceSide
 from vfl_node.training.serving import Names, ShownRows
 
 ROWS_AT_ONCE = 4096
@@ -44,7 +44,7 @@ class DisclosureGuard:
         protection: which attacks the owner lets run on what is sent, and how successful they may be.
     """
 
-    def __init__(self, side: EmbeddingSide | ScoringSide, shown: ShownRows, protection: Protection) -> None:
+    def __init__(self, side: ServiceSide, shown: ShownRows, protection: Protection) -> None:
         audit, limit = side.draws.derive("audit of predictions"), protection.max_attack_auc
         active = protection.membership and side.makes_rows_up
         self._shown, self._audit = shown, ServedAudit(audit, limit=limit, active=active)

@@ -77,3 +77,35 @@ class CorrectionsUsed(_message.Message):
     COUNT_FIELD_NUMBER: _ClassVar[int]
     count: int
     def __init__(self, count: _Optional[int] = ...) -> None: ...
+
+class ShareCommitments(_message.Message):
+    __slots__ = ("commitments",)
+    COMMITMENTS_FIELD_NUMBER: _ClassVar[int]
+    commitments: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, commitments: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class AnswerInputs(_message.Message):
+    __slots__ = ("digest", "marks")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    digest: bytes
+    marks: bytes
+    def __init__(self, digest: _Optional[bytes] = ..., marks: _Optional[bytes] = ...) -> None: ...
+
+class AnswerContext(_message.Message):
+    __slots__ = ("digests", "marks")
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    digests: _containers.RepeatedScalarFieldContainer[bytes]
+    marks: bytes
+    def __init__(self, digests: _Optional[_Iterable[bytes]] = ..., marks: _Optional[bytes] = ...) -> None: ...
+
+class AnswerTerms(_message.Message):
+    __slots__ = ("rows", "widths", "context")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    WIDTHS_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    widths: _containers.RepeatedScalarFieldContainer[int]
+    context: bytes
+    def __init__(self, rows: _Optional[int] = ..., widths: _Optional[_Iterable[int]] = ..., context: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,244 @@
+"""What a party keeps of a training in shares, to predict with: its shares of all weights, and how its columns are read.
+
+At the end of a training each party tells the others a *commitment* to its shares, H(salt ‖ shares), and when predictions begin
+it tells it again, made of what is stored by then: so a party whose shares have changed is found before anything is computed
+with them. The salt stays with its party, so a commitment tells nothing of the shares.
+
+Shares are constants: a backup of them may be put back at any time. If one party has lost its own, the model is lost for all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, StringConstraints, ValidationError
+from torch import Tensor
+
+from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, encode
+from vfl_node.crypto.shares.values import Shared
+from vfl_node.data.design import LinearEncoder
+from vfl_node.data.tables import Table
+from vfl_node.errors import ProtocolError, StateError
+from vfl_node.session.session import Session
+from vfl_node.training.hidden.computation import HiddenPlan
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.inputs import CLIP, Inputs
+from vfl_node.training.hidden.network import Form, SharedModel
+from vfl_node.training.serving import StoredModel
+from vfl_node.training.trainer import Servable
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import ShareCommitments
+from vfl_node.versions import Steps, damaged, parsed
+
+WHAT, HINT = "what a training stored of its model", "restore it from a backup, or train again"
+VERSION = 1
+STEPS: Steps = {}
+
+_BYTES = 32
+
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class StoredShares(BaseModel, extra="forbid", frozen=True):
+    """What is stored beside the shares.
+
+    Attributes:
+        batches: 32 bytes that all data parties know, hexadecimal: the seed by which the shared rows are cut into batches.
+        place: of this party among those with data.
+        widths: columns of each party, the active one's intercept included.
+        used: for each column of the encoder 1 if the model has it, else 0.
+        salt: of this party's commitment, hexadecimal; secret.
+        commitments: of all data parties, in the order of the job, hexadecimal.
+        target: mean and deviation of the numbers that a regression has learnt, at the active party; None elsewhere.
+    """
+
+    batches: Hex
+    place: int
+    widths: tuple[int, ...]
+    used: Annotated[str, StringConstraints(pattern=r"^[01]*$")]
+    salt: Hex
+    commitments: tuple[Hex, ...]
+    target: tuple[float, float] | None = None
+
+    def to_json(self) -> str:
+        """As JSON, with the version of its form."""
+        return json.dumps({"version": VERSION, **self.model_dump()}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> StoredShares:
+        """What :meth:`to_json` wrote. Raises StateError (``E_STATE_CORRUPT``, ``E_STATE_VERSION``)."""
+        try:
+            return cls.model_validate(parsed(text, VERSION, STEPS, what=WHAT, hint=HINT))
+        except ValidationError:
+            raise damaged(WHAT, HINT) from None
+
+
+@dataclass(frozen=True, eq=False)
+class KeptShares:
+    """One party's shares of a model, read back.
+
+    Attributes:
+        form: of the model.
+        shares: uint64, in the order of the form's shapes.
+        encoder: of this party's columns.
+        stored: what is stored beside them.
+    """
+
+    form: Form
+    shares: tuple[Ring, ...] = field(repr=False)
+    encoder: LinearEncoder
+    stored: StoredShares = field(repr=False)
+
+    @classmethod
+    def of(cls, model: StoredModel) -> KeptShares:
+        """What a party has stored.
+
+        Raises:
+            StateError: it is not what a training of this job stores, or the shares are no longer those that this party has
+                committed itself to (``E_STATE_CORRUPT``); another version stored it (``E_STATE_VERSION``).
+        """
+        train, stored = Hidden.of(model.job), StoredShares.from_json(model.state)
+        encoder, used = LinearEncoder.from_json(model.encoder), stored.used.count("1")
+        count, place = len(model.job.parties.data), stored.place
+        fits = (
+            len(stored.widths) == len(stored.commitments) == count
+            and 0 <= place < count
+            and len(stored.used) == encoder.width
+            and stored.widths[place] == used + (place == 0)
+            and (place > 0 or (stored.target is None) == (train.task != "regression"))
+        )
+        if not fits:
+            raise damaged(WHAT, HINT)
+        form = Form(stored.widths, train.hidden, train.outputs, train.form_loss)
+        named = {name: of for name, of in model.weights.items() if name.startswith("share ")}
+        shapes = {f"share {index}": shape for index, shape in enumerate(form.shapes)}
+        if {name: tuple(of.shape) for name, of in named.items()} != shapes:
+            raise damaged(WHAT, HINT)
+        if not all(of.dtype == torch.int64 for of in named.values()):
+            raise damaged(WHAT, HINT)
+        kept = cls(form, tuple(named[name].numpy().view(np.uint64) for name in shapes), encoder, stored)
+        if kept.commitment.hex() != stored.commitments[place]:
+            raise changed("this party")
+        return kept
+
+    @property
+    def commitment(self) -> bytes:
+        """To the shares as they are now."""
+        return commitment_to(bytes.fromhex(self.stored.salt), self.shares)
+
+    @property
+    def model(self) -> SharedModel:
+        """In shares."""
+        return shared_model(self.form, self.shares)
+
+    def columns(self, table: Table) -> Ring:
+        """As :func:`ring_columns`, of this party."""
+        used = np.array([letter == "1" for letter in self.stored.used], np.bool_)
+        return ring_columns(table, self.encoder, used, intercept=self.stored.place == 0)
+
+    async def compare(self, session: Session) -> None:
+        """Hear of all parties' shares that they are those of the training.
+
+        Raises:
+            StateError: some party's are not, which is named (``E_STATE_CORRUPT``).
+            ProtocolError: no commitments (``E_COUNT``).
+
+        Leaks: nothing: all of them are known.
+        """
+        told = await swapped(session, self.commitment)
+        for name, now, then in zip(session.job.parties.data, told, self.stored.commitments, strict=True):
+            if now.hex() != then:
+                raise changed(name)
+
+
+def ring_columns(table: Table, encoder: LinearEncoder, used: NDArray[np.bool_], *, intercept: bool) -> Ring:
+    """The rows of a table as they were trained on, uint64[n, d]; with an intercept as their last column.
+
+    Raises:
+        DataError: the table lacks a column of the model, or has it as another kind (``E_COLUMN``).
+    """
+    values = np.clip(encoder.transform(table).values, -CLIP, CLIP)[:, used]
+    if intercept:
+        values = np.concatenate([values, np.ones((len(values), 1))], axis=1)
+    return encode(values, FRACTION)
+
+
+def shared_model(form: Form, shares: Sequence[Ring]) -> SharedModel:
+    """A model that is not trained any more, of one party's shares."""
+    weights = tuple(Shared(of, WEIGHT_FRACTION) for of in shares)
+    return SharedModel(form, weights, weights, weights)
+
+
+def as_tensors(shares: Sequence[Ring]) -> dict[str, Tensor]:
+    """Shares as they are stored, int64."""
+    return {f"share {index}": torch.from_numpy(of.view(np.int64).copy()) for index, of in enumerate(shares)}
+
+
+async def servable(session: Session, plan: HiddenPlan, inputs: Inputs, shares: Sequence[Ring]) -> Servable:
+    """What a party stores at the end of a training, after it has heard the commitments of all.
+
+    Raises:
+        ProtocolError: no commitments (``E_COUNT``).
+    """
+    salt, place = session.randomness.derive("salt of shares").bytes(_BYTES), session.job.parties.data.index(session.name)
+    commitments = await swapped(session, commitment_to(salt, shares))
+    stored = StoredShares(
+        batches=plan.schedule.derive("predictions").hex(),
+        place=place,
+        widths=plan.form.widths,
+        used="".join("1" if of else "0" for of in inputs.used),
+        salt=salt.hex(),
+        commitments=tuple(of.hex() for of in commitments),
+        target=(inputs.scale.mean, inputs.scale.deviation) if inputs.scale else None,
+    )
+    return Servable(stored.to_json(), tested=np.empty(0, dtype=np.int64))  # training has shown nobody anything of a row
+
+
+async def swapped(session: Session, own: bytes) -> list[bytes]:
+    """The commitments of all data parties, in the order of the job. Raises ProtocolError (``E_COUNT``)."""
+    channels, parties = list(session.data_peers.values()), session.job.parties.data
+    if session.role == "active":
+        commitments = [own]
+        for channel in channels:
+            commitments += _checked(channel.peer, await channel.receive(ShareCommitments), 1)
+        for channel in channels:
+            await channel.send(ShareCommitments(commitments=commitments))
+        return commitments
+    (active,) = channels
+    await active.send(ShareCommitments(commitments=[own]))
+    commitments = _checked(active.peer, await active.receive(ShareCommitments), len(parties))
+    if commitments[parties.index(session.name)] != own:
+        raise ProtocolError(f"{active.peer} passes on another commitment than this party's", code="E_COUNT")
+    return commitments
+
+
+def _checked(peer: str, said: ShareCommitments, count: int) -> list[bytes]:
+    commitments = list(said.commitments)
+    if len(commitments) != count or any(len(of) != _BYTES for of in commitments):
+        raise ProtocolError(f"{peer} sent {len(commitments)} commitments to shares of a model", code="E_COUNT")
+    return commitments
+
+
+def commitment_to(salt: bytes, shares: Sequence[Ring]) -> bytes:
+    """SHA-256 of a salt and shares."""
+    hashed = hashlib.sha256(b"vfl-node shares 1" + salt)
+    for of in shares:
+        hashed.update(np.array(of.shape, "<u8").tobytes())
+        hashed.update(np.ascontiguousarray(of, "<u8").data)
+    return hashed.digest()
+
+
+def changed(party: str) -> StateError:
+    """What is raised where the shares of a party are not those of the training."""
+    return StateError(
+        f"the shares of the model that {party} has stored are not those with which its training ended",
+        code="E_STATE_CORRUPT",
+        hint=f"{party} restores state/jobs of the training from a backup; without one, train again",
+        for_peer=f"the shares of the model that {'it' if party == 'this party' else party} has stored have changed",
+    )
