@@ -294,9 +294,7 @@ class Metrics(MetricValues):
         description="metric → its value in each repeat; null at a party that is told the means only"
     )
     confusion: ConfusionMatrix | None = Field(description="null if not known to this party")
-    rows: Count | None = Field(
-        description="number of rows on which it was measured (first repeat); of hidden training with noise"
-    )
+    rows: Count | None = Field(description="number of rows on which it was measured (first repeat); hidden: with noise")
     population: str | None = Field(description="which shared rows: 'owned', those of the active party; 'common', those of all")
     real_share: Share | None = Field(
         description="share of the active party's shared rows with real passive features: intersection / those rows"
