@@ -840,7 +840,7 @@ def test_page_says_that_the_two_models_were_measured_on_different_rows() -> None
     common = {"population": "common", "rows": 90, "real_share": 1.0}
     owned = {"population": "owned", "rows": 103, "real_share": None}
     seen = text(page(build(training=replace(RESULT, population=common, local_population=owned))))
-    assert "Measured on 90 held-out rows that all parties have; clinic alone on 103 that it owns" in seen
+    assert "Measured on about 90 held-out rows that all parties have; clinic alone on 103 that it owns" in seen
     assert "these are other rows, so no difference is shown" in seen
     assert "difference" in text(page(build(training=RESULT)))
     assert "+0." not in seen

@@ -26,7 +26,7 @@ TEXT = """\
 parties: {{active: clinic, passive: [{passive}], coordinator: notary}}
 align: {{protocol: psu}}
 train: {{algorithm: hidden, epochs: 3, reveal: owners, shared_fraction: 0.5}}
-evaluate: {{test_fraction: 0.3, metrics: [auc, nll, accuracy]}}
+evaluate: {{test_fraction: 0.3, metrics: [auc, nll, accuracy], epsilon: 100}}
 """
 TOLD = ("rounds", "dealer_bytes")
 """Of a report's section: of the attempt that ended the job."""
