@@ -120,7 +120,7 @@ def nodes(tables: Tables, federations: Callable[..., Any], tmp_path_factory: pyt
     for name, path in tables.files.items():
         made.configure(name, data={"path": str(path), "columns": KINDS})
     made.failpoints["lab"] = "updated=kill@1"
-    made.start_three(limits={"min_set_size": 10})
+    made.start_three(limits={"min_set_size": 10, "changes_per_peer": 1})  # to other tables, behind jobs that hide
     return made
 
 
