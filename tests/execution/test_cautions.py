@@ -211,7 +211,7 @@ def test_a_column_that_few_values_spoil_is_named_to_its_owner_alone(trial: Any, 
     with structlog.testing.capture_logs() as lines:
         job = parse(
             "name: trial\nparties: {active: clinic, passive: lab, coordinator: notary}\nalign: {protocol: psi}\n"
-            "train: {algorithm: hidden, epochs: 1, least_rows: 3}",
+            "train: {algorithm: hidden, epochs: 1}",
             Job,
             source="job",
         )

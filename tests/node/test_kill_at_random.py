@@ -14,7 +14,7 @@ ROLES = {"clinic": "active"} | dict.fromkeys(PASSIVE, "passive") | {"notary": "c
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 2, batch_size: 64}\nevaluate: {test_fraction: 0.3}\n"
 UNALIGNED = SPLIT.replace("batch_size: 64", "batch_size: 64, unaligned: {method: ssl, pretrain_epochs: 2}")
 HIDDEN = (
-    "train: {algorithm: hidden, epochs: 2, batch_size: 32, learning_rate: 0.3, least_rows: 5}\n"
+    "train: {algorithm: hidden, epochs: 2, batch_size: 32, learning_rate: 0.3}\n"
     "evaluate: {test_fraction: 0.3, metrics: [auc, nll, accuracy]}\n"
 )
 LOGISTIC = "train: {{algorithm: logistic, iterations: 2, key_bits: 2048, flow: {flow}{more}}}\n"

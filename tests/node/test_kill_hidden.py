@@ -24,8 +24,7 @@ PLACES = 12
 TEXT = """\
 parties: {{active: clinic, passive: [{passive}], coordinator: notary}}
 align: {{protocol: psu}}
-train: {{algorithm: hidden, hidden: [3], epochs: 3, batch_size: 32, learning_rate: 0.3, shared_fraction: 0.5,
-  least_rows: 5}}
+train: {{algorithm: hidden, hidden: [3], epochs: 3, batch_size: 32, learning_rate: 0.3, shared_fraction: 0.5}}
 evaluate: {{test_fraction: 0.3, metrics: [auc, nll, accuracy]}}
 """
 TOLD = ("rounds", "dealer_bytes")

@@ -22,9 +22,8 @@ def data_of(settings: Settings, job: Job | None) -> Data:
     tables, own = settings.tables, settings.name
     if not tables:
         raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
-    wanted = job.tables.get(own) if job else None
-    only = next(iter(tables)) if len(tables) == 1 else DEFAULT_TABLE
-    table = tables.get(wanted or only)
+    wanted, name = job.tables.get(own) if job else None, table_name(settings, job)
+    table = tables.get(name)
     if table is None:
         said = f"{wanted!r} is not among its data" if wanted else "it has several, and the job names none"
         raise DataError(
@@ -35,11 +34,17 @@ def data_of(settings: Settings, job: Job | None) -> Data:
     others = set(job.parties.all) - {own} if job else set()
     if table.peers is not None and (barred := sorted(others - set(table.peers))):
         raise DataError(
-            f"{own}: no table for this job: {wanted or only!r} is not for jobs with {', '.join(barred)}",
+            f"{own}: no table for this job: {name!r} is not for jobs with {', '.join(barred)}",
             code="E_TABLE",
             hint="add them to peers of this table in this node's data, if its owner allows it",
         )
     return table
+
+
+def table_name(settings: Settings, job: Job | None) -> str:
+    """What the owner's settings call that table; :data:`DEFAULT_TABLE` where the only one has no name."""
+    wanted = job.tables.get(settings.name) if job else None
+    return wanted or (next(iter(settings.tables)) if len(settings.tables) == 1 else DEFAULT_TABLE)
 
 
 def needs_order(settings: Settings, job: Job | None) -> bool:

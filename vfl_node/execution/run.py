@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
@@ -37,7 +38,7 @@ from vfl_node.progress import Progress
 from vfl_node.session.memory import PeerMemory, joint
 from vfl_node.session.session import Session
 from vfl_node.session.transcript import Transcript
-from vfl_node.settings import Settings
+from vfl_node.settings import DEFAULT_TABLE, Settings
 from vfl_node.transport.channel import Channel
 
 ALIGNED, KEPT = "aligned", "kept"
@@ -52,11 +53,13 @@ class DataInputs:
         whole: its table, to whose digest the job is held.
         table: the records of it that take part: all, or as many as ``align.at_most`` allows.
         predicting: what it brings to a job of predictions besides, else None.
+        name: what its owner's settings call the table.
     """
 
     whole: Table
     table: Table
     predicting: Predicting | None = None
+    name: str = DEFAULT_TABLE
 
     @property
     def places(self) -> NDArray[np.int64] | None:
@@ -126,7 +129,7 @@ def set_up(
         if not predicting:
             memory = joint([memories[name] for name in job.parties.others(settings.name)])
             part = taking_part(table, job.align, memory, settings.limits, settings.name)
-        inputs = DataInputs(table, part, predicting)
+        inputs = DataInputs(table, part, predicting, table_name(settings, job))
     session = Session(
         job=job,
         name=settings.name,

@@ -19,6 +19,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.protection import Protection
 from vfl_node.registry import load
 from vfl_node.session.session import Session
+from vfl_node.settings import DEFAULT_TABLE
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Summary, Values
@@ -35,11 +36,15 @@ class TrainingData:
         alignment: the shared rows as this party sees them.
         table: its own records that took part; labels where the job has them at this party.
         number: which training over these records with this partner it is, of those that draw something secret anew, from 1.
+        name: what the owner's settings call the table.
+        whole: all its records, of which ``align.at_most`` may have left some out; None: ``table`` has all.
     """
 
     alignment: Alignment
     table: Table
     number: int = 1
+    name: str = DEFAULT_TABLE
+    whole: Table | None = None
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ JOB = """\
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}
 align: {protocol: psu}
-train: {algorithm: hidden, hidden: [4], epochs: 2, batch_size: 40, least_rows: 5}
+train: {algorithm: hidden, hidden: [4], epochs: 2, batch_size: 40}
 evaluate: {test_fraction: 0.3, metrics: [auc]}
 """
 

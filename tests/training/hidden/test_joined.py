@@ -22,7 +22,7 @@ JOB = """\
 name: trial
 parties: {{active: clinic, passive: lab, coordinator: notary}}
 align: {{protocol: {align}}}
-train: {{algorithm: hidden, least_rows: 3, {train}}}
+train: {{algorithm: hidden, {train}}}
 evaluate: {{test_fraction: 0.4, metrics: [{metrics}]}}
 """
 

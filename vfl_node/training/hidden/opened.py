@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.shares.ring import decode, encode
-from vfl_node.data.design import LinearEncoder
+from vfl_node.crypto.shares.ring import decode
+from vfl_node.data.declared import Declared
 from vfl_node.data.tables import Table
 from vfl_node.training.additive import half
 from vfl_node.training.additive.half import AdditiveHalf, Floats, kept_weights, said
 from vfl_node.training.additive.predictor import AdditivePredictor
 from vfl_node.training.hidden import alone
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.inputs import CLIP
+from vfl_node.training.hidden.rows import Rows, columns_of
 from vfl_node.training.serving import KeptHalf, StoredModel
 
 
@@ -26,6 +26,11 @@ class HiddenPredictor(AdditivePredictor):
     def opened(self, model: StoredModel) -> AdditiveHalf:
         """As :func:`opened`."""
         return opened(model)
+
+    def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
+        """As the base."""
+        rows = Rows.from_json(encoder)
+        return rows.written(rows.kinds)
 
 
 def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -45,11 +50,11 @@ def opened(model: StoredModel) -> AdditiveHalf:
     Raises:
         StateError: weights are missing, or have other shapes than the job's model (``E_STATE_CORRUPT``).
     """
-    train, encoder, active = Hidden.of(model.job), LinearEncoder.from_json(model.encoder), "bias" in model.weights
-    kept = kept_weights(model, _shapes(train, encoder.width, active=active))
+    train, rows, active = Hidden.of(model.job), Rows.from_json(model.encoder), "bias" in model.weights
+    kept = kept_weights(model, _shapes(train, rows.width, active=active))
 
     def columns(table: Table) -> Floats:
-        return decode(encode(np.clip(encoder.transform(table).values, -CLIP, CLIP)))
+        return decode(columns_of(rows, table, active=False))  # the intercept's part is the bias
 
     def predicted(sums: Floats) -> Floats:
         return said(alone.behind(sums + kept["bias"], [kept[name] for name in _layers(train)]), kept.get("target"))

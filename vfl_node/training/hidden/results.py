@@ -23,10 +23,7 @@ DIVERGED = (
     "Nothing was measured: the model has diverged, and its scores are too large to be counted. Lower train.learning_rate."
 )
 UNSHARED = "The data parties have no record in common: the model is what it began with, and nothing can be measured."
-UNMEASURED = (
-    "No metric was opened: about {least} shared records held out are needed, and of each label none or {least} of this party's "
-    "own (train.least_rows), or sums would tell about single ones. Say a larger evaluate.test_fraction, or metrics_by: none."
-)
+UNMEASURED = "No metric was opened: no shared record is held out. Say a larger evaluate.test_fraction, or metrics_by: none."
 ONE_LABEL = "A class has no held-out shared record, or all of them: the mean area under the curve is not defined."
 ALL_CHECKED = (
     "train.dealer_audit chose every batch of this training for a check, so the model is what it began with. Submit the job "
@@ -46,7 +43,7 @@ def warnings(train: Hidden, shared: int | None, steps: int, outcome: HiddenOutco
     """
     said, count = [UNSHARED] if shared == 0 else [], outcome.measured
     if not measures and train.metrics_by == "histogram":
-        said.append(UNMEASURED.format(least=train.least_rows))
+        said.append(UNMEASURED)
     if len(outcome.tallies) > 1 and count and any(of.auc is None for of in outcome.tallies):
         said.append(ONE_LABEL)
     if outcome.diverged:

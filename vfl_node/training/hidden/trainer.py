@@ -45,7 +45,6 @@ from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
 from vfl_node.training.network.batches import check_batch_fits
-from vfl_node.training.own_columns import entering
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Servable, Trained, Trainer, TrainingData
@@ -191,7 +190,7 @@ class _Training:
         chosen = coins.digest if coins else b""
         training, testing = schedule.split(0, session.job.evaluate.test_fraction)
         batch, divisor = terms.batch_of(self._train, len(alignment), len(training), self._shared_by_all)
-        measurable = terms.enough(self._train, len(testing), divisor / batch)
+        measurable = terms.enough(self._train, len(testing))
         if self._place:
             (active,) = session.data_peers.values()
             await active.send(ShareInputs(width=inputs.width, digest=digest))
@@ -211,8 +210,7 @@ class _Training:
             session.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
             widths.append(theirs.width)
             digests.append(theirs.digest)
-        measures = measurable and inputs.measurable
-        said = ShareContext(widths=widths, digests=digests, divisor=divisor, batch_rows=batch, measures=measures)
+        said = ShareContext(widths=widths, digests=digests, divisor=divisor, batch_rows=batch, measures=measurable)
         said.context = terms.context_of(session.job, said, schedule.fingerprint, chosen)
         for channel in session.data_peers.values():
             await channel.send(said)
@@ -231,7 +229,7 @@ class _Training:
 
     def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
         """This party's shares and the epoch to begin with."""
-        begin = first_parts(form, self._start)
+        begin = first_parts(form, self._start, bounded=self._train.epsilon is not None)
         checkpoint = load_of(self._checkpoints, resume, schedule) if resume else None
         if checkpoint is None or checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew
             self._checkpoints.clear()  # which would be agreed upon later, as names are the same
@@ -271,8 +269,8 @@ class _Training:
             section=section,
             warnings=doubts,
             weights=self._weights(inputs, outcome),
-            encoder=inputs.encoder.to_json(),
-            columns=encoded_columns(data.table, entering(inputs.encoder, inputs.used)),
+            encoder=inputs.rows.to_json(),
+            columns=encoded_columns(data.table, inputs.rows.encodings),
             metrics=measured(session, inputs, outcome),
             population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
             held_out=held_out,
@@ -285,11 +283,9 @@ class _Training:
         if not outcome.weights:
             return {f"share {index}": torch.from_numpy(of.view(np.int64)) for index, of in enumerate(outcome.parts.weights)}
         own = outcome.weights[self._place]
-        weight = np.zeros((own.shape[1], len(inputs.used)))  # zero for a column that was left out
-        weight[:, inputs.used] = (own if self._place else own[:-1]).T
-        kept = {"weight": torch.from_numpy(weight)}
+        kept = {"weight": torch.from_numpy((own if self._place else own[:-1]).T.copy())}
         if not self._place:
-            kept["bias"] = torch.from_numpy(own[-1].copy())
+            kept["bias"] = torch.from_numpy(own[-1] * inputs.rows.intercept)
             layers = outcome.weights[len(self._parties.data) :]
             kept |= {f"layer {index}": torch.from_numpy(of.copy()) for index, of in enumerate(layers)}
         if inputs.scale is not None:
