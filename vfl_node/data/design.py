@@ -45,7 +45,9 @@ from pydantic import Field
 from vfl_node import versions
 from vfl_node.configuration import Frozen
 from vfl_node.data import transforms
-from vfl_node.data.dates import Part, part_of, parts_of
+from vfl_node.data.dates import Part, parts_of
+from vfl_node.data.declared import Kind
+from vfl_node.data.encoded import column_for, kinds_of
 from vfl_node.data.levels import Levels
 from vfl_node.data.scaling import LinearScaling, Method
 from vfl_node.data.stored import StoredEncoder, notations_of
@@ -150,6 +152,11 @@ class Categories(Levels):
 
     coded: tuple[int, ...]
 
+    def known(self, column: CategoricalColumn) -> NDArray[np.int64]:
+        """Codes int64[n]; −1 for a level that was not in the table."""
+        codes = self.apply(column)
+        return np.where((codes == 0) & (column.codes >= 0), -1, codes)
+
 
 Numbers = LinearScale | TransformedNumbers
 Encoding = Numbers | MissingCells | Categories
@@ -178,11 +185,9 @@ class LinearEncoder(StoredEncoder):
         return sum(1 for encoding in self.columns for _ in _layout(encoding))
 
     @property
-    def kinds(self) -> dict[str, Literal["numeric", "categorical", "date"]]:
+    def kinds(self) -> dict[str, Kind]:
         """Column → kind, for the columns that are in the design."""
-        return {
-            of.name: "date" if of.part else "categorical" if isinstance(of, Categories) else "numeric" for of in self.columns
-        }
+        return kinds_of(self.columns)
 
     @classmethod
     def fit(cls, table: Table, scaling: LinearScaling) -> LinearEncoder:
@@ -219,25 +224,19 @@ class LinearEncoder(StoredEncoder):
         integers = np.empty((len(table), len(layout)), dtype=np.int64)
         place = 0
         for encoding in self.columns:
-            column = part_of(table.columns.get(encoding.name), encoding.part)
-            if isinstance(encoding, Categories) and isinstance(column, CategoricalColumn):
-                codes = encoding.apply(column)
-                unknown = (codes == 0) & (column.codes >= 0)
+            column = column_for(encoding, table)
+            if isinstance(encoding, Categories):
+                assert isinstance(column, CategoricalColumn)
+                codes = encoding.known(column)
                 for code in encoding.coded:
-                    integers[:, place] = (codes == code) & ~unknown
+                    integers[:, place] = codes == code
                     place += 1
-            elif isinstance(encoding, Numbers | MissingCells) and isinstance(column, NumericColumn):
+            else:
+                assert isinstance(column, NumericColumn)
                 integers[:, place] = (
                     np.isnan(column.values) if isinstance(encoding, MissingCells) else encoding.apply(column.values)
                 )
                 place += 1
-            else:
-                kind = "date" if encoding.part else "categorical" if isinstance(encoding, Categories) else "numeric"
-                raise DataError(
-                    f"the model reads a {kind} column {encoding.name!r}, and this table has none",
-                    code="E_COLUMN",
-                    hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
-                )
         names, shown, steps = zip(*layout, strict=True) if layout else ((), (), ())
         return Design(integers, np.array(steps, dtype=np.float64), names, shown)
 

@@ -8,11 +8,13 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from vfl_node.data.dates import Part
+from vfl_node.data.dates import Part, part_of
+from vfl_node.data.declared import Kind
 from vfl_node.data.levels import Levels
 from vfl_node.data.lists import ListLevels
 from vfl_node.data.scaling import Method
-from vfl_node.data.tables import CategoricalColumn, DateColumn, ListColumn, Table, values_of
+from vfl_node.data.tables import CategoricalColumn, DateColumn, ListColumn, NumericColumn, Table, values_of
+from vfl_node.errors import DataError
 
 
 class ColumnEncoding(Protocol):
@@ -91,3 +93,26 @@ def encoded_columns(table: Table, encodings: Iterable[ColumnEncoding]) -> tuple[
             missing = int(np.count_nonzero(np.isnan(values_of(column))))
             described.append(EncodedColumn(name, kind, method, None, None, parts, missing))
     return tuple(described)
+
+
+def column_for(encoding: ColumnEncoding, table: Table) -> NumericColumn | CategoricalColumn:
+    """The column of ``table``, or the part of a date, that an encoding reads.
+
+    Raises:
+        DataError: there is none, or one of another kind (``E_COLUMN``).
+    """
+    column = part_of(table.columns.get(encoding.name), encoding.part)
+    categorical = isinstance(encoding, Levels)
+    if isinstance(column, CategoricalColumn if categorical else NumericColumn):
+        return column
+    kind = "date" if encoding.part else "categorical" if categorical else "numeric"
+    raise DataError(
+        f"the model reads a {kind} column {encoding.name!r}, and this table has none",
+        code="E_COLUMN",
+        hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
+    )
+
+
+def kinds_of(encodings: Iterable[ColumnEncoding]) -> dict[str, Kind]:
+    """Column → kind, of those that any of these reads."""
+    return {of.name: "date" if of.part else "categorical" if isinstance(of, Levels) else "numeric" for of in encodings}

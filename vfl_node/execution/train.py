@@ -103,7 +103,8 @@ async def _trained(
     _check_settings(run, job.train)
     before = _cautions(run, alignment)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
-    trained = await trainer.run(own, TrainingData(alignment, run.data.table, number, spent), checkpoints, resume)
+    data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
+    trained = await trainer.run(own, data, checkpoints, resume)
     protection, defended = session.protection, job.train.defended
     idle = (
         *idle_defences(protection.defences, session.role, defended, "training"),

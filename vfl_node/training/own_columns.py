@@ -6,7 +6,7 @@ depends on them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vfl_node.data import transforms
 from vfl_node.data.design import Categories, Encoding, LinearEncoder
+from vfl_node.data.encoded import ColumnEncoding
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.data.tables import DateColumn, NumericColumn, Table
 
@@ -58,9 +59,9 @@ def entering(encoder: LinearEncoder, used: NDArray[np.bool_]) -> tuple[Encoding,
     return tuple(of for of, part in zip(encoder.columns, parts, strict=True) if part.any())
 
 
-def of_scaling(names: Sequence[str], encoder: LinearEncoder) -> tuple[str, ...]:
-    """What :func:`squeezed` columns give rise to: how the encoder scales them, and what to do."""
-    standard = {of.name for of in encoder.columns if not isinstance(of, Categories) and of.method == "standard"}
+def of_scaling(names: Sequence[str], encodings: Iterable[ColumnEncoding]) -> tuple[str, ...]:
+    """What :func:`squeezed` columns give rise to: how an encoder scales them, and what to do."""
+    standard = {of.name for of in encodings if of.method == "standard"}
     alike, others = [name for name in names if name in standard], [name for name in names if name not in standard]
     return tuple(
         text.format(columns=named(of), which="it is" if len(of) == 1 else "they are")
@@ -69,16 +70,15 @@ def of_scaling(names: Sequence[str], encoder: LinearEncoder) -> tuple[str, ...]:
     )
 
 
-def left_out(shown: Sequence[str], which: NDArray[np.bool_], why: str) -> tuple[str, ...]:
-    """Columns of a design that do not enter the model, and ``why``; none: nothing is said.
+def left_out(shown: Iterable[str], why: str) -> tuple[str, ...]:
+    """What is said of columns that do not enter the model; of none nothing.
 
     Args:
-        shown: names of all columns, without levels.
-        which: bool[d].
+        shown: their names, without levels; several may be the same.
         why: a clause.
     """
-    names = list(dict.fromkeys(name for name, out in zip(shown, which, strict=True) if out))
-    return (f"{named(names)} left out: {why} (train.least_rows).",) if names else ()
+    names = list(dict.fromkeys(shown))
+    return (f"{named(names)} left out: {why} (limits.least_rows).",) if names else ()
 
 
 def named(columns: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from vfl_node.protection import Protection
 from vfl_node.registry import load
 from vfl_node.session.session import Session
 from vfl_node.session.spent import Spent
+from vfl_node.settings import DEFAULT_TABLE
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Summary, Values
@@ -37,12 +38,16 @@ class TrainingData:
         table: its own records that took part; labels where the job has them at this party.
         number: which training over these records with this partner it is, of those that draw something secret anew, from 1.
         spent: over this table with this job, with the partner of whom most is (:meth:`vfl_node.trainers.TrainerConfig.opens`).
+        name: what the owner's settings call the table.
+        whole: all its records, of which ``align.at_most`` may have left some out; None: ``table`` has all.
     """
 
     alignment: Alignment
     table: Table
     number: int = 1
     spent: Spent = field(default_factory=Spent)
+    name: str = DEFAULT_TABLE
+    whole: Table | None = None
 
 
 @dataclass(frozen=True)

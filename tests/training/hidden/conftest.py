@@ -29,6 +29,7 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
 from vfl_node.limits import Limits
+from vfl_node.session.memory import MemoryOfOneRun, PeerMemory
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
@@ -49,10 +50,7 @@ from vfl_node.transport.recorder import Recorder
 NAMES = ("clinic", "lab", "insurer")
 HUB = "hub"
 CLIP = 5.0
-SMALL = {
-    **{"epsilon": None, "epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9},
-    **{"reveal": "owners", "least_rows": 5},
-}
+SMALL = {"epsilon": None, "epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9, "reveal": "owners"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +161,9 @@ class State:
 
     checkpoints: dict[str, Checkpoints] = field(default_factory=lambda: defaultdict(MemoryCheckpoints))
     pins: dict[str, Pins] = field(default_factory=lambda: defaultdict(MemoryPins))
+    memories: dict[tuple[str, str], PeerMemory] = field(
+        default_factory=lambda: defaultdict(lambda: MemoryOfOneRun(Randomness(bytes(32))))
+    )
     folder: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
 
     def folder_of(self, name: str) -> Path:
@@ -170,6 +171,10 @@ class State:
         path = Path(self.folder.name) / name
         path.mkdir(exist_ok=True)
         return path
+
+    def memories_of(self, name: str, others: Sequence[str]) -> dict[str, PeerMemory]:
+        """What a party remembers of each of the others."""
+        return {other: self.memories[name, other] for other in others}
 
     def newest(self, *names: str) -> str | None:
         """The newest checkpoint that all of these hold."""
@@ -187,7 +192,7 @@ class Attempt:
     resume_from: str | None = None
     secret: str = ""
     """Of all parties; another one gives other draws."""
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = field(default_factory=lambda: Limits(least_rows=5))
     tamper: Callable[[Sent], None] = lambda sent: None
     """May change a message on its way out, or raise."""
 
@@ -241,6 +246,7 @@ class Attempt:
                 job=job,
                 attempt=self.number,
                 pins=self.state.pins[name],
+                memories=self.state.memories_of(name, [other for other in job.parties.data if other != name]),
                 folder=self.state.folder_of(name),
                 limits=self.limits,
                 clock=lambda ticks=ticks: float(next(ticks)),
@@ -278,7 +284,9 @@ class Attempt:
     def start(self, over: World) -> list[NDArray[np.float64]]:
         """First weights: the sum of what all parties draw."""
         form = self.plan(over).form
-        parts = [first_parts(form, self.randomness(name).derive("first weights")).weights for name in over.data]
+        bounded = Hidden.of(self.job(over)).epsilon is not None
+        starts = (self.randomness(name).derive("first weights") for name in over.data)
+        parts = [first_parts(form, start, bounded=bounded).weights for start in starts]
         return [decode(sum(of[1:], of[0]), WEIGHT_FRACTION) for of in zip(*parts, strict=True)]
 
     def coins(self, over: World) -> Coins | None:

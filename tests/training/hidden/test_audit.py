@@ -141,7 +141,7 @@ def test_products_of_ownership_bits_are_checked(world: Any, attempt: Any) -> Non
 
 
 def test_one_spoilt_block_of_many_jobs_is_noticed_as_often_as_is_said(world: Any, attempt: Any) -> None:
-    over, train, noticed = world(people=24), AUDIT | {"epochs": 1, "metrics_by": "none", "least_rows": 0}, 0
+    over, train, noticed = world(people=24), AUDIT | {"epochs": 1, "metrics_by": "none"}, 0
     for secret in range(60):
         with spoilt(block(0, 0), secret % 2):
             results = attempt(train, secret=str(secret)).raw(over)
@@ -350,7 +350,7 @@ def test_several_passive_parties_cannot_check(world: Any, attempt: Any) -> None:
 
 
 def test_a_training_that_checks_every_batch_says_so(world: Any, attempt: Any) -> None:
-    over, train = world(people=24), {"dealer_audit": 0.5, "epochs": 1, "metrics_by": "none", "least_rows": 0}
+    over, train = world(people=24), {"dealer_audit": 0.5, "epochs": 1, "metrics_by": "none"}
     for secret in range(30):
         of = attempt(train, secret=str(secret))
         result, passive = of(over)

@@ -23,7 +23,7 @@ JOB = """\
 name: trial
 parties: {{active: clinic, passive: lab, coordinator: notary}}
 align: {{protocol: {align}}}
-train: {{algorithm: hidden, epsilon: null, least_rows: 3, {train}}}
+train: {{algorithm: hidden, epsilon: null, {train}}}
 evaluate: {{test_fraction: 0.4, metrics: [{metrics}]}}
 """
 

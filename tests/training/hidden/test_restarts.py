@@ -19,7 +19,7 @@ from vfl_node.training.hidden.inputs import digest_of
 from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
 
-TRAIN = {"hidden": (3,), "epochs": 2, "batch_size": 12, "least_rows": 3}
+TRAIN = {"hidden": (3,), "epochs": 2, "batch_size": 12}
 ALIKE = (
     *("steps", "metrics", "local_metrics", "disclosures", "encoder", "population", "local_population", "rows", "warnings"),
     "columns",

@@ -118,7 +118,7 @@ def test_numbers_without_shared_records_have_no_metrics(world: Any, attempt: Any
 
 def test_where_the_number_is_hidden_nothing_is_said_of_it(world: Any, attempt: Any) -> None:
     over = world(disjoint=True, dummies=20)
-    results = attempt({"metrics_by": "none", "least_rows": 0})(over)
+    results = attempt({"metrics_by": "none"})(over)
     assert [result.warnings for result in results] == [(), ()]
     assert attempt()(world())[0].warnings == ()
     active, passive = attempt()(world(2, "apsi", disjoint=True))

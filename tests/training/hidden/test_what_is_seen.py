@@ -85,7 +85,7 @@ def test_its_digest_cannot_be_guessed_from_few_possible_tables(world: Any, attem
             made[digest] = own
             return digest
 
-        of = attempt({"epochs": 1, "least_rows": 0}, {"test_fraction": 0})
+        of = attempt({"epochs": 1}, {"test_fraction": 0})
         with mock.patch(DIGEST, noted):
             of(over)
         (said, *_), (context,) = of.sent(DealingTerms), of.sent(ShareContext)
@@ -168,7 +168,7 @@ def test_openings_do_not_depend_on_what_is_masked(world: Any, attempt: Any) -> N
     """The first bits of what one party sends tell two tables no better apart than two draws for one table."""
     first = {}
     for seed, secret in product((0, 1), range(12)):
-        train = {"epochs": 1, "loss": "taylor", "metrics_by": "none", "reveal": "none", "least_rows": 0}
+        train = {"epochs": 1, "loss": "taylor", "metrics_by": "none", "reveal": "none"}
         of = attempt(train, secret=str(secret))
         of(world(people=24, seed=seed))
         data = b"".join(each.values for each in of.sent(MaskedShares, "lab", "clinic"))

@@ -89,7 +89,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     labels, scale = _labels(data, train, own) if labelled else (None, None)
     targets = None if labels is None else _targets(labels, data, train)
     weights = _row_weights(data, train, own) if labelled else None
-    warnings = of_scaling(squeezed(data.table, train.scaling), encoder)
+    warnings = of_scaling(squeezed(data.table, train.scaling), encoder.columns)
     return PreparedInputs(encoder, design, side, targets, labels, scale, used, dropped, warnings, weights)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -85,13 +85,6 @@ class Hidden(TrainerConfig):
         default=0.0, ge=0, le=1e2, allow_inf_nan=False, description="times a weight, added to its gradient"
     )
     scaling: LinearScaling = Field(default="standard", description="how each party scales its columns, over its whole table")
-    least_rows: int = Field(
-        default=20,
-        ge=0,
-        description="a column in which fewer of a party's own records differ, or one has more than a fifth of the sum of "
-        "squares, is left out, because its weight would tell whether these are shared; sums over fewer records are not opened; "
-        "0: all columns stay, and all sums are opened",
-    )
     shared_fraction: float | None = Field(
         default=None,
         gt=0,
@@ -150,6 +143,16 @@ class Hidden(TrainerConfig):
     def batch(self) -> int:
         """Shared records of a batch, where there are batches."""
         return self.batch_size or USUAL_BATCH
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and "least_rows" in given:
+            raise ValueError(
+                "least_rows is no key of a job with hidden any more: leave it out; each owner says limits.least_rows in the "
+                "settings of its node"
+            )
+        return given
 
     @model_validator(mode="after")
     def _fits(self) -> Hidden:
@@ -217,7 +220,7 @@ class Hidden(TrainerConfig):
         return costs.cost(self, evaluate, rows, protocol, passive_parties, beside)
 
     def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
-        """As the base; ``least_rows`` may leave more of them out."""
+        """As the base; ``limits.least_rows`` may leave more of them out."""
         from vfl_node.data.design import LinearEncoder
         from vfl_node.data.encoded import encoded_columns
         from vfl_node.training.own_columns import robust

@@ -6,37 +6,33 @@ import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
-from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
 from vfl_node.training import own_columns
 from vfl_node.training.glm.plain import one_hot
-from vfl_node.training.glm.side import common_enough
+from vfl_node.training.hidden import frequent
 from vfl_node.training.hidden.computation import Own, Positions, WeightShares
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.metric_noise import MOST_SQUARE
 from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.rows import FAR, Rows
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
-
-CLIP = 5.0
-"""Columns are cut off there, so that scores stay where the sines are right."""
 
 START = 0.1
 """Standard deviation of the part of first weights that a party does not know, without hidden layers. The owner of a weight that
 hardly any shared record moves sees this instead of zero."""
 
-
-MOST_OF_ONE = 0.2
-"""Of a column's sum of squares, the most that one row may have. One that has more moves the weight almost alone."""
-
 RARE = "fewer than {least} of this party's records differ from the others there, whom its weight would tell about"
 OUTSTANDING = "one of this party's records has more than a fifth of its sum of squares, and its weight would tell about it"
+LATE = (
+    "a partner's first training had none of it, and which columns enter stays the same, since partners see how many these are. "
+    "Under another name in this node's settings the table begins anew"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +40,10 @@ class Inputs:
     """One party's.
 
     Attributes:
-        encoder: how its columns are encoded; holds its own data.
-        used: bool[columns of the encoder]: which of them enter the model.
-        dropped: names of columns of the table, without levels, that do not, or not with all levels.
+        rows: how its columns are encoded; holds its own data.
+        dropped: names of columns of the table, without levels, that do not enter, or not with all levels.
         warnings: whole sentences about them and their scaling, for the owner.
-        values: float64[n, d], those that do, all its rows; at the active party the last one is 1 everywhere.
+        values: float64[n, d], all its rows; at the active party the last column is the intercept's.
         labels: float64[n, K] of 0 and 1, or scaled numbers; None without labels.
         scale: of numbers; None of classes, and without labels.
         own: the same as integers in the shared order.
@@ -56,8 +51,7 @@ class Inputs:
             errors; 0 without such.
     """
 
-    encoder: LinearEncoder
-    used: NDArray[np.bool_]
+    rows: Rows
     dropped: tuple[str, ...]
     warnings: tuple[str, ...]
     values: np.ndarray
@@ -75,9 +69,12 @@ class Inputs:
 def prepare(session: Session, data: TrainingData, training: Positions, testing: Positions) -> Inputs:
     """Encode this party's table, of whose shared rows some are trained and others tested on.
 
+    Which columns enter is written down before anything is sent (:mod:`vfl_node.training.hidden.frequent`).
+
     Raises:
         DataError: nothing to train on (``E_EMPTY``), no columns at a passive party (``E_NO_FEATURES``), no labels
             (``E_NO_LABEL``) or one target only (``E_ONE_CLASS``) where they belong.
+        StateError: partners have seen different widths of this table (``E_INPUT_CHANGED``).
     """
     train, active = Hidden.of(session.job), session.role == "active"
     if len(training) == 0:
@@ -86,20 +83,20 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
-    encoder = LinearEncoder.fit(own_columns.robust(data.table, train.scaling), train.scaling)
-    design = encoder.transform(data.table)
-    values = np.clip(design.values, -CLIP, CLIP)
-    common = common_enough(design.integers, train.least_rows)
-    used = common & (~_outstanding(values) | (train.least_rows == 0))
-    values = values[:, used]
-    if active:
-        values = np.concatenate([values, np.ones((len(values), 1))], axis=1)
-    elif not values.shape[1]:
+    whole, least = data.whole or data.table, session.limits.least_rows
+    found = frequent.find(whole, least)
+    features: tuple[frequent.Feature, ...] = ()
+    if active or any(found.entering.values()):  # else there is nothing that should stay as it is
+        features = frequent.written_down([session.memories[name] for name in session.others], data.name, found)
+    if not (active or features):
         raise DataError(
             "this party's table has no column to train on",
             code="E_NO_FEATURES",
-            hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
+            hint="add columns that vary, or declare ignored ones in data.columns; limits.least_rows leaves rare ones out",
         )
+    bins, bounded = train.columns == "bins", train.epsilon is not None
+    fitted = Rows.fit(whole, features, found, train.scaling, bins=bins, bounded=bounded)
+    values = fitted.transform(data.table, intercept=active)
     rows = data.alignment.rows
     mine = rows >= 0
     columns = np.zeros((len(rows), values.shape[1]), np.uint64)
@@ -108,26 +105,27 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     labels, scale = _labels(data.table.labels, train, rows[training[mine[training]]]) if active else (None, None)
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
-    dropped = (*encoder.dropped, *dict.fromkeys(name for name, stays in zip(design.shown, used, strict=True) if not stays))
+    late = tuple(frequent.late(found, features))
     warnings = (
-        *own_columns.of_scaling(own_columns.squeezed(data.table, train.scaling), encoder),
-        *own_columns.left_out(design.shown, ~common, RARE.format(least=train.least_rows)),
-        *own_columns.left_out(design.shown, common & ~used, OUTSTANDING),
+        *own_columns.of_scaling(own_columns.squeezed(whole, train.scaling), fitted.encodings),
+        *own_columns.left_out(_shown(found, "rare"), RARE.format(least=least)),
+        *own_columns.left_out(_shown(found, "outstanding"), OUTSTANDING),
+        *own_columns.left_out([of.shown for of in late], LATE),
     )
+    unread = [name for name in whole.columns if name not in fitted.kinds]
+    dropped = tuple(dict.fromkeys([*unread, *(of.shown for of in (*found.left_out, *late))]))
     own = Own(columns, mine[:, None].astype(np.uint64), targets)
-    inputs = Inputs(encoder, used, dropped, warnings, values, labels, scale, own)
-    if labels is None:
+    inputs = Inputs(fitted, dropped, warnings, values, labels, scale, own)
+    if labels is None or scale is None:
         return inputs
     tested = labels[rows[testing[mine[testing]]]]
-    if scale is None or not len(tested):
+    if not len(tested):
         return inputs
     return replace(inputs, spread=float(np.minimum((tested - tested.mean()) ** 2, MOST_SQUARE).mean()))
 
 
-def _outstanding(values: np.ndarray) -> np.ndarray:
-    """bool[d]: columns of float64[n, d] in which one row has more than a part of :data:`MOST_OF_ONE` of the sum of squares."""
-    squares = values**2
-    return np.asarray(squares.max(axis=0, initial=0) > MOST_OF_ONE * squares.sum(axis=0))
+def _shown(found: frequent.Found, reason: frequent.Reason) -> list[str]:
+    return [of.shown for of, why in found.left_out.items() if why == reason]
 
 
 def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tuple[np.ndarray, TargetScale | None]:
@@ -137,18 +135,20 @@ def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tu
     if train.task == "classification":
         return one_hot(labels, train.classes), None
     scale = TargetScale.of(labels[trained])
-    return np.clip(scale.scaled(labels), -2 * CLIP, 2 * CLIP)[:, None], scale
+    return np.clip(scale.scaled(labels), -2 * FAR, 2 * FAR)[:, None], scale
 
 
-def first_parts(form: Form, randomness: Randomness) -> WeightShares:
+def first_parts(form: Form, randomness: Randomness, *, bounded: bool) -> WeightShares:
     """This party's shares of the weights to begin with; velocities are zero.
 
-    Weights are normal: with a variance of 1 / inputs, or without hidden layers so that what the others draw has a standard
-    deviation of :data:`START`; biases behind hidden layers are zero. Every party draws its part, so nobody knows the sum. Else
-    the owner of a weight would see by how much training has moved it, and a column in which few records differ would tell
-    whether these are shared.
+    With noise, where rows are ``bounded``, all are zero. Without it they are normal: with a variance of 1 / inputs, or without
+    hidden layers so that what the others draw has a standard deviation of :data:`START`; biases behind hidden layers are zero.
+    Every party draws its part, so nobody knows the sum. Else the owner of a weight would see by how much training has moved it,
+    and a column in which few records differ would tell whether these are shared.
     """
     nothing, parties = tuple(np.zeros(shape, np.uint64) for shape in form.shapes), len(form.widths)
+    if bounded:
+        return WeightShares(nothing, nothing)
     inputs = [sum(form.widths)] * len(form.widths)
     weights = []
     for index, shape in enumerate(form.shapes):

@@ -17,20 +17,19 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
-from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, encode
+from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, Ring
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.session.session import Session
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.inputs import CLIP, Inputs
+from vfl_node.training.hidden.inputs import Inputs
 from vfl_node.training.hidden.network import Form, SharedModel
+from vfl_node.training.hidden.rows import Rows, columns_of
 from vfl_node.training.serving import StoredModel
 from vfl_node.training.trainer import Servable
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ShareCommitments
@@ -52,7 +51,6 @@ class StoredShares(BaseModel, extra="forbid", frozen=True):
         batches: 32 bytes that all data parties know, hexadecimal: the seed by which the shared rows are cut into batches.
         place: of this party among those with data.
         widths: columns of each party, the active one's intercept included.
-        used: for each column of the encoder 1 if the model has it, else 0.
         salt: of this party's commitment, hexadecimal; secret.
         commitments: of all data parties, in the order of the job, hexadecimal.
         target: mean and deviation of the numbers that a regression has learnt, at the active party; None elsewhere.
@@ -61,7 +59,6 @@ class StoredShares(BaseModel, extra="forbid", frozen=True):
     batches: Hex
     place: int
     widths: tuple[int, ...]
-    used: Annotated[str, StringConstraints(pattern=r"^[01]*$")]
     salt: Hex
     commitments: tuple[Hex, ...]
     target: tuple[float, float] | None = None
@@ -86,13 +83,13 @@ class KeptShares:
     Attributes:
         form: of the model.
         shares: uint64, in the order of the form's shapes.
-        encoder: of this party's columns.
+        rows: how this party's columns are read.
         stored: what is stored beside them.
     """
 
     form: Form
     shares: tuple[Ring, ...] = field(repr=False)
-    encoder: LinearEncoder
+    rows: Rows
     stored: StoredShares = field(repr=False)
 
     @classmethod
@@ -104,13 +101,12 @@ class KeptShares:
                 committed itself to (``E_STATE_CORRUPT``); another version stored it (``E_STATE_VERSION``).
         """
         train, stored = Hidden.of(model.job), StoredShares.from_json(model.state)
-        encoder, used = LinearEncoder.from_json(model.encoder), stored.used.count("1")
+        rows = Rows.from_json(model.encoder)
         count, place = len(model.job.parties.data), stored.place
         fits = (
             len(stored.widths) == len(stored.commitments) == count
             and 0 <= place < count
-            and len(stored.used) == encoder.width
-            and stored.widths[place] == used + (place == 0)
+            and stored.widths[place] == rows.width + (place == 0)
             and (place > 0 or (stored.target is None) == (train.task != "regression"))
         )
         if not fits:
@@ -122,7 +118,7 @@ class KeptShares:
             raise damaged(WHAT, HINT)
         if not all(of.dtype == torch.int64 for of in named.values()):
             raise damaged(WHAT, HINT)
-        kept = cls(form, tuple(named[name].numpy().view(np.uint64) for name in shapes), encoder, stored)
+        kept = cls(form, tuple(named[name].numpy().view(np.uint64) for name in shapes), rows, stored)
         if kept.commitment.hex() != stored.commitments[place]:
             raise changed("this party")
         return kept
@@ -138,9 +134,8 @@ class KeptShares:
         return shared_model(self.form, self.shares)
 
     def columns(self, table: Table) -> Ring:
-        """As :func:`ring_columns`, of this party."""
-        used = np.array([letter == "1" for letter in self.stored.used], np.bool_)
-        return ring_columns(table, self.encoder, used, intercept=self.stored.place == 0)
+        """The rows of a table as they were trained on, uint64[n, d]. Raises as :func:`~.rows.columns_of`."""
+        return columns_of(self.rows, table, active=self.stored.place == 0)
 
     async def compare(self, session: Session) -> None:
         """Hear of all parties' shares that they are those of the training.
@@ -155,18 +150,6 @@ class KeptShares:
         for name, now, then in zip(session.job.parties.data, told, self.stored.commitments, strict=True):
             if now.hex() != then:
                 raise changed(name)
-
-
-def ring_columns(table: Table, encoder: LinearEncoder, used: NDArray[np.bool_], *, intercept: bool) -> Ring:
-    """The rows of a table as they were trained on, uint64[n, d]; with an intercept as their last column.
-
-    Raises:
-        DataError: the table lacks a column of the model, or has it as another kind (``E_COLUMN``).
-    """
-    values = np.clip(encoder.transform(table).values, -CLIP, CLIP)[:, used]
-    if intercept:
-        values = np.concatenate([values, np.ones((len(values), 1))], axis=1)
-    return encode(values, FRACTION)
 
 
 def shared_model(form: Form, shares: Sequence[Ring]) -> SharedModel:
@@ -192,7 +175,6 @@ async def servable(session: Session, plan: HiddenPlan, inputs: Inputs, shares: S
         batches=plan.schedule.derive("predictions").hex(),
         place=place,
         widths=plan.form.widths,
-        used="".join("1" if of else "0" for of in inputs.used),
         salt=salt.hex(),
         commitments=tuple(of.hex() for of in commitments),
         target=(inputs.scale.mean, inputs.scale.deviation) if inputs.scale else None,

@@ -24,7 +24,6 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, Ring, decode
 from vfl_node.data.declared import Declared
-from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.job import Job
@@ -39,6 +38,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing_answers import AnswerDealing
 from vfl_node.training.hidden.kept import KeptShares
 from vfl_node.training.hidden.openings import OpeningLog
+from vfl_node.training.hidden.rows import Rows
 from vfl_node.training.service.known_records import serve
 from vfl_node.training.service.new_records import predict_once
 from vfl_node.training.serving import (
@@ -65,7 +65,7 @@ class HiddenPredictor:
 
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """As the base."""
-        stored = LinearEncoder.from_json(encoder)
+        stored = Rows.from_json(encoder)
         return stored.written(stored.kinds)
 
     async def serve(

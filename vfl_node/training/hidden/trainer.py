@@ -44,7 +44,6 @@ from vfl_node.training.hidden.results import measured, warnings
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
-from vfl_node.training.own_columns import entering
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
@@ -232,7 +231,7 @@ class _Training:
 
     def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
         """This party's shares and the epoch to begin with."""
-        begin = first_parts(form, self._start)
+        begin = first_parts(form, self._start, bounded=self._train.epsilon is not None)
         checkpoint = load_of(self._checkpoints, resume, schedule) if resume else None
         if checkpoint is None or checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew
             self._checkpoints.clear()  # which would be agreed upon later, as names are the same
@@ -274,8 +273,8 @@ class _Training:
             section=section,
             warnings=doubts,
             weights=self._weights(inputs, outcome),
-            encoder=inputs.encoder.to_json(),
-            columns=encoded_columns(data.table, entering(inputs.encoder, inputs.used)),
+            encoder=inputs.rows.to_json(),
+            columns=encoded_columns(data.table, inputs.rows.encodings),
             metrics=found.values,
             intervals=found.intervals,
             population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
@@ -289,11 +288,9 @@ class _Training:
         if not outcome.weights:
             return shares
         own = outcome.weights[self._place]
-        weight = np.zeros((own.shape[1], len(inputs.used)))  # zero for a column that was left out
-        weight[:, inputs.used] = (own if self._place else own[:-1]).T
-        opened = {"weight": torch.from_numpy(weight)}
+        opened = {"weight": torch.from_numpy((own if self._place else own[:-1]).T.copy())}
         if not self._place:
-            opened["bias"] = torch.from_numpy(own[-1].copy())
+            opened["bias"] = torch.from_numpy(own[-1] * inputs.rows.intercept)
             layers = outcome.weights[len(self._parties.data) :]
             opened |= {f"layer {index}": torch.from_numpy(of.copy()) for index, of in enumerate(layers)}
         if inputs.scale is not None:

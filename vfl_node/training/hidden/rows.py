@@ -1,0 +1,237 @@
+"""The rows that a party brings to hidden training: how each column of its table enters, and how long a row may be.
+
+With noise rows are bounded, since one record must not move a gradient by more than noise covers. Each number is scaled, centred
+and cut off at ±3; marks and levels are 0 and 1 minus their mean, and not divided by their deviation, or a rare one would make a
+row long. Then every row is divided by the 90th percentile of the lengths of all rows of the table, and a longer one than 1 is
+shrunk to 1. Entries are multiples of 2⁻¹⁸, rounded towards zero, so shares hold exactly these, and no row is longer than 1.
+The active party's intercept is a column of ½ beside.
+
+Without noise numbers are scaled and cut off at ±5, marks and levels are 0 and 1, and the intercept is 1.
+
+Means, percentile and levels are those of the party's whole table, whatever is shared, and stay with it.
+
+Source: ours; clipped rows as in noisy gradient descent (Abadi et al. 2016), here before training and in the clear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from vfl_node.configuration import Frozen
+from vfl_node.crypto.shares.ring import FRACTION, Ring, encode
+from vfl_node.data.dates import Part
+from vfl_node.data.declared import Kind
+from vfl_node.data.design import RESOLUTION, Categories, LinearEncoder, LinearScale, MissingCells, TransformedNumbers
+from vfl_node.data.encoded import column_for, kinds_of
+from vfl_node.data.quantile_levels import QuantileLevels
+from vfl_node.data.scaling import LinearScaling
+from vfl_node.data.stored import StoredEncoder, notations_of
+from vfl_node.data.tables import CategoricalColumn, Table
+from vfl_node.data.transforms import Finite, Positive
+from vfl_node.training.hidden.frequent import CUT, Feature, Found
+from vfl_node.training.own_columns import robust
+
+Floats = NDArray[np.float64]
+
+FAR = 5.0
+"""Columns of rows without a bound are cut off there, so that scores stay where the sines are right."""
+
+LONG = 0.9
+"""This part of a table's rows is not shrunk."""
+
+Numbers = LinearScale | TransformedNumbers
+Reader = Numbers | MissingCells | Categories | QuantileLevels
+
+
+class Placed(Frozen):
+    """Which columns of the rows one encoding makes: ``places[k]`` is 1 where it has ``codes[k]``; a number has one place."""
+
+    encoding: Annotated[Reader, Field(discriminator="kind")]
+    places: tuple[int, ...]
+    codes: tuple[int, ...]
+
+
+class Rows(StoredEncoder):
+    """How a table becomes rows. It contains means and levels of the party's own data, and stays with it.
+
+    Attributes:
+        columns: what is read of the table.
+        means: of the columns before they are cut off, one for each; 0 without a bound, and where nothing is read: a column of
+            zeros.
+        weight: of a number, before rows are divided.
+        length: by which rows are divided; None: they have no bound.
+    """
+
+    version: ClassVar[int] = 1
+
+    columns: tuple[Placed, ...]
+    means: tuple[Finite, ...]
+    weight: Positive
+    length: Positive | None
+
+    @property
+    def width(self) -> int:
+        """d, number of columns."""
+        return len(self.means)
+
+    @property
+    def intercept(self) -> float:
+        """What the active party's last column is."""
+        return 1.0 if self.length is None else 0.5
+
+    @property
+    def encodings(self) -> tuple[Reader, ...]:
+        """What is read of the table."""
+        return tuple(of.encoding for of in self.columns)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Column → kind, for the columns that are read."""
+        return kinds_of(self.encodings)
+
+    @classmethod
+    def fit(
+        cls, table: Table, features: Sequence[Feature], found: Found, scaling: LinearScaling, *, bins: bool, bounded: bool
+    ) -> Rows:
+        """Learn from all rows of ``table``, at least one.
+
+        Args:
+            table: the whole one.
+            features: the columns, in their order; those that the table has not are zeros.
+            found: what it has.
+            scaling: of numbers, as the job says.
+            bins: whether numbers have intervals beside them.
+            bounded: whether rows are bounded.
+
+        Raises:
+            DataError: a column has numbers too large for ``scaling: none`` (``E_OVERFLOW``).
+
+        Cost: .5 s for 150,000 rows of 100 numbers on one core, and 8·n·d bytes.
+        """
+        features = [of for of in features if bins or of.kind != "bin"]
+        columns = _placed(table, features, found, scaling)
+        rows = cls(
+            columns=columns,
+            means=(0.0,) * len(features),
+            weight=0.5 if bins else 1.0,
+            length=None,
+            notations=notations_of(table),
+        )
+        if not bounded:
+            return rows
+        means = np.zeros(len(features))
+        for placed in columns:
+            if isinstance(placed.encoding, Numbers):
+                means[placed.places[0]] = _scaled(placed.encoding, table).mean()
+            else:
+                at = _places(placed, table)
+                means += np.bincount(at[at >= 0], minlength=len(means)) / len(table)
+        rows = rows.model_copy(update={"means": tuple(means.tolist()), "length": 1.0})
+        lengths = _lengths(rows._filled(table, np.empty((len(table), rows.width))))
+        length = float(np.quantile(lengths, LONG)) or float(lengths.max()) or 1.0
+        return rows.model_copy(update={"length": length})
+
+    def transform(self, table: Table, *, intercept: bool = False) -> Floats:
+        """The rows of any table, float64[n, d], or [n, d + 1] with the intercept last. Multiples of 2⁻¹⁸ if they are bounded.
+
+        Raises:
+            DataError: a column is missing or of another kind (``E_COLUMN``).
+        """
+        whole = np.empty((len(table), self.width + intercept))
+        whole[:, self.width :] = self.intercept
+        values = self._filled(table, whole[:, : self.width])
+        if self.length is not None:
+            values *= np.ldexp(1 / np.maximum(_lengths(values), self.length), FRACTION)[:, None]
+            np.ldexp(np.trunc(values, out=values), -FRACTION, out=values)
+        return whole
+
+    def _filled(self, table: Table, values: Floats) -> Floats:
+        """``values``, [n, d], with the rows before they are divided."""
+        cut, means = (FAR, np.zeros(self.width)) if self.length is None else (CUT, np.array(self.means))
+        values[:] = -means
+        for placed in self.columns:
+            if isinstance(placed.encoding, Numbers):
+                place = placed.places[0]
+                values[:, place] = np.clip(_scaled(placed.encoding, table) - means[place], -cut, cut) * self.weight
+            else:
+                at = _places(placed, table)
+                marked = np.flatnonzero(at >= 0)
+                values[marked, at[marked]] += 1
+        return values
+
+
+def columns_of(rows: Rows, table: Table, *, active: bool) -> Ring:
+    """The rows of a table as they are trained on and predicted from: integers of 18 fractional bits, uint64[n, d].
+
+    Args:
+        rows: the encoder.
+        table: any, with the columns of the fitted one.
+        active: whether the last column is the intercept's.
+
+    Raises:
+        DataError: as :meth:`Rows.transform`.
+    """
+    return encode(rows.transform(table, intercept=active))
+
+
+def _placed(table: Table, features: Sequence[Feature], found: Found, scaling: LinearScaling) -> tuple[Placed, ...]:
+    """The encodings of those features that the table has."""
+    present = found.present
+    places = {feature: place for place, feature in enumerate(features) if feature in present}
+    needed = replace(table, columns={of: table.columns[of] for of in dict.fromkeys(feature.name for feature in places)})
+    of_part: dict[tuple[str, Part | None], list[Feature]] = {}
+    for feature in places:
+        of_part.setdefault((feature.name, feature.part), []).append(feature)
+    readers: list[Reader] = [*LinearEncoder.fit(robust(needed, scaling), scaling).columns]
+    readers += [found.bins[part] for part in of_part if part in found.bins]
+    placed = []
+    for reader in readers:
+        codes = _codes_of(reader, of_part.get((reader.name, reader.part), ()))
+        if codes:
+            of = {"places": tuple(places[feature] for feature in codes), "codes": tuple(codes.values())}
+            placed.append(Placed(encoding=reader, **of))
+    return tuple(placed)
+
+
+def _codes_of(reader: Reader, features: Collection[Feature]) -> dict[Feature, int]:
+    """Feature → its code, of those that an encoding makes."""
+    if isinstance(reader, Categories):
+        code = {level: number for number, level in enumerate(reader.levels, start=1)}
+        return {of: code.get(of.level, 0) for of in features if of.kind in ("level", "missing")}
+    if isinstance(reader, QuantileLevels):
+        return {of: int(of.level) for of in features if of.kind == "bin"}
+    kind = "missing" if isinstance(reader, MissingCells) else "number"
+    return {of: 1 for of in features if of.kind == kind}
+
+
+def _scaled(encoding: Numbers, table: Table) -> Floats:
+    """The numbers of a column, float64[n]; missing: 0."""
+    resolution = encoding.resolution if isinstance(encoding, LinearScale) else RESOLUTION
+    column = column_for(encoding, table)
+    assert not isinstance(column, CategoricalColumn)
+    return encoding.apply(column.values) / resolution
+
+
+def _places(placed: Placed, table: Table) -> NDArray[np.int64]:
+    """Which of its columns is 1 in each row, int64[n]; −1: none."""
+    encoding, column = placed.encoding, column_for(placed.encoding, table)
+    if isinstance(column, CategoricalColumn):
+        assert isinstance(encoding, Categories)
+        codes = encoding.known(column)
+    elif isinstance(encoding, QuantileLevels):
+        codes = encoding.apply(column.values)
+    else:
+        codes = np.isnan(column.values).astype(np.int64)
+    place = np.full(max(int(codes.max(initial=0)), *placed.codes) + 2, -1)  # the last for what has no code
+    place[list(placed.codes)] = placed.places
+    return np.asarray(place[codes])
+
+
+def _lengths(values: Floats) -> Floats:
+    return np.sqrt(np.einsum("ij,ij->i", values, values))
