@@ -29,18 +29,19 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
 from vfl_node.crypto.shares.sines import PERIOD
-from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
+from vfl_node.limits import Limits
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.hidden import alone, terms
+from vfl_node.training.hidden import alone, frequent, terms
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import Dealing
-from vfl_node.training.hidden.inputs import CLIP, first_parts
+from vfl_node.training.hidden.inputs import first_parts
+from vfl_node.training.hidden.rows import Rows
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Trained, TrainingData
@@ -118,11 +119,13 @@ class Union:
             facts = PeerFacts(int(owns[other].sum()), intersection=int(both.sum()), missing=int((~owns[other]).sum()))
             where = np.where(mine, np.cumsum(mine) - 1, NOT_MINE)
             views[name] = Alignment("psu", "curve25519", where, int(mine.sum()), {other: facts}, union=len(rows))
-        encoder = LinearEncoder.fit(tables[PASSIVE], Hidden.model_validate(TRAIN).scaling)
+        found = frequent.find(tables[PASSIVE], 0)
+        features = [feature for of in found.entering.values() for feature in of]
+        scaling = Hidden.model_validate(TRAIN).scaling
+        encoder = Rows.fit(tables[PASSIVE], features, found, scaling, bins=False, bounded=False)
 
         def encoded(table: Table) -> Floats:
-            values = np.clip(encoder.transform(table).values, -CLIP, CLIP)
-            return np.concatenate([values, np.ones((len(values), 1))], axis=1)
+            return encoder.transform(table, intercept=True)
 
         shared = encoded(records.table(rows[both], records.columns, labelled=False))
         values = np.full((len(rows), shared.shape[1]), np.nan)
@@ -161,11 +164,11 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
 
     (m,) = union.both.shape
     same = [batch[union.both[batch]] for epoch in range(plan.epochs) for batch in plan.batches(epoch)]
-    twin = alone.descend(union.values, union.labels, first, same, plan.divisor, train)
+    twin = alone.descend(union.values, union.labels, first, same, plan.divisor, plan.descent, train)
     own = np.flatnonzero(union.both)
-    schedule, size = Schedule(randomness.derive("psi").bytes(32), len(own), 0), min(train.batch_size, len(own))
-    batches = [own[of] for epoch in range(train.epochs) for of in schedule.batches(0, epoch, np.arange(len(own)), size)]
-    psi = alone.descend(union.values, union.labels, first, [of for of in batches if len(of) == size], size, train)
+    schedule, size = Schedule(randomness.derive("psi").bytes(32), len(own), 0), min(train.batch, len(own))
+    batches = [own[of] for epoch in range(plan.epochs) for of in schedule.batches(0, epoch, np.arange(len(own)), size)]
+    psi = alone.descend(union.values, union.labels, first, [of for of in batches if len(of) == size], size, plan.descent, train)
 
     sections = [of.section for of in results]
     return {
@@ -195,7 +198,7 @@ def together(job: Job, union: Union, randomness: Randomness) -> tuple[HiddenPlan
             folder = Path(scratch, name)
             folder.mkdir()
             peers = {peer: network[name][peer] for peer in job.parties.met_by(name)}
-            sessions[name] = session(name, peers, randomness.derive(name), job=job, folder=folder)
+            sessions[name] = session(name, peers, randomness.derive(name), job=job, folder=folder, limits=Limits(least_rows=0))
         protocols: list[tuple[Any, Any]] = []
         for name, view in union.views.items():
             run = HiddenTrainer().run(sessions[name], TrainingData(view, union.tables[name]), MemoryCheckpoints(), None)
@@ -212,7 +215,10 @@ def together(job: Job, union: Union, randomness: Randomness) -> tuple[HiddenPlan
 
 def first_weights(plan: HiddenPlan, randomness: Randomness) -> list[Floats]:
     """The sum of what both parties drew, their columns in one matrix."""
-    drawn = [first_parts(plan.form, randomness.derive(name).derive("first weights")).weights for name in (ACTIVE, PASSIVE)]
+    drawn = [
+        first_parts(plan.form, randomness.derive(name).derive("first weights"), bounded=False).weights
+        for name in (ACTIVE, PASSIVE)
+    ]
     active, passive, *rest = (one + other for one, other in zip(*drawn, strict=True))
     return [decode(of, WEIGHT_FRACTION) for of in (np.concatenate([passive, active]), *rest)]
 

@@ -88,7 +88,7 @@ def test_a_record_that_stands_out_as_the_job_scales_is_left_out(world: Any, atte
 @pytest.mark.parametrize("hidden", [(), (4,)])
 def test_first_weights_are_known_to_nobody(hidden: tuple[int, ...], attempt: Any) -> None:
     form = Form((40, 60), hidden, 1, "exact")
-    parts = [first_parts(form, attempt().randomness(name)) for name in ("clinic", "lab")]
+    parts = [first_parts(form, attempt().randomness(name), bounded=False) for name in ("clinic", "lab")]
     scale = 2**26 * (0.1 if hidden else START)  # 100 inputs
     for index in (0, 1):
         own, other = (of.weights[index].view(np.int64) / scale for of in parts)
