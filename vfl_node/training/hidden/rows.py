@@ -2,7 +2,7 @@
 
 With noise rows are bounded, since one record must not move a gradient by more than noise covers. Each number is scaled, centred
 and cut off at ±3; marks and levels are 0 and 1 minus their mean, and not divided by their deviation, or a rare one would make a
-row long. Then every row is divided by the 90th percentile of the lengths of all rows of the table, and a longer one than 1 is
+row long. Then every row is divided by the third quartile of the lengths of all rows of the table, and a longer one than 1 is
 shrunk to 1. Entries are multiples of 2⁻¹⁸, rounded towards zero, so shares hold exactly these, and no row is longer than 1.
 The active party's intercept is a column of ½ beside.
 
@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 FAR = 5.0
 """Columns of rows without a bound are cut off there, so that scores stay where the sines are right."""
 
-LONG = 0.9
+LONG = 0.75
 """This part of a table's rows is not shrunk."""
 
 Numbers = LinearScale | TransformedNumbers
