@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from sklearn.metrics import roc_auc_score
 
 from vfl_node.beside import Beside
 from vfl_node.configuration import parse
+from vfl_node.gdp import mu_of
 from vfl_node.job import Evaluate, Job
+from vfl_node.limits import Limits
 from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.measuring import score_levels
+from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.logistic.config import Logistic
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "hidden.md").read_text(encoding="utf-8")
-(JOB,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-SHOWN = {"algorithm": "", "hidden": "[]", "shared_fraction": "null", "momentum": "0.9", "weight_decay": "0"} | {
-    "dealer_audit": "0"
-}
+JOB, LIMITS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+SHOWN = {"algorithm": "", "hidden": "[]", "weight_decay": "0", "dealer_audit": "0"} | dict.fromkeys(
+    ("shared_fraction", "epochs", "batch_size", "learning_rate", "momentum"), "null"
+)
 """Defaults that are shown otherwise than Python writes them."""
 COMMAND = next(line for line in PAGE.splitlines() if line.startswith("vfl-node estimate"))
 
@@ -37,8 +42,8 @@ def table(head: str) -> list[list[str]]:
 
 def trained(said: str) -> Hidden:
     """The section that a cell of code describes."""
-    keys = ", ".join(re.findall(r"`([^`]+)`", said))
-    text = JOB.replace("hidden: [16]", keys).replace("[auc, nll]", "[rmse]" if "regression" in keys else "[auc]")
+    keys = ", ".join(["algorithm: hidden", *re.findall(r"`([^`]+)`", said)])
+    text = JOB.replace("algorithm: hidden", keys).replace("[auc, nll]", "[rmse]" if "regression" in keys else "[auc]")
     job = parse(text, Job, source="docs/hidden.md")
     assert isinstance(job.train, Hidden)
     return job.train
@@ -47,7 +52,8 @@ def trained(said: str) -> Hidden:
 def test_its_job_is_valid() -> None:
     job = parse(JOB, Job, source="docs/hidden.md")
     assert isinstance(job.train, Hidden)
-    assert job.train.hidden == (16,)
+    assert job.train.epsilon == 1
+    assert Limits.model_validate(yaml.safe_load(LIMITS)["limits"]).unbounded_models == ("networks", "taylor", "exact")
 
 
 def test_the_settings_are_all_there_are() -> None:
@@ -64,12 +70,14 @@ def test_the_settings_are_all_there_are() -> None:
 
 @pytest.mark.parametrize("row", table("model, two parties of 23 columns"), ids=lambda row: row[0])
 def test_rounds_and_bytes_of_a_step(row: list[str]) -> None:
-    train = trained(row[0].replace("hidden: []", "hidden: [ ]"))
-    of = costs.parts(Form((24, 23), train.hidden, train.outputs, train.form_loss), train.bins, True, False)
-    step = max(of.step.active, of.step.passive)
+    train = trained(row[0])
+    form = Form((24, 23), train.hidden, train.outputs, train.form_loss)
+    of = costs.parts(form, train.bins, False, False, False, train.epsilon is not None)
+    piece = max(of.piece.active, of.piece.passive)
     said = [int(cell.replace(",", "")) for cell in row[1:]]
     assert of.step_row.active == of.step_row.passive
-    assert said == [of.step.rounds, of.step_row.active, of.step_row.dealt, step, of.measured_row.dealt]
+    assert of.step.rounds == 1
+    assert said == [of.piece.rounds, of.step_row.active, of.step_row.dealt, piece, of.measured_row.dealt]
 
 
 @pytest.mark.parametrize("row", table("150,000 rows in the union"), ids=lambda row: row[0])
@@ -80,23 +88,23 @@ def test_what_the_command_says(row: list[str]) -> None:
     assert rows == 150_000
     assert shlex.split(COMMAND)[2] in PAGE.split("Save the job as")[1]
     beside = Beside(common=int(said["shared"]), columns=columns)
-    cost = trained(row[0]).cost(Evaluate(test_fraction=0.2), rows, "psu", beside=beside)
+    cost = trained(row[0].replace("`epochs: 40`, as by rule", "")).cost(Evaluate(test_fraction=0.2), rows, "psu", beside=beside)
     assert cost is not None
     for cell, count in zip(row[1:3], (cost.bytes, cost.coordinator_bytes), strict=True):
         number, unit = cell.split()
         assert float(number) == pytest.approx(count / {"MiB": 2**20, "GiB": 2**30}[unit], abs=0.5 if unit == "MiB" else 0.05)
-    assert int(row[3]) == cost.batches
+    assert int(row[3].replace(",", "")) == 2 * cost.steps
     assert float(row[4].removesuffix(" MiB")) == pytest.approx(cost.coordinator_memory / 2**20, abs=0.5)
 
 
 @pytest.mark.parametrize("row", table("`dealer_audit` | sent"), ids=lambda row: row[0])
 def test_what_a_check_costs(row: list[str]) -> None:
-    share, steps = float(row[0]), 10 * (100_000 // 4096)
+    share, steps = float(row[0]), 40
     checks = round(share * steps)
     said = costs.exchange(
-        *(Form((166, 165), (), 1, "exact"), 256, True, False, share > 0),
+        *(Form((166, 165), (), 1, "exact"), 256, False, False, share > 0, True),
         rows=100_000,
-        batch=4096,
+        batch=100_000,
         steps=steps - checks,
         tested=0,
         checks=checks,
@@ -104,6 +112,17 @@ def test_what_a_check_costs(row: list[str]) -> None:
     assert row[1] == f"{(said.active + said.passive) / 1e6:.1f} MB"
     assert row[2] == f"{said.dealt / 1e6:.1f} MB"
     assert row[3] == f"{said.rounds:,}"
+
+
+@pytest.mark.parametrize("row", table("half of a 95 % interval")[:-1], ids=lambda row: row[0])
+def test_how_wide_intervals_of_an_area_are_by_noise(row: list[str]) -> None:
+    epsilon, protocol = re.findall(r"ε (\d), `(\w+)`", row[0])[0]
+    noise = MetricNoise(mu_of(float(epsilon)), worlds=2 if protocol == "psu" else 1)
+    for records, cell in zip((500, 2_000, 20_000, 200_000), row[1:], strict=True):
+        counts = [round(0.22 * records), records - round(0.22 * records)]
+        pairs = noise.order(noise.reach(counts)) / (2 * counts[0] * counts[1])
+        labels = 0.25 * math.hypot(*(noise.counts / count for count in counts))
+        assert float(cell) == pytest.approx(1.96 * math.hypot(pairs, labels), rel=0.05, abs=5e-5)
 
 
 def test_odds_of_steps_that_are_spoilt() -> None:
