@@ -16,7 +16,7 @@ from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.descent import Descent, descent_of
+from vfl_node.training.hidden.descent import Descent, descent_of, described
 from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
@@ -100,6 +100,13 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         metric_noise=MetricNoise.of(job),
         audits=train.dealer_audit > 0,
     )
+
+
+def doubts(job: Job, plan: HiddenPlan) -> tuple[str, ...]:
+    """Whether noise takes more than the training gives, in a whole sentence for each party's owner; by public numbers."""
+    train = Hidden.of(job)
+    _, *said = described(train, len(job.parties.data), plan.records, worlds(train.task, job.align.spec)) or ("",)
+    return tuple(f"{text[0].upper()}{text[1:]}." for text in said)
 
 
 def _descent(job: Job, divisor: float) -> Descent:

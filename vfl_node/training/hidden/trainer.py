@@ -261,7 +261,8 @@ class _Training:
         numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, said, plan.noise_of_weight)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
         found = measured(session.job, inputs, outcome)
-        doubts = (*inputs.warnings, *warnings(session.job, data.alignment.common, steps, outcome, found))
+        doubts = (*inputs.warnings, *terms.doubts(session.job, plan))
+        doubts += warnings(session.job, data.alignment.common, steps, outcome, found)
         for text in doubts:
             session.progress.emit(ResultDoubted(text))
         trained = Trained(
