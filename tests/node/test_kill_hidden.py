@@ -312,23 +312,47 @@ def test_without_the_coordinator_nothing_is_predicted(intersection: Predicting, 
     intersection.cancel("clinic")
 
 
-@pytest.mark.parametrize(("change", "code"), [("lost", "E_STATE_LOST"), ("spoilt", "E_STATE_CORRUPT")])
-def test_a_party_without_its_shares_says_so(intersection: Predicting, tmp_path: Path, change: str, code: str) -> None:
-    federation = intersection.federation
-    path = federation.job_folder("lab", intersection.model) / "artefacts" / "model.safetensors"
+def part_of_lab(asked: Predicting) -> Path:
+    return Path(asked.federation.job_folder("lab", asked.model)) / "artefacts" / "model.safetensors"
+
+
+def failed_at_lab(asked: Predicting) -> list[dict[str, Any]]:
+    return [view for view in asked.federation.client("lab").jobs() if view["predict"] and view["state"] == "failed"]
+
+
+def test_a_party_whose_shares_have_changed_says_so(intersection: Predicting, tmp_path: Path) -> None:
+    path = part_of_lab(intersection)
     whole = path.read_bytes()
-    path.unlink() if change == "lost" else path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     try:
         ended, _ = intersection.ask("clinic", tmp_path, "\n".join(["id", *ids(KNOWN["clinic"])]))
     finally:
         path.write_bytes(whole)
-        path.chmod(0o600)
     assert ended.returncode != 0
     assert "lab" in ended.stderr
-    view = next(view for view in federation.client("lab").jobs() if view["predict"])
-    assert (view["state"], view["error"]["code"]) == ("failed", code)
+    (view,) = failed_at_lab(intersection)
+    assert view["error"]["code"] == "E_STATE_CORRUPT"
     assert "restore it from a backup, or train again" in view["error"]["hint"]
     assert len(intersection.known("clinic", tmp_path)) == 1 + len(KNOWN["clinic"])
+    intersection.cancel("clinic")
+
+
+def test_shares_that_are_lost_may_be_put_back(intersection: Predicting, tmp_path: Path) -> None:
+    federation, path = intersection.federation, part_of_lab(intersection)
+    whole, before = path.read_bytes(), len(failed_at_lab(intersection))
+    path.unlink()
+    answers: list[list[list[str]]] = []
+    asking = Thread(target=lambda: answers.append(intersection.known("clinic", tmp_path)))
+    asking.start()
+    try:
+        federation.wait_until(lambda: len(failed_at_lab(intersection)) > before)
+    finally:
+        path.write_bytes(whole)
+    view = failed_at_lab(intersection)[0]
+    assert (view["error"]["code"], view["resumable"]) == ("E_STATE_LOST", True)
+    federation.client("lab").resume(view["id"])
+    asking.join()
+    assert len(answers[0]) == 1 + len(KNOWN["clinic"])
     intersection.cancel("clinic")
 
 

@@ -16,7 +16,7 @@ from vfl_node.files import write_checked
 from vfl_node.job import Align
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partners import Partner, accept_loss
-from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, telling_training
+from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, served_model, telling_training
 
 
 def mode(path: Path) -> int:
@@ -348,10 +348,12 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
         lab.count(changed_sets(digest, 9))
         lab.count(telling_training(b"set" if number else b"another", f"job-{number}", 9))
         lab.count(linked_sets(b"set" if number else b"another", digest, 9))
+        lab.count(served_model("default" if number else "other", f"job-{number}", 9))
     used = {
         "inputs_per_peer": 3,
         "changes_per_peer": 2,
         "trainings_per_set": 2,
+        "models_served": 2,
         "linkages_per_set": 2,
         "epsilon_per_partner": 0,
     }

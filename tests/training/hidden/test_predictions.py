@@ -347,7 +347,6 @@ def test_a_damaged_part_is_refused_before_anybody_is_met(world: Any, attempt: An
         {"place": 1 - state["place"]},
         {"place": 7},
         {"salt": "00" * 32},
-        {"used": "0" + state["used"][1:]},
         {"widths": state["widths"][:1]},
         {"commitments": state["commitments"][:1]},
         {"batches": "ab"},
