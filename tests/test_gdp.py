@@ -36,3 +36,8 @@ def test_small_numbers() -> None:
     assert epsilon_of(0.0) == 0.0
     assert epsilon_of(1e-7) == 0.0
     assert 0 < mu_of(1e-3) < mu_of(1e-2)
+
+
+def test_large_numbers_promise_nothing_and_are_no_error() -> None:
+    assert 500 < epsilon_of(30.0) == epsilon_of(1000.0) < 700
+    assert auc_bound(1000.0) == 1.0

@@ -19,6 +19,7 @@ MOST_EPSILON = 100.0
 """Above this a promise says nothing."""
 
 _STEPS = 200  # of a bisection: until nothing changes
+_MOST_MU = 30.0  # which promises nothing; e to the power of a larger ε is no float
 _DIGITS = 5  # of a μ, which is rounded down: the same on all machines, and the noise is never too small
 
 
@@ -53,9 +54,10 @@ def mu_of(epsilon: float) -> float:
 
 
 def epsilon_of(mu: float) -> float:
-    """The smallest ε for which what is μ-private is (ε, :data:`DELTA`)-private; 0 where δ alone covers it."""
+    """The smallest ε for which what is μ-private is (ε, :data:`DELTA`)-private; 0 where δ alone covers it. At most 600, about."""
     if mu <= 0 or delta_of(mu, 0.0) <= DELTA:
         return 0.0
+    mu = min(mu, _MOST_MU)
     low, high = 0.0, mu * mu / 2 + 8 * mu + 5
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -57,10 +57,10 @@ class Limits(Frozen):
     changes_per_peer: int = Field(
         default=0,
         ge=0,
-        description="how often a set (this node's or a peer's) may ever change between alignments with a peer of which one hid "
-        "from it how many records are shared (dummies, obfuscated sets), by one record as by many. A change draws again what "
-        "hides it, or lets it be told: c changes leave about 2/(c + 2) of what dummies hide, and of the records that hide the "
-        "shared ones in a set of m of n_s at most (m/n_s)^c",
+        description="how often, over one table, a set (this node's or a peer's) may ever change between alignments with a peer "
+        "of which one hid from it how many records are shared (dummies, obfuscated sets), by one record as by many. A change "
+        "draws again what hides it, or lets it be told: c changes leave about 2/(c + 2) of what dummies hide, and of the "
+        "records that hide the shared ones in a set of m of n_s at most (m/n_s)^c",
     )
     epsilon_per_partner: float | None = Field(
         default=4.0,

@@ -25,7 +25,7 @@ from vfl_node.job import Align
 from vfl_node.progress import Advanced, PhaseBegan, Silent
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits, Obfuscation
+from vfl_node.settings import DEFAULT_TABLE, Limits, Obfuscation
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -247,6 +247,7 @@ def run_alignment(toy_group):
         wish=NO_WISH,
         job_id="job",
         predict=None,
+        table=DEFAULT_TABLE,
         **terms,
     ):
         if protocol == "apsi":
@@ -279,7 +280,7 @@ def run_alignment(toy_group):
                     limits=limits,
                     obfuscation=wish,
                 )
-                sides.append((align(own, OwnRecords(ids[i]), group=groups[i] if groups else group), spies[i]))
+                sides.append((align(own, OwnRecords(ids[i], table=table), group=groups[i] if groups else group), spies[i]))
             secrets = {}
             with mock.patch("vfl_node.alignment.lists.side.Lists", partial(Kept, secrets)):
                 results = run_together(*sides)

@@ -107,6 +107,17 @@ def test_a_promise_that_lapses_by_one_record_is_a_change(jobs, hiding, telling):
     assert jobs(telling, weak=WEAK[1:], strong=gains(2), limits=allowing(1)).active.code == "E_BUDGET"
 
 
+@pytest.mark.parametrize("telling", ["apsi", "psi"])
+def test_another_table_of_the_owner_has_a_count_of_its_own(jobs, telling):
+    """By its name: the partner, which has one table only, neither begins a new count of the first one nor blocks the other."""
+    other = [b"other %d" % i for i in range(30)] + WEAK[:10]
+    jobs(limits=DEFAULT)
+    assert isinstance(jobs(telling, weak=other, table="other", limits=DEFAULT).active, Alignment)
+    for table, code in (("default", "E_BUDGET"), ("other", "E_BUDGET" if telling == "apsi" else None)):
+        run = jobs("psi", weak=other[1:], strong=gains(1), table=table, limits=DEFAULT)
+        assert getattr(run.active, "code", None) == code
+
+
 def test_where_nothing_was_hidden_no_change_counts(jobs):
     for changes in range(3):
         assert isinstance(jobs("psi", strong=gains(changes), limits=DEFAULT).active, Alignment)

@@ -32,8 +32,8 @@ JOBS = {
     "regression with a coordinator": f"{COORDINATED}\n{OBFUSCATED}\n"
     "train: {algorithm: logistic, iterations: 2, key_bits: 2048, flow: coordinator, loss: taylor}\n",
 }
-HIDDEN = f"{TWO}\nalign: {{protocol: psu, padding: 2, dummies: 20}}\n{SPLIT}"
-"""Over other records: what the jobs above told of theirs is not to be hidden afterwards."""
+HIDDEN = f"{TWO}\ntables: {{clinic: others, lab: others}}\nalign: {{protocol: psu, padding: 2, dummies: 20}}\n{SPLIT}"
+"""Over other tables: what the jobs above told of theirs is not to be hidden afterwards, and what they hid may not change."""
 
 OWN_MODEL = ("artefacts/model.safetensors", "serving")
 """Files of a job where a party keeps its half of the model, with the levels of its own categorical columns."""
@@ -50,7 +50,7 @@ class Tables:
     """A clinic's and a lab's, in which every id, number and level is a canary; and some that cannot be used.
 
     Attributes:
-        files: where each node reads its table, which may be exchanged.
+        files: where each node reads its table, which may be exchanged; ``other_files``: another one.
         ids, numbers, labels: canaries.
         levels: name → those of its column ``kind``.
         classes: names of the classes of the clinic's labels.
@@ -66,7 +66,9 @@ class Tables:
         self.levels = {name: [f"level-canary-{name}-{number}" for number in range(3)] for name in ("clinic", "lab")}
         self.files = {name: folder / f"{name}.csv" for name in self.levels}
         self.texts = {"clinic": self._table("clinic", self.ids[:100]), "lab": self._table("lab", self.ids[20:140])}
-        self.others = {"clinic": self._table("clinic", self.ids[60:160]), "lab": self._table("lab", self.ids[80:])}
+        self.other_files = {name: folder / f"{name}-others.csv" for name in self.levels}
+        self.other_files["clinic"].write_text(self._table("clinic", self.ids[60:160]))
+        self.other_files["lab"].write_text(self._table("lab", self.ids[80:]))
         self.bad = {(name, what): text for name in self.files for what, text in self._bad(name)}
         self.use(self.texts)
 
@@ -118,9 +120,10 @@ def nodes(tables: Tables, federations: Callable[..., Any], tmp_path_factory: pyt
     made = federations(tmp_path_factory.mktemp("nodes"), THREE)
     made.trial = SimpleNamespace(files=tables.files)
     for name, path in tables.files.items():
-        made.configure(name, data={"path": str(path), "columns": KINDS})
+        paths = {"default": path, "others": tables.other_files[name]}
+        made.configure(name, data={called: {"path": str(of), "columns": KINDS} for called, of in paths.items()})
     made.failpoints["lab"] = "updated=kill@1"
-    made.start_three(limits={"min_set_size": 10, "changes_per_peer": 1})  # to other tables, behind jobs that hide
+    made.start_three(limits={"min_set_size": 10})
     return made
 
 
@@ -154,7 +157,6 @@ def played(nodes: Any, tables: Tables) -> dict[str, dict[str, Any]]:
         views[f"{what} at {name}"] = ended(nodes, submitted(nodes, UNION))
         tables.use({name: tables.texts[name]})
     views["broken promise"] = ended(nodes, submitted(nodes, f"{TWO}\nalign: {{protocol: psu, dummies: 7}}\n"))
-    tables.use(tables.others)
     views["hidden"] = ended(nodes, submitted(nodes, HIDDEN))
     return views
 

@@ -83,8 +83,10 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
     for _ in range(3):
         meet(clinic, lab)
     with pytest.raises(PolicyError):  # the loss counts as a changed set
-        lab.count(changed_sets(b"first", 0))
-    lab.count(changed_sets(b"first", 1))
+        lab.count(changed_sets("table", b"first", 0))
+    with pytest.raises(PolicyError):  # of every table
+        lab.count(changed_sets("another", b"first", 0))
+    lab.count(changed_sets("table", b"first", 1))
     with pytest.raises(PolicyError):  # and as a linkage over every set
         lab.count(linked_sets(b"set", b"first", 1))
     lab.count(linked_sets(b"set", b"first", 2))
@@ -122,7 +124,7 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
     partner.keep("set", b"ids")
     partner.begin()
     partner.count(aligned_sets(b"a", 1))
-    partner.count(changed_sets(b"a", 1))
+    partner.count(changed_sets("table", b"a", 1))
     partner.count(telling_training(b"a", "job", 1))
     for path in (tmp_path / "lab").iterdir():
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
@@ -130,7 +132,7 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
         lambda: partner.recall("set"),
         partner.begin,
         lambda: partner.count(aligned_sets(b"b", 2)),
-        lambda: partner.count(changed_sets(b"b", 2)),
+        lambda: partner.count(changed_sets("table", b"b", 2)),
         lambda: partner.count(telling_training(b"a", "other", 2)),
         lambda: Partner(tmp_path, "lab"),
     ]
@@ -143,13 +145,42 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
 def test_changes_are_counted_from_the_first_pair_on(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     for digest in (b"one", b"two", b"one", b"three", b"two"):
-        partner.count(changed_sets(digest, 2))
+        partner.count(changed_sets("patients", digest, 2))
     with pytest.raises(PolicyError) as caught:
-        Partner(tmp_path, "lab").count(changed_sets(b"four", 2))
+        Partner(tmp_path, "lab").count(changed_sets("patients", b"four", 2))
     assert caught.value.code == "E_BUDGET"
-    assert "changed 2 times" in caught.value.message
-    assert "limits.changes_per_peer" in caught.value.hint
-    assert "2" not in caught.value.for_peer
+    assert "changed 2 times between alignments of table 'patients' with lab" in caught.value.message
+    assert "Where a table grows between jobs" in caught.value.hint
+    assert "limits.changes_per_peer: 3 allows one more" in caught.value.hint
+    assert not any(word in caught.value.for_peer for word in ("2", "patients"))
+
+
+@pytest.mark.parametrize("other", ["patient", "patients-2", "loss"])
+def test_changes_of_one_table_are_none_of_another(tmp_path: Path, other: str) -> None:
+    partner = Partner(tmp_path, "lab")
+    for table in (other, "patients"):
+        assert partner.count(changed_sets(table, b"telling", 0, hides=False)) == 0
+        assert partner.count(changed_sets(table, b"one", 0)) == 1
+        for hides in (True, False):
+            with pytest.raises(PolicyError, match=f"of table '{table}'"):
+                partner.count(changed_sets(table, b"two", 0, hides=hides))
+    assert partner.count(changed_sets(other, b"two", 1)) == 2
+    assert partner.used()["changes_per_peer"] == 1
+
+
+def test_changes_that_were_counted_over_all_tables_go_on_to_count_for_each(tmp_path: Path) -> None:
+    """As development versions wrote them. A pair that they counted is free, whatever its table."""
+    folder = Partner(tmp_path, "lab")._folder
+    write_checked(folder / "changes", b"\n".join(pair.hex().encode() for pair in (b"one", b"two")))
+    partner = Partner(tmp_path, "lab")
+    assert [partner.count(changed_sets("patients", pair, 0)) for pair in (b"one", b"two", b"one")] == [1, 2, 1]
+    assert partner.used()["changes_per_peer"] == 1
+    for table in ("patients", "another"):
+        for hides in (True, False):
+            with pytest.raises(PolicyError, match="changed 1 times"):
+                partner.count(changed_sets(table, b"three", 1, hides=hides))
+        assert partner.count(changed_sets(table, b"three", 2)) == 3
+    assert partner.used()["changes_per_peer"] == 2
 
 
 def test_a_damaged_secret_is_not_replaced(tmp_path: Path) -> None:
@@ -325,8 +356,8 @@ def test_what_a_memory_without_checksums_hid_stays_hidden_and_counts_as_changes(
         for hiding in (Align(protocol="psu", dummies=100), Align(protocol="apsi", obfuscation={"size": 9})):
             promises.hold(partner, b"of " + hiding.protocol.encode(), hiding, "active", binding=True)
         with pytest.raises(PolicyError, match="sets have changed 1 times"):
-            partner.count(changed_sets(b"sets", 1))
-        partner.check(changed_sets(b"sets", 2))
+            partner.count(changed_sets("table", b"sets", 1))
+        partner.check(changed_sets("table", b"sets", 2))
 
 
 def test_a_damaged_memory_without_checksums_is_left_as_it_is(tmp_path: Path) -> None:
@@ -345,13 +376,13 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
     lab = Partner(tmp_path, "lab")
     for number, digest in enumerate((b"one", b"two", b"three")):
         lab.count(aligned_sets(digest, 9))
-        lab.count(changed_sets(digest, 9))
+        lab.count(changed_sets("table" if number else "another", digest, 9))
         lab.count(telling_training(b"set" if number else b"another", f"job-{number}", 9))
         lab.count(linked_sets(b"set" if number else b"another", digest, 9))
         lab.count(served_model("default" if number else "other", f"job-{number}", 9))
     used = {
         "inputs_per_peer": 3,
-        "changes_per_peer": 2,
+        "changes_per_peer": 1,
         "trainings_per_set": 2,
         "models_served": 2,
         "linkages_per_set": 2,
@@ -362,7 +393,7 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
         lab.check_not_older(7)
     accept_loss(tmp_path, "lab")
     lab.check_not_older(7)
-    assert lab.used() == used | {"inputs_per_peer": 4, "changes_per_peer": 3, "linkages_per_set": 3}
+    assert lab.used() == used | {"inputs_per_peer": 4, "changes_per_peer": 2, "linkages_per_set": 3}
     for path in ("inputs", "trainings"):
         assert b"one" not in (tmp_path / "lab" / path).read_bytes()
 
@@ -371,7 +402,7 @@ def test_what_is_checked_is_not_counted(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "lab")
     for _ in range(2):
         lab.check(aligned_sets(b"one", 1))
-        lab.check(changed_sets(b"one", 0))
+        lab.check(changed_sets("table", b"one", 0))
         lab.check(telling_training(b"set", "job", 1))
         lab.check(linked_sets(b"set", b"other", 1))
     assert set(lab.used().values()) == {0}

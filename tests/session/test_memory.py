@@ -56,10 +56,10 @@ def test_a_budget_used_up_with_one_refuses_the_job_with_all(tmp_path: Path) -> N
     with pytest.raises(PolicyError, match="aligned with insurer") as caught:
         both.count(aligned_sets(b"other", 2))
     assert caught.value.code == "E_BUDGET"
-    insurer.count(changed_sets(b"first", 0))
+    insurer.count(changed_sets("table", b"first", 0))
     for refuse in (both.check, both.count):
         with pytest.raises(PolicyError):
-            refuse(changed_sets(b"second", 0))
+            refuse(changed_sets("table", b"second", 0))
     with pytest.raises(PolicyError):
         both.check(aligned_sets(b"other", 2))
     assert lab.used()["inputs_per_peer"] == 2  # one that only the other's budget refuses, too

@@ -12,6 +12,7 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import KeyColumn
 from vfl_node.ledger import Disclosure
+from vfl_node.settings import DEFAULT_TABLE
 
 NOT_MINE = -1
 """Marks a shared row that this party does not own."""
@@ -177,11 +178,13 @@ class OwnRecords:
         ids: its distinct canonical identifiers; row i of its table has ``ids[i]``.
         identity: stands for all records of its table, in whatever form and of whatever part ``ids`` are; empty: for ``ids``.
         keys: name of a key of the job → its values (:class:`vfl_node.data.tables.Table`); empty where it has none.
+        table: what its owner's settings call its table; private.
     """
 
     ids: Identifiers
     identity: bytes = b""
     keys: Mapping[str, KeyColumn] = field(default_factory=dict)
+    table: str = DEFAULT_TABLE
 
     def __len__(self) -> int:
         return len(self.ids)

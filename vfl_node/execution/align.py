@@ -46,7 +46,7 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
     session, folder = run.session, run.folder
     stored = folder.load_alignment(session.others) if resume else None
     if stored is None:
-        records = OwnRecords(run.data.table.ids, run.data.whole.identity, run.data.table.keys)
+        records = OwnRecords(run.data.table.ids, run.data.whole.identity, run.data.table.keys, run.data.name)
         began = session.clock()
         alignment = await align(dataclasses.replace(session, folder=folder.lists), records)
         stored = alignment, session.clock() - began, session.traffic()["align"]

@@ -14,7 +14,7 @@ from vfl_node.settings import Settings
 def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, Any] | None]]:
     """``peers``: peer → limit → {used, allowed}; ``models``: job → the same of its served model. None of what is damaged.
 
-    Of a limit over one set ``used`` is that of the set of which most is used.
+    Of a limit over one set or table ``used`` is that of the one of which most is used.
     """
     peers = {name: _peer(settings, name) for name in settings.peers}
     models = {}

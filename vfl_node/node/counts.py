@@ -35,15 +35,13 @@ class PartnerCounts:
         Raises:
             StateError: a file is damaged (``E_STATE_CORRUPT``).
         """
-        linkages = self._lines("linkages")
-        losses = sum(line.startswith(LOSS) for line in linkages)
         account = self.account()
         return {
             "inputs_per_peer": len(self._lines("inputs")),
-            "changes_per_peer": max(0, len(self._lines("changes")) - 1),
+            "changes_per_peer": max(0, _most_over_one_set(self._lines("changes")) - 1),
             "trainings_per_set": _most_over_one_set(self._lines("trainings")),
             "models_served": _most_over_one_set(self._lines("models")),
-            "linkages_per_set": losses + _most_over_one_set([line for line in linkages if not line.startswith(LOSS)]),
+            "linkages_per_set": _most_over_one_set(self._lines("linkages")),
             "epsilon_per_partner": round(max((epsilon_of(account.spent(name).mu) for name in account.tables), default=0), 2),
         }
 
@@ -55,7 +53,7 @@ class PartnerCounts:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._lock:
             number = what.number(lines := self._lines(what.kind), self._peer)
-            if number and what.line not in lines:
+            if number and not what.known(lines):
                 self._add(what.kind, what.line)
             return number
 
@@ -106,5 +104,6 @@ class PartnerCounts:
 
 
 def _most_over_one_set(lines: Sequence[str]) -> int:
-    """Of lines that begin with the digest of a set and a space, how many there are over one set at most."""
-    return max(Counter(line.partition(" ")[0] for line in lines).values(), default=0)
+    """Of lines that begin with what stands for a set or a table, how many count over one at most: some do over every one."""
+    own = [line for line in lines if " " in line and not line.startswith(LOSS)]
+    return len(lines) - len(own) + max(Counter(line.partition(" ")[0] for line in own).values(), default=0)

@@ -24,9 +24,10 @@ class Counted:
         line: what stands for it there.
         limit: how many there may be.
         error: the text of a refusal, with ``{peer}`` and ``{count}`` in it.
-        hint: of that.
+        hint: of that, with ``{more}`` for the smallest limit that would allow it.
         what: of the job is not allowed, for peers.
-        over: how the lines begin to which the same limit applies.
+        over: how the lines begin to which the same limit applies. So it does to all of one word, of before tables were counted
+            apart.
         free: how many of these come before the first that counts.
         begins: whether it counts where nothing but losses has counted towards that limit yet; else its number is then 0.
     """
@@ -51,9 +52,9 @@ class Counted:
         Raises:
             PolicyError: it would be one too many (``E_BUDGET``).
         """
-        before = [line for line in lines if line.startswith(self.over)]
-        if self.line in before:
-            return before.index(self.line) + 1
+        before = [line for line in lines if line.startswith(self.over) or " " not in line]
+        if known := self._known.intersection(before):
+            return min(map(before.index, known)) + 1
         if not self.begins and all(line.startswith(LOSS) for line in before):
             return 0
         count = len(before) - self.free
@@ -61,10 +62,19 @@ class Counted:
             raise PolicyError(
                 self.error.format(peer=peer, count=count),
                 code="E_BUDGET",
-                hint=self.hint,
+                hint=self.hint.format(more=count + 1),
                 for_peer=f"its owner's settings do not allow this {self.what}",
             )
         return len(before) + 1
+
+    def known(self, lines: Sequence[str]) -> bool:
+        """Whether it is counted already."""
+        return not self._known.isdisjoint(lines)
+
+    @property
+    def _known(self) -> frozenset[str]:
+        """It, and as it was written before tables were counted apart."""
+        return frozenset((self.line, self.line.rpartition(" ")[2]))
 
 
 def aligned_sets(digest: bytes, limit: int) -> Counted:
@@ -88,7 +98,7 @@ def aligned_sets(digest: bytes, limit: int) -> Counted:
     )
 
 
-def changed_sets(digest: bytes, limit: int, *, hides: bool = True) -> Counted:
+def changed_sets(table: str, digest: bytes, limit: int, *, hides: bool = True) -> Counted:
     """A pair of sets for an alignment that hides how many ids are shared, or for any other one behind such an alignment.
 
     What hides it (the number of dummies, the obfuscated set) is drawn anew whenever either set changes, or the peer claims
@@ -96,19 +106,24 @@ def changed_sets(digest: bytes, limit: int, *, hides: bool = True) -> Counted:
     this party's set changes, by one record as by many: an alignment that hides nothing then tells it.
 
     Args:
+        table: this party's, by its name in the settings: another record in it begins no new count, nor does another set of the
+            peer. An accepted loss counts for every table.
         digest: of both sets.
         limit: how many changes of the first pair this node's owner allows.
         hides: whether this alignment hides it. If not, it counts only behind one that did.
     """
+    over = f"{table}: "  # no name has a colon, so none is taken for a loss
     return Counted(
         "changes",
-        digest.hex(),
+        over + digest.hex(),
         limit,
-        "sets have changed {count} times between alignments with {peer}, of which at least one hid how many are shared, "
-        f"and this node allows {limit} changes (limits.changes_per_peer)",
-        "align one of the earlier sets again, or raise limits.changes_per_peer: c changes leave about 2/(c + 2) of what "
-        "dummies hide, and of the records among which an obfuscated set hides the shared ones at most its share of the table, "
-        "to the power of c; an alignment that hides nothing tells all",
+        f"sets have changed {{count}} times between alignments of table {table!r} with {{peer}}, of which at least one hid how "
+        f"many are shared, and this node allows {limit} changes (limits.changes_per_peer)",
+        "align one of the earlier sets again. Where a table grows between jobs, each of them is a change: "
+        "limits.changes_per_peer: {more} allows one more. Know that c changes leave about 2/(c + 2) of what dummies hide, and "
+        "of the records among which an obfuscated set hides the shared ones at most its share of the table, to the power of c; "
+        "an alignment that hides nothing tells all (docs/alignment.md, An obfuscated set drawn again)",
+        over=(over, LOSS),
         free=1,
         begins=hides,
     )

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TargetScale:
-    """Mean and standard deviation of the targets trained on. They stay at the party that has the targets.
+    """Mean and standard deviation of targets. They stay at the party that has the targets.
 
     Attributes:
         mean: of the targets, in their unit.
@@ -42,6 +42,11 @@ class TargetScale:
                 peer_code="E_STOPPED",
             )
         return cls(mean, deviation)
+
+    @classmethod
+    def within(cls, low: float, high: float) -> TargetScale:
+        """Of targets that usually lie between two numbers, taken to be two deviations from their mean."""
+        return cls((low + high) / 2, (high - low) / 4)
 
     def scaled(self, targets: Floats) -> Floats:
         """``targets`` in standard deviations from the mean."""

@@ -141,7 +141,7 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     hides = promises.hides_intersection(terms, role)
     counts = [aligned_sets(counted, limits.inputs_per_peer)]
     if hides or not _chosen_by_owner(session):
-        counts.append(changed_sets(sets, limits.changes_per_peer, hides=hides))
+        counts.append(changed_sets(records.table, sets, limits.changes_per_peer, hides=hides))
     for what in counts:  # all of them, before anything is counted
         memory.check(what)
     number = [memory.count(what) for what in counts][-1]

@@ -6,7 +6,7 @@ first one hid, and one with 50 half of it. So would another protocol, or another
 over a set of records decides for all later ones with this partner, whatever form of identifier they name. This is checked
 before anything of the set leaves. A set that changes, by one record as by many, is another set, for which the promise has
 lapsed: the change is counted (``limits.inputs_per_peer``), and once the number of shared records was hidden also among
-``limits.changes_per_peer``, whether the later job hides it or not.
+``limits.changes_per_peer`` over this table, whether the later job hides it or not.
 """
 
 from __future__ import annotations

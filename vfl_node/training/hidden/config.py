@@ -52,6 +52,11 @@ class Hidden(TrainerConfig):
         default="plain",
         description="bins: each owner adds to each number eight levels by its quantiles, so that a regression follows curves",
     )
+    target_range: tuple[float, float] | None = Field(
+        default=None,
+        description="of a regression: between which numbers targets usually lie, as everybody knows and no table says. null: the "
+        "active party's table says how they are scaled, and then ε does not cover a single target",
+    )
     hidden: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         default=(),
         max_length=3,
@@ -140,6 +145,11 @@ class Hidden(TrainerConfig):
         return "squares" if self.epsilon is None else "robust"
 
     @property
+    def covers_labels(self) -> bool:
+        """Whether ε is about a label, too: the numbers of a regression must not be scaled by what the table says."""
+        return self.task == "classification" or self.target_range is not None
+
+    @property
     def batch(self) -> int:
         """Shared records of a batch, where there are batches."""
         return self.batch_size or USUAL_BATCH
@@ -158,6 +168,8 @@ class Hidden(TrainerConfig):
     def _fits(self) -> Hidden:
         if self.task == "regression" and self.loss != "exact":
             raise ValueError("loss is for task: classification; a regression descends squared errors: leave it out")
+        if self.target_range is not None and (self.task != "regression" or not self.target_range[0] < self.target_range[1]):
+            raise ValueError("target_range is for task: regression: two numbers, [low, high], the second one larger")
         if self.epsilon is not None:
             self._check_bound()
         if self.hidden and self.loss == "taylor":

@@ -102,7 +102,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     columns = np.zeros((len(rows), values.shape[1]), np.uint64)
     columns[mine] = encode(values[rows[mine]])
     targets = np.zeros((len(rows), train.outputs), np.uint64)
-    labels, scale = _labels(data.table.labels, train, rows[training[mine[training]]]) if active else (None, None)
+    labels, scale = _labels(data.table.labels, whole.labels, train) if active else (None, None)
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
     late = tuple(frequent.late(found, features))
@@ -128,13 +128,15 @@ def _shown(found: frequent.Found, reason: frequent.Reason) -> list[str]:
     return [of.shown for of, why in found.left_out.items() if why == reason]
 
 
-def _labels(labels: LabelColumn | None, train: Hidden, trained: Positions) -> tuple[np.ndarray, TargetScale | None]:
-    """y of all rows, float64[n, K]; numbers in deviations of those that are trained on."""
-    if labels is None:
+def _labels(
+    labels: LabelColumn | None, of_all: LabelColumn | None, train: Hidden
+) -> tuple[np.ndarray, TargetScale | None]:
+    """y of all rows, float64[n, K]; numbers in deviations of the whole table's, which who is shared does not change."""
+    if labels is None or of_all is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
     if train.task == "classification":
         return one_hot(labels, train.classes), None
-    scale = TargetScale.of(labels[trained])
+    scale = TargetScale.within(*train.target_range) if train.target_range else TargetScale.of(of_all)
     return np.clip(scale.scaled(labels), -2 * FAR, 2 * FAR)[:, None], scale
 
 

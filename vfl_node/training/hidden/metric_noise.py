@@ -51,6 +51,7 @@ from typing import TYPE_CHECKING
 from vfl_node.gdp import mu_of
 from vfl_node.training.hidden.bound import is_union
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.spending import METRICS_EPSILON
 
 if TYPE_CHECKING:
     from vfl_node.job import Job
@@ -97,7 +98,7 @@ class MetricNoise:
         """Of a job of hidden training."""
         train, evaluate = Hidden.of(job), job.evaluate
         return cls(
-            mu=mu_of(evaluate.epsilon or train.epsilon or 1.0),
+            mu=mu_of(evaluate.epsilon or train.epsilon or METRICS_EPSILON),
             worlds=2 if is_union(job.align.spec) else 1,
             covered=evaluate.share_with_passive,
             outputs=train.outputs,
