@@ -1,7 +1,7 @@
 """Gaussian differential privacy: what noise of the normal distribution promises, as one number μ.
 
 Whoever sees what is μ-private tells two neighbouring worlds apart no better than N(0, 1) from N(μ, 1). Releases add up as the
-root of the sum of squares, exactly, whatever is chosen after having seen earlier ones. ε and δ are other words for the same.
+root of the sum of squares, whatever is chosen after having seen earlier ones. ε and δ are other words for the same.
 
 Sources: Dong, Roth and Su 2019, corollaries 1 and 3.3; Balle and Wang 2018, theorem 8.
 """
@@ -54,7 +54,7 @@ def mu_of(epsilon: float) -> float:
 
 
 def epsilon_of(mu: float) -> float:
-    """The smallest ε for which what is μ-private is (ε, :data:`DELTA`)-private; 0 where δ alone covers it. At most 600, about."""
+    """The smallest ε for which what is μ-private is (ε, :data:`DELTA`)-private; 0 where δ alone covers it; 600 at most."""
     if mu <= 0 or delta_of(mu, 0.0) <= DELTA:
         return 0.0
     mu = min(mu, _MOST_MU)

@@ -1,9 +1,9 @@
 """Noise in shares that only the dealer could compute.
 
-Everybody draws a share of a seed; the dealer alone has the sum, and makes of it the noise, which it deals in shares. So no
-party knows the noise, nor does any set of parties without the dealer. The same place gives the same noise, so a restart
-averages nothing, and another context gives other noise. An audited section shows it: whoever has all seeds of the section
-makes the same noise.
+Each party draws a share of a seed from masks that the dealer knows, too. The dealer alone has the sum, makes the noise of it,
+and deals that in shares. So no party knows the noise, nor do all but one of them together. The same place gives the same noise,
+so a restart averages nothing, and another context gives other noise. An audited section shows it: whoever has all seeds of the
+section makes the same noise.
 
 Source: ours; the distribution is that of :mod:`vfl_node.crypto.discrete_gaussian`.
 """

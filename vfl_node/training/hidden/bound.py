@@ -25,9 +25,10 @@ nothing is amplified. Weights, predictions and metrics are made of the noised gr
 **What it does not cover.** What the alignment tells; numbers of rows and columns. A party scales its columns over its whole
 table: as long as tables are the same in both worlds, its quantiles and means are too. They would change, a little, with the
 values of one record. Apart from them the values of one record's columns move G by 2·C: they are covered where :func:`worlds` is
-2, and with twice μ elsewhere. A regression scales targets by their mean and deviation, which a label changes a little. Records
-of one person add up: k of them have k times μ. All parties are taken to follow the protocol: one that brings longer rows reads
-more, in proportion.
+2, and with twice μ elsewhere. Targets of a regression are scaled by a range that the job says; without one by mean and
+deviation of the party's whole table, which a single target may change as far as it likes: then targets are not covered, and
+records are. Records of one person add up: k of them have k times μ. All parties are taken to follow the protocol: one that
+brings longer rows reads more, in proportion.
 
 Source: ours, from known parts: noisy gradient descent (Bassily, Smith and Thakurta 2014).
 """

@@ -54,8 +54,8 @@ class Hidden(TrainerConfig):
     )
     target_range: tuple[float, float] | None = Field(
         default=None,
-        description="of a regression: between which numbers targets usually lie, as everybody knows and no table says. null: the "
-        "active party's table says how they are scaled, and then ε does not cover a single target",
+        description="of a regression: between which numbers targets usually lie, as everybody knows and no table says. null: "
+        "the active party's table says how they are scaled, and then ε does not cover a single target",
     )
     hidden: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         default=(),

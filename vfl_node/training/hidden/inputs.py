@@ -128,9 +128,7 @@ def _shown(found: frequent.Found, reason: frequent.Reason) -> list[str]:
     return [of.shown for of, why in found.left_out.items() if why == reason]
 
 
-def _labels(
-    labels: LabelColumn | None, of_all: LabelColumn | None, train: Hidden
-) -> tuple[np.ndarray, TargetScale | None]:
+def _labels(labels: LabelColumn | None, of_all: LabelColumn | None, train: Hidden) -> tuple[np.ndarray, TargetScale | None]:
     """y of all rows, float64[n, K]; numbers in deviations of the whole table's, which who is shared does not change."""
     if labels is None or of_all is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")

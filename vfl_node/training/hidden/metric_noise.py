@@ -6,8 +6,7 @@ change by Δ at most, gets noise with the standard deviation Δ/(μ·√p).
 
 Which worlds are neighbours
 ---------------------------
-- Where one party at least knows who is shared, they differ in one record, which is shared in one of them; or in one label, if
-  parties without labels learn metrics (``covered``).
+- Where one party at least knows who is shared, they differ in one record, which is shared in one of them; or in one label.
 - Where nobody does (a union), the length of the shared order tells how many are. So they differ in two: one is shared instead
   of the other (``worlds`` = 2). Both may be held out, or one is and the other is trained on.
 
@@ -26,7 +25,7 @@ a label           c               √2, of several 2    n₊ + n₋             
 A record with label 1 is in n₋ pairs, each of which counts −1, 0 or 1; one with label 0 in n₊. A swap takes one away and brings
 another one, so a sum of numbers from 0 to c changes by c, pairs twice. With several outputs the numbers of two labels change,
 each in two outputs: √4. A label's flip changes n₋ + n₊ pairs, which 2·max(n₊, n₋) covers, and √2 of the numbers, as a swap
-does. So the noise of two worlds needs nothing more for labels.
+does. So the noise of two worlds needs nothing more for labels; that of one world is for n₋ + n₊.
 
 **Held out and trained on.** No record is both (without ``evaluate.test_fraction`` all are, and the squares of training and
 metrics add up). The model that is measured was made with noise, so a record that it was trained on changes the metrics by
@@ -34,8 +33,8 @@ nothing more, and a job costs the larger one of both μ. Between two worlds a tr
 Then training changes by half of what a swap of trained records changes, μ²/4, and for the metrics a record comes in. With two
 worlds Δ of this is taken √(4/3) times, which makes it ¾·μ² or less: both together are again the larger one.
 
-**Pairs need the numbers first**: Δ is made of these with noise (:meth:`MetricNoise.reach`), six standard deviations more. It is
-below the truth with a probability of 10⁻⁹ a label, and δ is a thousand times as much. That no number is shown as below 0 is
+**Pairs need the numbers first**: Δ is made of these with noise (:meth:`MetricNoise.reach`), seven standard deviations more. It
+is below the truth with a probability of 10⁻¹² a label, and δ is a million times as much. That no number is shown as below 0 is
 computed from what was opened, so it costs nothing.
 
 Source: ours.
@@ -72,7 +71,7 @@ PARTS: Mapping[str, Mapping[str, float]] = {
 REACHES = tuple((8 + step) << octave for octave in range(28) for step in range(8))
 """Numbers of pairs for which there is noise: the next one above is at most an eighth larger."""
 
-_MARGIN = 6.0
+_MARGIN = 7.0
 
 
 @dataclass(frozen=True)
@@ -82,14 +81,12 @@ class MetricNoise:
     Attributes:
         mu: of the metrics.
         worlds: in how many records neighbouring worlds differ: 2 in a union, whose length tells how many are shared, else 1.
-        covered: whether labels are covered, since parties learn metrics that have none.
         outputs: K.
         numbers: whether the model predicts numbers.
     """
 
     mu: float
     worlds: int = 2
-    covered: bool = False
     outputs: int = 1
     numbers: bool = False
 
@@ -100,7 +97,6 @@ class MetricNoise:
         return cls(
             mu=mu_of(evaluate.epsilon or train.epsilon or METRICS_EPSILON),
             worlds=2 if is_union(job.align.spec) else 1,
-            covered=evaluate.share_with_passive,
             outputs=train.outputs,
             numbers=train.task == "regression",
         )
@@ -113,8 +109,7 @@ class MetricNoise:
     @property
     def counts(self) -> float:
         """Standard deviation of the noise of each number of records with a label."""
-        swaps = not self.numbers and (self.worlds == 2 or self.covered)
-        return self._deviation("counts", max(self._one, math.sqrt(2 * min(self.outputs, 2)) if swaps else 0.0))
+        return self._deviation("counts", max(self._one, 0.0 if self.numbers else math.sqrt(2 * min(self.outputs, 2))))
 
     @property
     def sums(self) -> dict[str, float]:
@@ -129,10 +124,10 @@ class MetricNoise:
 
     def reach(self, counts: Sequence[int]) -> int:
         """How much the sum over pairs changes at most, from the numbers of both labels with noise: one of :data:`REACHES`."""
-        if self.worlds == 1 and self.covered:
+        if self.worlds == 1:
             most = sum(counts) + _MARGIN * math.sqrt(2) * self.counts
         else:
-            most = self.worlds * (max(counts) + _MARGIN * self.counts)
+            most = 2 * (max(counts) + _MARGIN * self.counts)
         return next((reach for reach in REACHES if reach >= most), REACHES[-1])
 
     @property

@@ -5,11 +5,16 @@ from __future__ import annotations
 from pydantic import Field
 
 from vfl_node.gdp import DELTA, auc_bound, epsilon_of
-from vfl_node.job import Align, Job
+from vfl_node.job import Job
 from vfl_node.session.spent import TELLS, Spent, auc_text, epsilon_text
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.spending import meter
 from vfl_node.training.section import Section
+
+UNCOVERED = (
+    "NO BOUND covers a single target: the table's mean and deviation scale all of them. Say train.target_range, the numbers "
+    "between which targets usually lie, to cover them."
+)
 
 
 class Privacy(Section):
@@ -58,7 +63,7 @@ def privacy_of(
     if epsilon is None:
         said = meter(columns, records, trainings) if train.reveal == "owners" else opens.warning
     else:
-        said = f"{_amounts(epsilon, epsilon_of(spent.mu), limit)} {_told(job.align, bound, spent)}"
+        said = f"{_amounts(epsilon, epsilon_of(spent.mu), limit)} {_told(job, bound, spent)}"
     return Privacy(
         epsilon=epsilon,
         delta=DELTA,
@@ -77,21 +82,25 @@ def _amounts(epsilon: float, spent: float, limit: float | None) -> str:
     return f"{of} spends {epsilon_text(epsilon)}; with earlier ones {epsilon_text(spent)}."
 
 
-def _told(align: Align, bound: float | None, spent: Spent) -> str:
+def _told(job: Job, bound: float | None, spent: Spent) -> str:
     """How much that leaves to tell."""
     if bound is None:
         several = "an earlier job" if spent.unbounded == 1 else f"{spent.unbounded} earlier jobs"
         return f"NO BOUND: {several} over this table opened a model without one."
-    return (
-        f"Whoever has all that was opened, and knows everything else, tells {_protected(align)} at an AUC of at most "
-        f"{auc_text(bound)}."
-    )
+    covers_labels, what = Hidden.of(job).covers_labels, _protected(job)
+    said = f"Whoever has all that was opened, and knows everything else, tells {what} at an AUC of at most {auc_text(bound)}."
+    return " ".join([*([said] if what else []), *([] if covers_labels else [UNCOVERED])])
 
 
-def _protected(align: Align) -> str:
-    """What ε is about: not what the alignment has told already."""
-    if align.spec.every_row_is_shared:
-        return "the label of one record"
-    if align.tells_common:  # so the number of shared records is the same in both worlds
-        return "which of two records is the shared one, or the label of one,"
-    return TELLS
+def _protected(job: Job) -> str:
+    """What ε is about: not what the alignment has told already; empty: nothing."""
+    labels = Hidden.of(job).covers_labels
+    if job.align.spec.every_row_is_shared:
+        return "the label of one record" if labels else ""
+    if job.align.tells_common:  # so the number of shared records is the same in both worlds
+        return (
+            "which of two records is the shared one, or the label of one,"
+            if labels
+            else "which of two records is the shared one"
+        )
+    return TELLS if labels else "whether one record is shared"

@@ -25,8 +25,8 @@ LEAST_BITS = 26
 """Of μ and η·λ: a weight decay of 10⁻⁵ in a step is then off by less than a thousandth of itself."""
 
 LEAST_MANTISSA = 1 << 9
-"""A smaller one is off by more than a tenth of a percent, and the residual that is cut after it by more than a bound has room for
-(:data:`vfl_node.training.hidden.bound.MARGIN`)."""
+"""A smaller one is off by more than a tenth of a percent, and so is the residual that is cut after it. That is more than a
+bound has room for (:data:`vfl_node.training.hidden.bound.MARGIN`)."""
 
 
 @dataclass(frozen=True)
