@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.dates import Part
@@ -28,6 +30,12 @@ class QuantileLevels(Frozen):
     part: Part | None = None
     edges: tuple[Finite, ...]
     levels: tuple[int, ...]
+
+    @model_validator(mode="after")
+    def _ascending(self) -> QuantileLevels:
+        if any(one >= other for of in (self.edges, (-1, *self.levels, len(self.edges) + 1)) for one, other in pairwise(of)):
+            raise ValueError("edges and levels ascend, and there is an edge between intervals")
+        return self
 
     @classmethod
     def fit(cls, name: str, part: Part | None, ordered: NDArray[np.float64], enough: Callable[[int], bool]) -> QuantileLevels:
