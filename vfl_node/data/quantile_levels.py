@@ -48,7 +48,7 @@ class QuantileLevels(Frozen):
             enough: whether an interval that so many of them lie in has a code.
         """
         n = len(ordered)
-        edges = np.unique(ordered[[n * k // LEVELS for k in range(1, LEVELS)]]) if n else ordered
+        edges = np.setdiff1d(ordered[[n * k // LEVELS for k in range(1, LEVELS)]], ordered[:1]) if n else ordered
         counts = np.diff([0, *np.searchsorted(ordered, edges).tolist(), n])
         kept = tuple(k for k, count in enumerate(counts.tolist()) if enough(count))
         return cls(name=name, part=part, edges=tuple(edges.tolist()), levels=kept)

@@ -27,7 +27,10 @@ START = 0.1
 """Standard deviation of the part of first weights that a party does not know, without hidden layers. The owner of a weight that
 hardly any shared record moves sees this instead of zero."""
 
-RARE = "fewer than {least} of this party's records differ from the others there, whom its weight would tell about (limits.least_rows)"
+RARE = (
+    "fewer than {least} of this party's records differ from the others there, and its weight would tell about these "
+    "(limits.least_rows)"
+)
 OUTSTANDING = (
     "one of this party's records has more than a fifth of its sum of squares, and its weight would tell about it "
     "(limits.least_rows)"
