@@ -24,8 +24,9 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
 from vfl_node.training.hidden.descent import USUAL_MOMENTUM, USUAL_RATE, Descent
-from vfl_node.training.hidden.inputs import CLIP, START
+from vfl_node.training.hidden.inputs import START
 from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.rows import FAR
 from vfl_node.training.schedule import Schedule
 
 SHARED, OWNED = 4000, 8000
@@ -81,7 +82,7 @@ class Rare:
                 rare[others, column] = 1
             rare[target, at[0]] = 1
         if self.standardised:
-            rare = np.clip((rare - rare[own].mean(axis=0)) / rare[own].std(axis=0), -CLIP, CLIP)
+            rare = np.clip((rare - rare[own].mean(axis=0)) / rare[own].std(axis=0), -FAR, FAR)
         first = np.hstack([rng.normal(size=(ROWS, A_COLUMNS - 1)), np.ones((ROWS, 1))])
         each = first, np.hstack([rng.normal(size=(ROWS, B_COLUMNS)), rare])
         return each[0] * self.mine[0][:, None], each[1] * self.mine[1][:, None]

@@ -40,7 +40,7 @@ def test_a_spoilt_column_is_scaled_by_ranks_and_new_records_are_treated_alike() 
 def test_the_owners_own_wish_stays_and_is_doubted() -> None:
     given = table(spoilt=NumericColumn(SPOILT, scaling="standard"), other=NumericColumn(SPOILT))
     encoder = LinearEncoder.fit(robust(given, "standard"), "standard")
-    alike, rescaled = of_scaling(squeezed(given, "standard"), encoder)
+    alike, rescaled = of_scaling(squeezed(given, "standard"), encoder.columns)
     assert alike.startswith("Column 'spoilt': a few values")
     assert "scaling: auto" in alike
     assert rescaled.startswith("Column 'other': a few values")
@@ -58,8 +58,6 @@ def test_which_columns_enter_a_model(used: str, names: list[str]) -> None:
 
 
 def test_names_in_sentences() -> None:
-    assert left_out(["x", "c: a level", "c: a level"], np.array([False, True, True]), "rare") == (
-        "Column 'c: a level' left out: rare (train.least_rows).",
-    )
-    assert left_out(["x"], np.array([False]), "rare") == ()
+    assert left_out(["c: a level", "c: a level", "x"], "rare") == ("Columns 'c: a level', 'x' left out: rare.",)
+    assert left_out([], "rare") == ()
     assert named(list("abcdefg")) == "Columns 'a', 'b', 'c', 'd', 'e' and 2 more"

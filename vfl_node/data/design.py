@@ -61,6 +61,9 @@ MOST = 1 << MOST_BITS
 RESOLUTION = 1 << 16
 """Steps per unit, if the table's own integers are not kept."""
 
+MOST_AS_IT_IS = MOST // RESOLUTION
+"""Of numbers with ``scaling: none``, the largest."""
+
 CENTRED = int(transforms.CLIP) * RESOLUTION
 """No integer of a column that is centred, such as a standardised one, is larger."""
 
@@ -307,10 +310,9 @@ def _standard(name: str, present: NDArray[np.float64]) -> LinearScale | None:
 
 
 def _as_it_is(name: str, present: NDArray[np.float64]) -> LinearScale:
-    most = MOST // RESOLUTION
-    if np.abs(present).max(initial=0.0) > most:
+    if np.abs(present).max(initial=0.0) > MOST_AS_IT_IS:
         raise DataError(
-            f"column {name!r} holds numbers beyond ±{most}, too large to be left as they are",
+            f"column {name!r} holds numbers beyond ±{MOST_AS_IT_IS}, too large to be left as they are",
             code="E_OVERFLOW",
             hint="choose another train.scaling in the job, such as standard, or give the column in another unit",
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.dates import Part
@@ -29,6 +31,12 @@ class QuantileLevels(Frozen):
     edges: tuple[Finite, ...]
     levels: tuple[int, ...]
 
+    @model_validator(mode="after")
+    def _ascending(self) -> QuantileLevels:
+        if any(one >= other for of in (self.edges, (-1, *self.levels, len(self.edges) + 1)) for one, other in pairwise(of)):
+            raise ValueError("edges and levels ascend, and there is an edge between intervals")
+        return self
+
     @classmethod
     def fit(cls, name: str, part: Part | None, ordered: NDArray[np.float64], enough: Callable[[int], bool]) -> QuantileLevels:
         """Of finite numbers float64[n], ascending. Equal numbers are in the same interval.
@@ -40,7 +48,7 @@ class QuantileLevels(Frozen):
             enough: whether an interval that so many of them lie in has a code.
         """
         n = len(ordered)
-        edges = np.unique(ordered[[n * k // LEVELS for k in range(1, LEVELS)]]) if n else ordered
+        edges = np.setdiff1d(ordered[[n * k // LEVELS for k in range(1, LEVELS)]], ordered[:1]) if n else ordered
         counts = np.diff([0, *np.searchsorted(ordered, edges).tolist(), n])
         kept = tuple(k for k, count in enumerate(counts.tolist()) if enough(count))
         return cls(name=name, part=part, edges=tuple(edges.tolist()), levels=kept)

@@ -78,7 +78,7 @@ def left_out(shown: Iterable[str], why: str) -> tuple[str, ...]:
         why: a clause.
     """
     names = list(dict.fromkeys(shown))
-    return (f"{named(names)} left out: {why} (limits.least_rows).",) if names else ()
+    return (f"{named(names)} left out: {why}.",) if names else ()
 
 
 def named(columns: Sequence[str]) -> str:

@@ -51,6 +51,9 @@ NAMES = ("clinic", "lab", "insurer")
 HUB = "hub"
 CLIP = 5.0
 SMALL = {"epsilon": None, "epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9, "reveal": "owners"}
+NOISED = {
+    **{"epsilon": 1.0, "epochs": None, "batch_size": None, "learning_rate": None, "momentum": None, "metrics_by": "none"},
+}
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from tests.training.hidden.test_restarts import KilledError, assert_same, kills
 from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Dealer, Party
 from vfl_node.errors import ProtocolError, StateError
+from vfl_node.limits import Limits
 from vfl_node.training.hidden import terms, wire
 from vfl_node.training.hidden.computation import CANDIDATES, block, candidates
 from vfl_node.training.hidden.costs import exchange
@@ -142,9 +143,10 @@ def test_products_of_ownership_bits_are_checked(world: Any, attempt: Any) -> Non
 
 def test_one_spoilt_block_of_many_jobs_is_noticed_as_often_as_is_said(world: Any, attempt: Any) -> None:
     over, train, noticed = world(people=24), AUDIT | {"epochs": 1, "metrics_by": "none"}, 0
+    whole: dict[str, Any] = {"limits": Limits(least_rows=0)}
     for secret in range(60):
         with spoilt(block(0, 0), secret % 2):
-            results = attempt(train, secret=str(secret)).raw(over)
+            results = attempt(train, secret=str(secret), **whole).raw(over)
         noticed += isinstance(results[secret % 2], ProtocolError)
     assert 12 < noticed < 37  # of 60, 24 ± 3.8
 
@@ -352,7 +354,7 @@ def test_several_passive_parties_cannot_check(world: Any, attempt: Any) -> None:
 def test_a_training_that_checks_every_batch_says_so(world: Any, attempt: Any) -> None:
     over, train = world(people=24), {"dealer_audit": 0.5, "epochs": 1, "metrics_by": "none"}
     for secret in range(30):
-        of = attempt(train, secret=str(secret))
+        of = attempt(train, secret=str(secret), limits=Limits(least_rows=0))
         result, passive = of(over)
         assert len(blocks(of, over)) == 1
         nothing = result.section.audited == 1

@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.training.hidden.conftest import NOISED, weights_of
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.gdp import mu_of
 from vfl_node.training.hidden import bound
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import FAST, MOST_NOISE, descent_of, described, noise_of_score
-
-from .conftest import weights_of
-
-NOISED = {
-    **{"epsilon": 1.0, "epochs": None, "batch_size": None, "learning_rate": None, "momentum": None, "metrics_by": "none"},
-}
 
 
 def section(**keys: Any) -> Hidden:

@@ -352,9 +352,12 @@ def test_a_damaged_part_is_refused_before_anybody_is_met(world: Any, attempt: An
         {"batches": "ab"},
     ]
     states = ["", "{}", *(json.dumps(state | change) for change in changes)]
+    encoder = json.loads(model.encoder)
+    other = json.dumps(encoder | {"means": encoder["means"] + [0.0]})  # of another width
     for damaged in [
         *(replace(model, weights=of) for of in without + reshaped + floats),
         *(replace(model, state=of) for of in states),
+        *(replace(model, encoder=of) for of in ("", "{}", other)),
     ]:
         with pytest.raises(StateError) as caught:
             HiddenPredictor().check(damaged)

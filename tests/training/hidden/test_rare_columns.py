@@ -35,16 +35,16 @@ def with_rare(over: Any, party: str, records: int) -> Any:
 def test_a_column_in_which_few_records_differ_is_left_out(world: Any, attempt: Any, party: str) -> None:
     place = ("clinic", "lab").index(party)
     for records, stays in ((4, False), (5, True)):
-        result = attempt({"least_rows": 5})(with_rare(world(), party, records))[place]
+        result = attempt()(with_rare(world(), party, records))[place]
         assert (RARE in result.section.dropped) != stays
         weight = result.weights["weight"][0].numpy()
-        assert len(weight) == len(result.columns) == 4 + place
-        assert (weight[-1] != 0) == stays
+        assert len(weight) == 3 + place + stays
+        assert len(result.columns) == 4 + place
         assert result.section.columns[party] == 3 + place + stays + (party == "clinic")
 
 
 def test_a_column_that_is_left_out_is_named_to_its_owner_alone(world: Any, attempt: Any) -> None:
-    active, passive = attempt({"least_rows": 5})(with_rare(world(), "lab", 4))
+    active, passive = attempt()(with_rare(world(), "lab", 4))
     (warning,) = passive.warnings
     assert warning.startswith(f"Column {RARE!r} left out: fewer than 5 of this party's records differ")
     assert {of.name: of.transform for of in passive.columns}[RARE] is None
@@ -71,18 +71,19 @@ def test_a_value_that_stands_out_spoils_no_column(world: Any, attempt: Any) -> N
     assert active.warnings == ()
 
 
-def test_a_record_that_stands_out_as_the_job_scales_is_left_out(world: Any, attempt: Any) -> None:
+def test_a_record_that_stands_out_is_left_out_however_the_job_scales(world: Any, attempt: Any) -> None:
     over = with_rare(world(), "lab", 5)
     table, view = over.data["lab"]
     values = table.columns[RARE].values / 8
     values[-1] = 4.0
     over.data["lab"] = Table(table.ids, {**table.columns, RARE: NumericColumn(values)}, table.labels), view
-    passive = attempt({"least_rows": 5, "scaling": "none"})(over)[1]
-    assert passive.section.dropped == (RARE,)
-    assert passive.warnings == (
-        f"Column {RARE!r} left out: one of this party's records has more than a fifth of its sum of squares, and its weight "
-        "would tell about it (train.least_rows).",
-    )
+    for scaling in ("none", "standard", "quantile"):
+        passive = attempt({"scaling": scaling})(over)[1]
+        assert passive.section.dropped == (RARE,)
+        assert passive.warnings == (
+            f"Column {RARE!r} left out: one of this party's records has more than a fifth of its sum of squares, and its "
+            "weight would tell about it (limits.least_rows).",
+        )
 
 
 @pytest.mark.parametrize("hidden", [(), (4,)])
@@ -98,6 +99,8 @@ def test_first_weights_are_known_to_nobody(hidden: tuple[int, ...], attempt: Any
         assert abs(np.corrcoef(own.ravel(), other.ravel())[0, 1]) < 0.5
     assert not any(part.weights[3].any() for part in parts if hidden)  # a bias
     assert not any(of.any() for part in parts for of in part.velocity)
+    bounded = first_parts(form, attempt().randomness("lab"), bounded=True)
+    assert not any(of.any() for of in (*bounded.weights, *bounded.velocity))
 
 
 def test_a_weight_that_nothing_moves_is_what_it_began_with(world: Any, attempt: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.limits import Limits
 from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.computation import Own
 from vfl_node.training.hidden.inputs import digest_of
@@ -85,7 +86,7 @@ def test_its_digest_cannot_be_guessed_from_few_possible_tables(world: Any, attem
             made[digest] = own
             return digest
 
-        of = attempt({"epochs": 1}, {"test_fraction": 0})
+        of = attempt({"epochs": 1}, {"test_fraction": 0}, limits=Limits(least_rows=0))
         with mock.patch(DIGEST, noted):
             of(over)
         (said, *_), (context,) = of.sent(DealingTerms), of.sent(ShareContext)
@@ -169,7 +170,7 @@ def test_openings_do_not_depend_on_what_is_masked(world: Any, attempt: Any) -> N
     first = {}
     for seed, secret in product((0, 1), range(12)):
         train = {"epochs": 1, "loss": "taylor", "metrics_by": "none", "reveal": "none"}
-        of = attempt(train, secret=str(secret))
+        of = attempt(train, secret=str(secret), limits=Limits(least_rows=0))
         of(world(people=24, seed=seed))
         data = b"".join(each.values for each in of.sent(MaskedShares, "lab", "clinic"))
         first[seed, secret] = np.frombuffer(data, np.uint8) >> 7

@@ -18,6 +18,7 @@ from tests.training.hidden.test_refusals import with_values
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import StateError
 from vfl_node.gdp import mu_of
+from vfl_node.limits import Limits
 from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.results import TOO_FEW
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares, ShareContext
@@ -156,7 +157,7 @@ def test_a_record_that_stands_out_alone_has_no_column(world: Any, attempt: Any, 
 
         result = attempt({"scaling": "unit"})(with_values(over, party, skewed))[place]
         assert (len(result.section.dropped) == 0) == stays
-    kept = attempt({"scaling": "unit", "least_rows": 0})(over)[place]
+    kept = attempt({"scaling": "unit"}, limits=Limits(least_rows=0))(over)[place]
     assert not kept.section.dropped
 
 

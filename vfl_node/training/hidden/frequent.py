@@ -63,7 +63,7 @@ class Feature(NamedTuple):
 
 
 @dataclass
-class Found:
+class FoundFeatures:
     """What a table has.
 
     Attributes:
@@ -89,7 +89,7 @@ class Found:
         return {name: tuple(feature for feature in of if feature not in self.usual) for name, of in self.columns.items()}
 
 
-def find(table: Table, least: int) -> Found:
+def find(table: Table, least: int) -> FoundFeatures:
     """What ``table`` has, over all its records.
 
     Args:
@@ -98,7 +98,7 @@ def find(table: Table, least: int) -> Found:
 
     Cost: a sort of each column of numbers.
     """
-    found, n = Found(), len(table)
+    found, n = FoundFeatures(), len(table)
     for name, column in table.columns.items():
         kept = found.columns.setdefault(name, [])
         for part, read in parts_of(column):
@@ -106,10 +106,11 @@ def find(table: Table, least: int) -> Found:
                 counts = np.bincount(read.codes + 1, minlength=len(read.levels) + 1)
                 if part:
                     counts[0] = 0  # the days mark what is missing
+                if np.count_nonzero(counts) < 2:  # nothing tells records apart
+                    continue
                 each = [Feature(name, part, "missing"), *(Feature(name, part, "level", level) for level in read.levels)]
                 reasons = {each[code]: _of_marks(int(counts[code]), n, least) for code in np.flatnonzero(counts)}
-                if len(reasons) > 1:
-                    found.usual.add(each[int(counts.argmax())])
+                found.usual.add(each[int(counts.argmax())])
             elif isinstance(read, NumericColumn):
                 ordered = np.sort(read.values)  # what is missing comes last
                 missing = int(np.count_nonzero(np.isnan(read.values)))
@@ -155,32 +156,31 @@ def _stands_out(present: NDArray[np.float64], scaling: Literal["standard", "auto
     return bool(squares.max() > MOST_OF_ONE * squares.sum())
 
 
-def written_down(memories: Sequence[Memory], table: str, found: Found) -> tuple[Feature, ...]:
-    """What enters in every job with these partners; of columns that no earlier one has read what is ``found``.
+def written_down(memories: Sequence[Memory], table: str, entering: Mapping[str, tuple[Feature, ...]]) -> tuple[Feature, ...]:
+    """What enters in every job with these partners.
 
     Args:
         memories: of each partner.
         table: its name in the owner's settings.
-        found: of the table as it is now.
+        entering: what is written down of columns that no earlier job has read.
 
     Raises:
-        StateError: two partners have seen different widths of this table (``E_INPUT_CHANGED``).
+        StateError: partners have seen different columns of this table (``E_INPUT_CHANGED``).
     """
-    name = f"columns-{hashlib.sha256(table.encode()).hexdigest()[:40]}"
-    known = found.entering
+    name, known = f"columns-{hashlib.sha256(table.encode()).hexdigest()[:40]}", dict(entering)
     for memory in memories:
         known |= _kept(memory, name, {})
-    for memory in memories:
-        if any(known.get(column, of) != of for column, of in _kept(memory, name, known).items()):
-            raise StateError(
-                f"the columns of table {table!r} were others when hidden training with each of this job's partners first read "
-                "them: together they would see how it has changed",
-                code="E_INPUT_CHANGED",
-                hint="train with each of them alone; or give the table another name in this node's settings, under which "
-                "everything that is remembered of it begins anew",
-                for_peer="its input changed",
-            )
-    return tuple(feature for of in known.values() for feature in of)
+    first, *others = (_kept(memory, name, known) for memory in memories)
+    if any(other != first for other in others):
+        raise StateError(
+            f"the columns of table {table!r} were others when hidden training with each of this job's partners first read "
+            "them: together they would see how it has changed",
+            code="E_INPUT_CHANGED",
+            hint="train with each of them alone; or give the table another name in this node's settings, under which "
+            "everything that is remembered of it begins anew",
+            for_peer="its input changed",
+        )
+    return tuple(feature for of in first.values() for feature in of)
 
 
 def _kept(memory: Memory, name: str, new: Mapping[str, Sequence[Feature]]) -> dict[str, tuple[Feature, ...]]:
@@ -198,7 +198,15 @@ def _kept(memory: Memory, name: str, new: Mapping[str, Sequence[Feature]]) -> di
     raise AssertionError
 
 
-def late(found: Found, features: Sequence[Feature]) -> Iterator[Feature]:
-    """Those that the table has, and that do not enter because it had not when they were written down."""
+def late(found: FoundFeatures, features: Sequence[Feature]) -> Iterator[Feature]:
+    """Those that the table has, and that do not enter because it had not when they were written down.
+
+    One level of each category follows from the others: the usual one, or the one that was usual then.
+    """
     entering = set(features)
-    return (of for each in found.entering.values() for of in each if of not in entering and of.kind != "bin")
+    follows = {(of.name, of.part) for of in found.usual & entering}
+    for feature in (of for each in found.entering.values() for of in each if of not in entering and of.kind != "bin"):
+        if (feature.name, feature.part) in follows:
+            follows.remove((feature.name, feature.part))
+        else:
+            yield feature

@@ -19,7 +19,7 @@ from vfl_node.training.hidden.computation import Own, Positions, WeightShares
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.metric_noise import MOST_SQUARE
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.rows import FAR, Rows
+from vfl_node.training.hidden.rows import FAR, RowEncoder
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 
@@ -27,8 +27,14 @@ START = 0.1
 """Standard deviation of the part of first weights that a party does not know, without hidden layers. The owner of a weight that
 hardly any shared record moves sees this instead of zero."""
 
-RARE = "fewer than {least} of this party's records differ from the others there, whom its weight would tell about"
-OUTSTANDING = "one of this party's records has more than a fifth of its sum of squares, and its weight would tell about it"
+RARE = (
+    "fewer than {least} of this party's records differ from the others there, and its weight would tell about these "
+    "(limits.least_rows)"
+)
+OUTSTANDING = (
+    "one of this party's records has more than a fifth of its sum of squares, and its weight would tell about it "
+    "(limits.least_rows)"
+)
 LATE = (
     "a partner's first training had none of it, and which columns enter stays the same, since partners see how many these are. "
     "Under another name in this node's settings the table begins anew"
@@ -51,7 +57,7 @@ class Inputs:
             errors; 0 without such.
     """
 
-    rows: Rows
+    rows: RowEncoder
     dropped: tuple[str, ...]
     warnings: tuple[str, ...]
     values: np.ndarray
@@ -85,9 +91,9 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
         )
     whole, least = data.whole or data.table, session.limits.least_rows
     found = frequent.find(whole, least)
-    features: tuple[frequent.Feature, ...] = ()
-    if active or any(found.entering.values()):  # else there is nothing that should stay as it is
-        features = frequent.written_down([session.memories[name] for name in session.others], data.name, found)
+    begins = active or any(found.entering.values())  # else there is nothing that should stay as it is
+    memories = [session.memories[name] for name in session.others]
+    features = frequent.written_down(memories, data.name, found.entering if begins else {})
     if not (active or features):
         raise DataError(
             "this party's table has no column to train on",
@@ -95,7 +101,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             hint="add columns that vary, or declare ignored ones in data.columns; limits.least_rows leaves rare ones out",
         )
     bins, bounded = train.columns == "bins", train.epsilon is not None
-    fitted = Rows.fit(whole, features, found, train.scaling, bins=bins, bounded=bounded)
+    fitted = RowEncoder.fit(whole, features, found, train.scaling, bins=bins, bounded=bounded)
     values = fitted.transform(data.table, intercept=active)
     rows = data.alignment.rows
     mine = rows >= 0
@@ -105,9 +111,11 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     labels, scale = _labels(data.table.labels, whole.labels, train) if active else (None, None)
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
+    scaled = {of.name for of in fitted.encodings if of.method}
+    squeezed = [name for name in own_columns.squeezed(whole, train.scaling) if name in scaled]
     late = tuple(frequent.late(found, features))
     warnings = (
-        *own_columns.of_scaling(own_columns.squeezed(whole, train.scaling), fitted.encodings),
+        *own_columns.of_scaling(squeezed, fitted.encodings),
         *own_columns.left_out(_shown(found, "rare"), RARE.format(least=least)),
         *own_columns.left_out(_shown(found, "outstanding"), OUTSTANDING),
         *own_columns.left_out([of.shown for of in late], LATE),
@@ -124,7 +132,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     return replace(inputs, spread=float(np.minimum((tested - tested.mean()) ** 2, MOST_SQUARE).mean()))
 
 
-def _shown(found: frequent.Found, reason: frequent.Reason) -> list[str]:
+def _shown(found: frequent.FoundFeatures, reason: frequent.Reason) -> list[str]:
     return [of.shown for of, why in found.left_out.items() if why == reason]
 
 

@@ -29,7 +29,7 @@ from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import Inputs
 from vfl_node.training.hidden.network import Form, SharedModel
-from vfl_node.training.hidden.rows import Rows, columns_of
+from vfl_node.training.hidden.rows import RowEncoder, columns_of
 from vfl_node.training.serving import StoredModel
 from vfl_node.training.trainer import Servable
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ShareCommitments
@@ -89,7 +89,7 @@ class KeptShares:
 
     form: Form
     shares: tuple[Ring, ...] = field(repr=False)
-    rows: Rows
+    rows: RowEncoder
     stored: StoredShares = field(repr=False)
 
     @classmethod
@@ -101,7 +101,7 @@ class KeptShares:
                 committed itself to (``E_STATE_CORRUPT``); another version stored it (``E_STATE_VERSION``).
         """
         train, stored = Hidden.of(model.job), StoredShares.from_json(model.state)
-        rows = Rows.from_json(model.encoder)
+        rows = RowEncoder.from_json(model.encoder)
         count, place = len(model.job.parties.data), stored.place
         fits = (
             len(stored.widths) == len(stored.commitments) == count

@@ -38,7 +38,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing_answers import AnswerDealing
 from vfl_node.training.hidden.kept import KeptShares
 from vfl_node.training.hidden.openings import OpeningLog
-from vfl_node.training.hidden.rows import Rows
+from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.service.known_records import serve
 from vfl_node.training.service.new_records import predict_once
 from vfl_node.training.serving import (
@@ -65,7 +65,7 @@ class HiddenPredictor:
 
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """As the base."""
-        stored = Rows.from_json(encoder)
+        stored = RowEncoder.from_json(encoder)
         return stored.written(stored.kinds)
 
     async def serve(
