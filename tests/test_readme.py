@@ -43,7 +43,7 @@ def commands() -> list[str]:
 def shorter(job: str) -> str:
     """The same job with fewer epochs, iterations and splits of its rows."""
     text, changes = re.subn(r"(epochs|iterations|repeats): \d+", r"\1: 2", job)
-    assert changes
+    assert changes or "algorithm: hidden" in job  # whose steps are set by rule
     return text
 
 

@@ -73,7 +73,7 @@ def test_columns_on_the_command_line(tmp_path: Path) -> None:
 
 def test_what_the_job_spends_or_that_nothing_bounds_what_it_tells() -> None:
     def notes(train: str) -> str:
-        job = parse(JOB.replace("batch_size: 100", f"batch_size: 100, {train}"), Job, source="job")
+        job = parse(JOB.replace("epsilon: null, epochs: 4, batch_size: 100", train), Job, source="job")
         return " ".join(words.notes(plan(job=job), ONLY_POWERS))
 
     assert "it spends ε 1.0 with each other data party" in notes("epsilon: 1")

@@ -340,8 +340,7 @@ def plain_inputs(over: World, train: Hidden, plan: HiddenPlan) -> tuple[NDArray[
             if train.task == "classification":
                 said = one_hot(labels, train.classes)
             else:
-                trained = plan.training[view.owned[plan.training]]
-                said = TargetScale.of(labels[view.rows[trained]]).scaled(labels)[:, None]
+                said = TargetScale.of(labels).scaled(labels)[:, None]
             targets[view.owned] = said[view.rows[view.owned]]
         parts.append(values)
     return np.hstack(parts), targets

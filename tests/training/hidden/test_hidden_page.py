@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "hidden.md").read_text(encoding="utf-8")
 JOB, LIMITS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SHOWN = {"algorithm": "", "hidden": "[]", "weight_decay": "0", "dealer_audit": "0"} | dict.fromkeys(
-    ("shared_fraction", "epochs", "batch_size", "learning_rate", "momentum"), "null"
+    ("shared_fraction", "target_range", "epochs", "batch_size", "learning_rate", "momentum"), "null"
 )
 """Defaults that are shown otherwise than Python writes them."""
 COMMAND = next(line for line in PAGE.splitlines() if line.startswith("vfl-node estimate"))

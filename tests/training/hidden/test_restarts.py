@@ -17,6 +17,7 @@ from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
 from vfl_node.training.hidden import terms, wire
 from vfl_node.training.hidden.inputs import digest_of
 from vfl_node.training.hidden.openings import OpeningLog
+from vfl_node.training.hidden.trainer import _Training
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
 
 TRAIN = {"hidden": (3,), "epochs": 2, "batch_size": 12}
@@ -241,11 +242,18 @@ def test_a_power_failure_may_leave_a_tail_without_sense(tmp_path: Path) -> None:
 def test_checkpoints_of_another_context_are_gone_when_all_begin_anew(world: Any, attempt: Any, dead: str) -> None:
     """Else a party that was killed between two saves would agree on an old one again and again."""
     over, of = world(people=40), attempt({**TRAIN, "epochs": 4})
-    of(over)
+    saved = MemoryCheckpoints.save
+
+    def breaks(kept: Any, name: str, *rest: Any) -> None:
+        if name == "epoch-000004":
+            raise KilledError
+        saved(kept, name, *rest)
+
+    with mock.patch.object(MemoryCheckpoints, "save", breaks), mock.patch.object(_Training, "_hold"):
+        assert any(isinstance(result, KilledError) for result in of.raw(over))
     old = terms.VERSION
     with mock.patch.object(terms, "VERSION", old + 1):  # as after an update of the software
         expected = attempt({**TRAIN, "epochs": 4})(over)
-        saved = MemoryCheckpoints.save
 
         def dies(kept: Any, name: str, *rest: Any) -> None:
             if kept is of.state.checkpoints[dead] and name == "epoch-000003":
@@ -253,9 +261,18 @@ def test_checkpoints_of_another_context_are_gone_when_all_begin_anew(world: Any,
             saved(kept, name, *rest)
 
         second = of.again(over)
-        assert second.resume_from == "epoch-000004"
+        assert second.resume_from == "epoch-000003"
         with mock.patch.object(MemoryCheckpoints, "save", dies):
             assert any(isinstance(result, KilledError) for result in second.raw(over))
         third = second.again(over)
         assert third.resume_from == "epoch-000002"
         assert_same(third(over), expected)
+
+
+def test_what_was_opened_once_is_not_opened_under_other_noise(world: Any, attempt: Any) -> None:
+    """After an update of the software between the last epoch and the end of a job: it would be a second draw for one ε."""
+    over, of = world(people=40), attempt(TRAIN)
+    of(over)
+    with mock.patch.object(terms, "VERSION", terms.VERSION + 1), pytest.raises(StateError) as caught:
+        of.again(over)(over)
+    assert caught.value.code == "E_REPLAY"

@@ -157,14 +157,14 @@ def test_one_record() -> None:
 
 
 @pytest.mark.parametrize("bins", [False, True])
-def test_a_tenth_of_rows_is_shrunk(bins: bool) -> None:
+def test_a_quarter_of_rows_is_shrunk(bins: bool) -> None:
     of = usual()
     fitted = encoder(of, least=20, bins=bins)
     found = lengths(fitted, of)
-    assert np.count_nonzero(found > 1 - 1e-4) == pytest.approx(200, abs=3)
+    assert np.count_nonzero(found > 1 - 1e-4) == pytest.approx(500, abs=3)
     assert found.max() <= LONGEST
     others = lengths(fitted, usual(seed=1))
-    assert 120 < np.count_nonzero(others > 1 - 1e-4) < 300  # of other records: 200 ± 20, as percentiles of 2,000
+    assert 400 < np.count_nonzero(others > 1 - 1e-4) < 600  # of other records: 500 ± 28, as quartiles of 2,000 are
     assert others.max() <= LONGEST
 
 
@@ -189,7 +189,7 @@ def test_numbers_are_scaled_cut_off_at_3_and_marks_centred_and_not_divided() -> 
     scaled = np.clip((x - x.mean()) / x.std(), -3, 3)
     plain = np.stack([scaled, rare - 0.05], axis=1)
     norms = np.linalg.norm(plain, axis=1)
-    expected = plain / np.maximum(norms, np.quantile(norms, 0.9))[:, None]
+    expected = plain / np.maximum(norms, np.quantile(norms, 0.75))[:, None]
     np.testing.assert_allclose(rows, expected, atol=2.0**-16)
     assert rows[100, 0] > 0.999  # cut, and shrunk
     assert (np.abs(rows) <= np.abs(expected) + 1e-12 + 2.0**-16).all()

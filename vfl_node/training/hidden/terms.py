@@ -179,7 +179,7 @@ def check_context(
             code="E_COUNT",
             hint=f"ask the owner of {parties[0]} whether it runs another version, and submit the job again",
         )
-    session.pins.check(f"share context of {parties[0]}", said.context)
+    session.pins.check(f"share context {VERSION} of {parties[0]}", said.context)
 
 
 def check_room(session: Session, rows: int, widths: Sequence[int], needed: int) -> None:

@@ -180,11 +180,23 @@ class _Training:
             self._epochs.append(Epoch(None, None, session.clock() - began, bytes_moved(traffic) - moved))
             failpoints.reach("updated")
             log.keep()
+            if epoch + 1 == plan.epochs:
+                self._hold(party.context)
             self._save(epoch, now, party.context, schedule)
             session.progress.emit(Advanced(1))
             began, moved = session.clock(), bytes_moved(traffic)
 
+        if first == plan.epochs:
+            self._hold(party.context)
         return await compute(party, plan, inputs.own, parts, first, after)
+
+    def _hold(self, context: str) -> None:
+        """What is opened from here on is opened under one context: under another one, noise would be drawn a second time.
+
+        Raises:
+            StateError: it was another one in an earlier attempt, as before an update of the software (``E_REPLAY``).
+        """
+        self._session.pins.check("context of what is opened", bytes.fromhex(context))
 
     async def _agree(self, inputs: Inputs, schedule: Schedule, coins: Coins | None) -> ShareContext:
         """Everybody's widths, and the digest of all that values are made of."""
