@@ -302,7 +302,7 @@ class Work:
     def _converse(self, table: Table | None, predicting: Predicting | None, meeting: Meeting) -> None:
         """One attempt, with all parties connected."""
         failpoints.reach("met")
-        attempt = self.record.attempt + 1
+        own, attempt = Randomness(self._folder.seed(first=self.record.attempt == 0)), self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
         self.others.begun = True
         memories = {name: self._store.partner(name) for name in self._job.remembered_by(self._settings.name)}
@@ -312,7 +312,7 @@ class Work:
                 self._job,
                 self.record.id,
                 table,
-                Randomness(self._folder.seed(first=attempt == 1)),
+                own,
                 self._folder,
                 self.progress,
                 attempt,
