@@ -28,7 +28,6 @@ from vfl_node.crypto.shares.ring import FRACTION, Ring, encode
 from vfl_node.data.dates import Part
 from vfl_node.data.declared import Kind
 from vfl_node.data.design import (
-    MOST_AS_IT_IS,
     RESOLUTION,
     Categories,
     LinearEncoder,
@@ -40,7 +39,7 @@ from vfl_node.data.encoded import column_for, kinds_of
 from vfl_node.data.quantile_levels import QuantileLevels
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.data.stored import StoredEncoder, notations_of
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.data.transforms import Finite, Positive
 from vfl_node.training.hidden.frequent import CUT, Feature, FoundFeatures
 from vfl_node.training.own_columns import robust
@@ -208,8 +207,7 @@ def _placed(table: Table, features: Sequence[Feature], found: FoundFeatures, sca
     """The encodings of those features that the table has."""
     present = found.present
     places = {feature: place for place, feature in enumerate(features) if feature in present}
-    names = dict.fromkeys(feature.name for feature in places)
-    needed = replace(table, columns={name: _cut(table.columns[name], scaling) for name in names})
+    needed = replace(table, columns={of: table.columns[of] for of in dict.fromkeys(feature.name for feature in places)})
     of_part: dict[tuple[str, Part | None], list[Feature]] = {}
     for feature in places:
         of_part.setdefault((feature.name, feature.part), []).append(feature)
@@ -222,13 +220,6 @@ def _placed(table: Table, features: Sequence[Feature], found: FoundFeatures, sca
             of = {"places": tuple(places[feature] for feature in codes), "codes": tuple(codes.values())}
             placed.append(Placed(encoding=reader, **of))
     return tuple(placed)
-
-
-def _cut(column: Column, scaling: LinearScaling) -> Column:
-    """What ``scaling: none`` reads: were large numbers refused, a job would ask in that way whether there are any."""
-    if isinstance(column, NumericColumn) and (column.scaling or scaling) == "none":
-        return replace(column, values=column.values.clip(-MOST_AS_IT_IS, MOST_AS_IT_IS))
-    return column
 
 
 def _codes_of(reader: Reader, features: Collection[Feature]) -> dict[Feature, int]:
