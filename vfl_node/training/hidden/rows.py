@@ -226,7 +226,7 @@ def _codes_of(reader: Reader, features: Collection[Feature]) -> dict[Feature, in
     """Feature → its code, of those that an encoding makes."""
     if isinstance(reader, Categories):
         code = {level: number for number, level in enumerate(reader.levels, start=1)}
-        return {of: code.get(of.level, 0) for of in features if of.kind in ("level", "missing")}
+        return {of: code[of.level] if of.kind == "level" else 0 for of in features}
     if isinstance(reader, QuantileLevels):
         return {of: int(of.level) for of in features if of.kind == "bin"}
     kind = "missing" if isinstance(reader, MissingCells) else "number"
