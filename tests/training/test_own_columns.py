@@ -61,3 +61,11 @@ def test_names_in_sentences() -> None:
     assert left_out(["c: a level", "c: a level", "x"], "rare") == ("Columns 'c: a level', 'x' left out: rare.",)
     assert left_out([], "rare") == ()
     assert named(list("abcdefg")) == "Columns 'a', 'b', 'c', 'd', 'e' and 2 more"
+
+
+def test_large_numbers_that_stay_as_they_are_are_cut_off() -> None:
+    """So ``scaling: none`` refuses none, and whether it does tells nothing."""
+    encoder = LinearEncoder.fit(robust(table(x=NumericColumn(SPOILT), y=NumericColumn(-SPOILT)), "none"), "none")
+    new = encoder.transform(table(x=NumericColumn(SPOILT), y=NumericColumn(-SPOILT))).values
+    np.testing.assert_allclose(new[:, 0], np.minimum(SPOILT, 16), atol=2**-17)
+    assert np.array_equal(new[:, 1], -new[:, 0])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data import transforms
-from vfl_node.data.design import Categories, Encoding, LinearEncoder
+from vfl_node.data.design import MOST_AS_IT_IS, Categories, Encoding, LinearEncoder
 from vfl_node.data.encoded import ColumnEncoding
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.data.tables import DateColumn, NumericColumn, Table
@@ -43,8 +43,15 @@ def squeezed(table: Table, scaling: LinearScaling) -> tuple[str, ...]:
 
 
 def robust(table: Table, scaling: LinearScaling) -> Table:
-    """The table with :func:`squeezed` columns that are to be scaled as ``auto`` chooses, but for their owner's own wish."""
+    """The table with columns that a few values neither spoil nor keep from a training.
+
+    :func:`squeezed` ones are to be scaled as ``auto`` chooses, but for their owner's own wish. With ``none`` large numbers are
+    cut off: were they refused, a partner's job would ask in that way whether there are any.
+    """
     columns = dict(table.columns)
+    for name, column in table.columns.items():
+        if isinstance(column, NumericColumn) and (column.scaling or scaling) == "none":
+            columns[name] = replace(column, values=column.values.clip(-MOST_AS_IT_IS, MOST_AS_IT_IS))
     for name in squeezed(table, scaling):
         column = columns[name]
         assert isinstance(column, NumericColumn | DateColumn)

@@ -34,11 +34,13 @@ from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.glm.plain import one_hot
-from vfl_node.training.hidden import measuring, terms
+from vfl_node.training.hidden import measuring, network, terms
 from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.frequent import find
 from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.metric_noise import MetricNoise
+from vfl_node.training.hidden.rows import FAR, RowEncoder
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.own_columns import robust
 from vfl_node.training.targets import TargetScale
@@ -302,7 +304,7 @@ class Attempt:
     def reference(self, over: World, **how: Any) -> list[NDArray[np.float64]]:
         """Weights of plaintext training on the rows that all own, with the same start, batches and divisor."""
         plan, train = self.plan(over), Hidden.of(self.job(over))
-        x, y = plain_inputs(over, train, plan)
+        x, y = plain_inputs(over, train, plan, self.limits.least_rows)
         coins = self.coins(over)
         own = [
             batch[over.both[batch]]
@@ -326,15 +328,25 @@ async def _ending_all(conversation: Any, channels: Any) -> None:
         raise
 
 
-def plain_inputs(over: World, train: Hidden, plan: HiddenPlan) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def plain_rows(table: Table, train: Hidden, least: int) -> NDArray[np.float64]:
+    """A party's columns: as they are trained on if they are bounded, else of an encoder of its own."""
+    if train.epsilon is None:
+        return LinearEncoder.fit(robust(table, train.scaling), train.scaling).transform(table).values.clip(-FAR, FAR)
+    found = find(table, least)
+    features = [feature for of in found.entering.values() for feature in of]
+    bins = train.columns == "bins"
+    return RowEncoder.fit(table, features, found, train.scaling, bins=bins, bounded=True).transform(table)
+
+
+def plain_inputs(over: World, train: Hidden, plan: HiddenPlan, least: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """All parties' columns side by side, and targets, of all shared rows; NaN where a row is not owned by all."""
     parts, targets = [], np.full((len(over), train.outputs), np.nan)
     for place, (table, view) in enumerate(over.data.values()):
-        design = LinearEncoder.fit(robust(table, train.scaling), train.scaling).transform(table).values.clip(-CLIP, CLIP)
+        design = plain_rows(table, train, least)
         values = np.full((len(over), design.shape[1] + (place == 0)), np.nan)
         values[view.owned, : design.shape[1]] = design[view.rows[view.owned]]
         if place == 0:
-            values[view.owned, -1] = 1
+            values[view.owned, -1] = 1 if train.epsilon is None else 0.5
             labels = table.labels
             assert labels is not None
             if train.task == "classification":
@@ -349,7 +361,8 @@ def plain_inputs(over: World, train: Hidden, plan: HiddenPlan) -> tuple[NDArray[
 def weights_of(results: Sequence[Trained]) -> list[NDArray[np.float64]]:
     """What the owners got, in the order of the form."""
     active, *passive = (of.weights for of in results)
-    first = np.concatenate([active["weight"].numpy().T, active["bias"].numpy()[None]])
+    bias = active["bias"].numpy()[None] / RowEncoder.from_json(results[0].encoder).intercept
+    first = np.concatenate([active["weight"].numpy().T, bias])
     layers = [active[f"layer {index}"].numpy() for index in range(sum(name.startswith("layer") for name in active))]
     return [first, *(of["weight"].numpy().T for of in passive), *layers]
 
@@ -366,14 +379,21 @@ def attempt_fixture() -> type[Attempt]:
     return Attempt
 
 
+def zeros(shape: Any, deviation: float, fraction: int) -> Any:
+    """As noise, and is none."""
+    made = noised(shape, deviation, fraction)
+    return replace(made, correlated=lambda values: {"noise": np.zeros(shape, np.uint64)})
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise of gradients is dealt, and is zero."""
+    monkeypatch.setattr(network, "noised", zeros)
+
+
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of metrics is dealt, and is zero, as all parties know."""
     of_job = MetricNoise.of
-
-    def zeros(shape: Any, deviation: float, fraction: int) -> Any:
-        made = noised(shape, deviation, fraction)
-        return replace(made, correlated=lambda values: {"noise": np.zeros(shape, np.uint64)})
-
     monkeypatch.setattr(measuring, "noised", zeros)
     monkeypatch.setattr(MetricNoise, "of", lambda job: replace(of_job(job), mu=1e6))

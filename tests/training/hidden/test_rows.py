@@ -207,6 +207,14 @@ def test_missing_numbers_are_the_mean_and_marked() -> None:
     assert abs(bounded.transform(of).mean(axis=0)).max() < 0.01
 
 
+def test_a_level_without_a_name_is_not_what_is_missing() -> None:
+    codes = np.repeat([-1, 0, 1, 1], 50)
+    rows = encoder(table({"c": CategoricalColumn(codes, ("", "a"))}, 200), bounded=False).transform(
+        table({"c": CategoricalColumn(codes, ("", "a"))}, 200)
+    )
+    assert rows[::50].tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
+
+
 def test_levels_of_quantiles_stand_beside_numbers_at_half_weight() -> None:
     x = np.arange(400.0)
     x[::10] = NAN

@@ -40,7 +40,7 @@ def fit(values: Floats, labels: Floats, train: Hidden, randomness: Randomness) -
     """Weights of the layers, each [inputs, outputs], and after the first one a bias behind each.
 
     Args:
-        values: float64[n, d], the last column of ones.
+        values: float64[n, d], the last column the intercept's.
         labels: float64[n, K].
         train: the job's section.
         randomness: for batches and first weights.
@@ -71,7 +71,7 @@ def descend(
     """Weights after a step over each batch.
 
     Args:
-        values: float64[n, d], the last column of ones.
+        values: float64[n, d], the last column the intercept's.
         labels: float64[n, K].
         first: weights to begin with.
         batches: rows of each step.

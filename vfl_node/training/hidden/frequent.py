@@ -106,8 +106,6 @@ def find(table: Table, least: int) -> FoundFeatures:
                 counts = np.bincount(read.codes + 1, minlength=len(read.levels) + 1)
                 if part:
                     counts[0] = 0  # the days mark what is missing
-                if np.count_nonzero(counts) < 2:  # nothing tells records apart
-                    continue
                 each = [Feature(name, part, "missing"), *(Feature(name, part, "level", level) for level in read.levels)]
                 reasons = {each[code]: _of_marks(int(counts[code]), n, least) for code in np.flatnonzero(counts)}
                 found.usual.add(each[int(counts.argmax())])

@@ -28,7 +28,6 @@ from vfl_node.crypto.shares.ring import FRACTION, Ring, encode
 from vfl_node.data.dates import Part
 from vfl_node.data.declared import Kind
 from vfl_node.data.design import (
-    MOST_AS_IT_IS,
     RESOLUTION,
     Categories,
     LinearEncoder,
@@ -40,7 +39,7 @@ from vfl_node.data.encoded import column_for, kinds_of
 from vfl_node.data.quantile_levels import QuantileLevels
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.data.stored import StoredEncoder, notations_of
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.data.transforms import Finite, Positive
 from vfl_node.training.hidden.frequent import CUT, Feature, FoundFeatures
 from vfl_node.training.own_columns import robust
@@ -208,8 +207,7 @@ def _placed(table: Table, features: Sequence[Feature], found: FoundFeatures, sca
     """The encodings of those features that the table has."""
     present = found.present
     places = {feature: place for place, feature in enumerate(features) if feature in present}
-    names = dict.fromkeys(feature.name for feature in places)
-    needed = replace(table, columns={name: _cut(table.columns[name], scaling) for name in names})
+    needed = replace(table, columns={of: table.columns[of] for of in dict.fromkeys(feature.name for feature in places)})
     of_part: dict[tuple[str, Part | None], list[Feature]] = {}
     for feature in places:
         of_part.setdefault((feature.name, feature.part), []).append(feature)
@@ -224,18 +222,11 @@ def _placed(table: Table, features: Sequence[Feature], found: FoundFeatures, sca
     return tuple(placed)
 
 
-def _cut(column: Column, scaling: LinearScaling) -> Column:
-    """What ``scaling: none`` reads: were large numbers refused, a job would ask in that way whether there are any."""
-    if isinstance(column, NumericColumn) and (column.scaling or scaling) == "none":
-        return replace(column, values=column.values.clip(-MOST_AS_IT_IS, MOST_AS_IT_IS))
-    return column
-
-
 def _codes_of(reader: Reader, features: Collection[Feature]) -> dict[Feature, int]:
     """Feature → its code, of those that an encoding makes."""
     if isinstance(reader, Categories):
         code = {level: number for number, level in enumerate(reader.levels, start=1)}
-        return {of: code.get(of.level, 0) for of in features if of.kind in ("level", "missing")}
+        return {of: code[of.level] if of.kind == "level" else 0 for of in features}
     if isinstance(reader, QuantileLevels):
         return {of: int(of.level) for of in features if of.kind == "bin"}
     kind = "missing" if isinstance(reader, MissingCells) else "number"
