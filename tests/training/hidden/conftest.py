@@ -51,6 +51,7 @@ from vfl_node.transport.recorder import Recorder
 
 NAMES = ("clinic", "lab", "insurer")
 HUB = "hub"
+LEAST_ROWS = 5
 CLIP = 5.0
 SMALL = {"epsilon": None, "epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9, "reveal": "owners"}
 NOISED = {
@@ -197,7 +198,7 @@ class Attempt:
     resume_from: str | None = None
     secret: str = ""
     """Of all parties; another one gives other draws."""
-    limits: Limits = field(default_factory=lambda: Limits(least_rows=5))
+    limits: Limits = field(default_factory=lambda: Limits(least_rows=LEAST_ROWS))
     tamper: Callable[[Sent], None] = lambda sent: None
     """May change a message on its way out, or raise."""
 
@@ -338,7 +339,9 @@ def plain_rows(table: Table, train: Hidden, least: int) -> NDArray[np.float64]:
     return RowEncoder.fit(table, features, found, train.scaling, bins=bins, bounded=True).transform(table)
 
 
-def plain_inputs(over: World, train: Hidden, plan: HiddenPlan, least: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def plain_inputs(
+    over: World, train: Hidden, plan: HiddenPlan, least: int = LEAST_ROWS
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """All parties' columns side by side, and targets, of all shared rows; NaN where a row is not owned by all."""
     parts, targets = [], np.full((len(over), train.outputs), np.nan)
     for place, (table, view) in enumerate(over.data.values()):
