@@ -337,7 +337,7 @@ def _node(name: str, tables: Mapping[str, Path], folder: Path, recorder: Recorde
         "insecure_loopback": True,
         "http": None,
         "accept_jobs_from": [*rest["peers"]],
-        "limits": {"trainings_per_set": 3},
+        "limits": {"trainings_per_set": 3, "coordinators": ["hub"]},
         "state_dir": folder / f"{name}-state",
         **rest,
     }
