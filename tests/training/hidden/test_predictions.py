@@ -1,4 +1,4 @@
-"""Predictions in shares: what the asker gets is the model's own score to a step, and nobody else gets anything."""
+"""Predictions in shares: what the asker gets is the model's own score to some steps, and nobody else gets anything."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def bare() -> Iterator[None]:
 
 @pytest.mark.parametrize("parties", [2, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_asker_gets_the_models_scores_to_a_step(world: Any, attempt: Any, kind: str, parties: int) -> None:
+def test_every_asker_gets_the_models_scores_to_some_steps(world: Any, attempt: Any, kind: str, parties: int) -> None:
     train, people = KINDS[kind]
     asked = trained(world, attempt, parties, train, **people)
     form = asked.kept("clinic").form
@@ -73,7 +73,7 @@ def test_every_asker_gets_the_models_scores_to_a_step(world: Any, attempt: Any, 
         assert errors_of(results) == {}
         assert request.answered is not None
         found, expected = request.answered.reshape(len(positions), -1), asked.scores(positions)
-        assert np.abs(found - expected).max() < step + 1e-4  # of the fixed point in hidden layers
+        assert np.abs(found - expected).max() < (1 + (parties - 1) / 2) * step + 1e-4  # of the fixed point in hidden layers
         assert np.ptp(found, axis=0).min() > 3 * step
         assert (found / step == np.rint(found / step)).all()
         served, batches = results[asked.name(to)], -(-len(positions) // BATCH)
@@ -96,12 +96,12 @@ def test_a_passive_party_gets_numbers_in_deviations_and_the_active_one_in_its_un
         said[to] = request.answered[np.argsort(positions)]
     target = asked.kept("clinic").stored.target
     assert target is not None
-    assert np.abs(said["active"] - (target[0] + target[1] * said["passive"])).max() < target[1] / 16
+    assert np.abs(said["active"] - (target[0] + target[1] * said["passive"])).max() < target[1] * 3 / 32
     assert (said["active"].mean() > 100, abs(said["passive"].mean()) < 3) == (True, True)
 
 
 def test_cuts_are_right_on_average(world: Any, attempt: Any) -> None:
-    """A cut rounds by a coin with the right mean: 84 rows, each off by ±½ step at most on average, sd below ½ step."""
+    """A coin and an offset with the right means: 84 rows, each off with a variance of 1/6 + 1/12 steps²."""
     asked = trained(world, attempt, people=400)
     request, positions = asked.all_rows("active")
     with bare():
@@ -156,7 +156,7 @@ def test_new_records_are_predicted_by_their_own_columns(world: Any, attempt: Any
     view = data[own][1]
     expected = asked.scores(np.argsort(view.rows), data)[:, 0]
     assert (predicted.rows == np.sort(view.rows)).all()
-    assert np.abs(predicted.probabilities - expected).max() < 1 / 16 + 1e-4
+    assert np.abs(predicted.probabilities - expected).max() < 1.5 / 16 + 1e-4
     told = asked.dealing.exchanged()
     assert isinstance(told, Predicted)
     assert predicted.shared == told.shared == 30
