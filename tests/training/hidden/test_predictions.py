@@ -28,6 +28,7 @@ from vfl_node.limits import Limits
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.training.hidden import answers
 from vfl_node.training.hidden.kept import StoredShares, commitment_to
+from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.predictor import HiddenPredictor, predict
 from vfl_node.training.serving import Predicted, Served, StoredModel, check_known
 from vfl_node.transport.generated.vfl.v1.prediction_pb2 import PredictionAsk
@@ -133,11 +134,12 @@ def test_a_trial_has_the_same_scores_rounded_to_the_nearest_step(world: Any, att
         assert np.abs(found - asked.scores(positions)).max() <= 2.0 ** -(bits + 1) + 1e-9
 
 
-def test_what_is_out_of_range_comes_out_at_the_other_end() -> None:
-    form = mock.Mock(loss="exact")
+@pytest.mark.parametrize("loss", ["squares", "robust"])
+def test_what_is_out_of_range_comes_out_at_the_other_end(loss: Any) -> None:
+    form = Form((1, 1), (), 1, "exact")
     z = np.array([[-16.0], [15.9375], [16.0], [0.03], [-0.04]])
     assert answers.rounded(z, form)[:, 0].tolist() == [-16.0, 15.9375, -16.0, 0.0, -0.0625]
-    form = mock.Mock(loss="squares")
+    form = Form((1, 1), (), 1, loss)
     assert answers.rounded(np.array([[7.96875], [8.0]]), form)[:, 0].tolist() == [7.96875, -8.0]
 
 

@@ -12,13 +12,16 @@ Four rounds without hidden layers. A cut rounds up or down by coins with the rig
 answer of P parties is right on average, and off by less than 1 + (P − 1)/2 steps. 9 bits are scores within ±16, or numbers
 within ±8 deviations; what is beyond comes out at the other end.
 
-**What all answers to a row tell together.** The asker sees s + r of a cut, r a fresh mask, so it knows the coin: an answer tells
-it an interval of one step that holds s, and the next answer, under other masks, another one. Without offsets 256 answers to one
-record would tell 16 bits of z. But an offset is a function of the row and of a key that its party alone has (:func:`offsets`),
-so each answer is about the same s, and made of s and of fresh masks: all of them tell s modulo 512 steps at most. Of z that is
-9 bits: an offset is uniform over one step of a circle of 512, so z is anywhere within a step. Each party's own does this for its
-columns, also if all others pool what they know. An asker that changes its own columns moves s by what it knows, or, where it
-marks rows, has them counted anew. With hidden layers s moves besides by the rounding of their numbers, below 10⁻⁴.
+**What all answers to a row tell together.** The asker sees s + r of a cut, r a fresh mask, so it knows the coin: an answer
+tells it an interval of one step that holds s, and the next answer, under other masks, another one. Without offsets 256 answers
+to one record would tell 16 bits of z. But an offset is a function of the row and of a key that its party alone has
+(:func:`offsets`), so each answer is about the same s, and made of s and of fresh masks: all of them tell s modulo 512 steps at
+most. Of z that is 9 bits: an offset is uniform over one step of a circle of 512, so z is anywhere within a step. Each party's
+own offset does this for its columns, also if all others pool what they know.
+
+A new record to which the asker brings other columns is counted anew, and has another offset. The table of known records does
+not change (``E_INPUT_CHANGED``). An asker whose software lets it change moves s by the change times its weights, which tells
+nothing of other columns; but with hidden layers it does. There s moves by the rounding of their numbers, too, below 10⁻⁴.
 
 **What the opened share tells.** A party sends no more than the 9 low bits of its share of the cut score, so these alone can
 tell something. Of two parties, the asker has its own share and gets the sum: the other share's 9 bits are the difference, and
@@ -70,7 +73,7 @@ SECTION = "answer"
 
 def step_bits(form: Form) -> int:
     """Fractional bits of what is opened."""
-    return 5 if form.loss == "squares" else 4
+    return 5 if form.numbers else 4
 
 
 def offsets(key: bytes, names: Names, own: Sequence[bytes], outputs: int) -> Ring:
