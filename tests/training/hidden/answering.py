@@ -53,6 +53,8 @@ class Asked:
     recorder: Recorder = field(default_factory=Recorder)
     tallies: dict[str, Tally] = field(default_factory=dict)
     model: str = "the-job"
+    job: str = ""
+    """Another one has another seed at every party; its state is another one, too."""
 
     @property
     def parties(self) -> Parties:
@@ -103,7 +105,7 @@ class Asked:
             name: session(
                 name,
                 {peer: self.recorder.wrap(name, network[name][peer]) for peer in parties.met_by(name)},
-                Randomness(name.encode().ljust(32)),
+                Randomness((name + self.job).encode().ljust(32)),
                 parties=parties,
                 predict=predict,
                 pins=self.state.pins[name],
@@ -148,6 +150,10 @@ class Asked:
     def sent(self, kind: type[Any], sender: str, receiver: str | None = None) -> list[Any]:
         """The messages of one type."""
         return list(self.recorder.messages(kind, sender=sender, receiver=receiver))
+
+    def in_another_job(self, name: str) -> Asked:
+        """The same model, asked anew: no mask comes again."""
+        return replace(self, state=State(), job=f" {name}")
 
     def frames(self) -> list[tuple[str, str, str, bytes]]:
         """Every message, in order."""

@@ -1,4 +1,4 @@
-"""Predictions in shares: what the asker gets is the model's own score to a step, and nobody else gets anything."""
+"""Predictions in shares: what the asker gets is the model's own score to some steps, and nobody else gets anything."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from vfl_node.limits import Limits
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.training.hidden import answers
 from vfl_node.training.hidden.kept import StoredShares, commitment_to
+from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.predictor import HiddenPredictor, predict
 from vfl_node.training.serving import Predicted, Served, StoredModel, check_known
 from vfl_node.transport.generated.vfl.v1.prediction_pb2 import PredictionAsk
@@ -61,7 +62,7 @@ def bare() -> Iterator[None]:
 
 @pytest.mark.parametrize("parties", [2, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_asker_gets_the_models_scores_to_a_step(world: Any, attempt: Any, kind: str, parties: int) -> None:
+def test_every_asker_gets_the_models_scores_to_some_steps(world: Any, attempt: Any, kind: str, parties: int) -> None:
     train, people = KINDS[kind]
     asked = trained(world, attempt, parties, train, **people)
     form = asked.kept("clinic").form
@@ -73,7 +74,7 @@ def test_every_asker_gets_the_models_scores_to_a_step(world: Any, attempt: Any, 
         assert errors_of(results) == {}
         assert request.answered is not None
         found, expected = request.answered.reshape(len(positions), -1), asked.scores(positions)
-        assert np.abs(found - expected).max() < step + 1e-4  # of the fixed point in hidden layers
+        assert np.abs(found - expected).max() < (1 + (parties - 1) / 2) * step + 1e-4  # of the fixed point in hidden layers
         assert np.ptp(found, axis=0).min() > 3 * step
         assert (found / step == np.rint(found / step)).all()
         served, batches = results[asked.name(to)], -(-len(positions) // BATCH)
@@ -96,12 +97,12 @@ def test_a_passive_party_gets_numbers_in_deviations_and_the_active_one_in_its_un
         said[to] = request.answered[np.argsort(positions)]
     target = asked.kept("clinic").stored.target
     assert target is not None
-    assert np.abs(said["active"] - (target[0] + target[1] * said["passive"])).max() < target[1] / 16
+    assert np.abs(said["active"] - (target[0] + target[1] * said["passive"])).max() < target[1] * 3 / 32
     assert (said["active"].mean() > 100, abs(said["passive"].mean()) < 3) == (True, True)
 
 
 def test_cuts_are_right_on_average(world: Any, attempt: Any) -> None:
-    """A cut rounds by a coin with the right mean: 84 rows, each off by ±½ step at most on average, sd below ½ step."""
+    """A coin and an offset with the right means: 84 rows, each off with a variance of 1/6 + 1/12 steps²."""
     asked = trained(world, attempt, people=400)
     request, positions = asked.all_rows("active")
     with bare():
@@ -133,11 +134,12 @@ def test_a_trial_has_the_same_scores_rounded_to_the_nearest_step(world: Any, att
         assert np.abs(found - asked.scores(positions)).max() <= 2.0 ** -(bits + 1) + 1e-9
 
 
-def test_what_is_out_of_range_comes_out_at_the_other_end() -> None:
-    form = mock.Mock(loss="exact")
+@pytest.mark.parametrize("loss", ["squares", "robust"])
+def test_what_is_out_of_range_comes_out_at_the_other_end(loss: Any) -> None:
+    form = Form((1, 1), (), 1, "exact")
     z = np.array([[-16.0], [15.9375], [16.0], [0.03], [-0.04]])
     assert answers.rounded(z, form)[:, 0].tolist() == [-16.0, 15.9375, -16.0, 0.0, -0.0625]
-    form = mock.Mock(loss="squares")
+    form = Form((1, 1), (), 1, loss)
     assert answers.rounded(np.array([[7.96875], [8.0]]), form)[:, 0].tolist() == [7.96875, -8.0]
 
 
@@ -156,7 +158,7 @@ def test_new_records_are_predicted_by_their_own_columns(world: Any, attempt: Any
     view = data[own][1]
     expected = asked.scores(np.argsort(view.rows), data)[:, 0]
     assert (predicted.rows == np.sort(view.rows)).all()
-    assert np.abs(predicted.probabilities - expected).max() < 1 / 16 + 1e-4
+    assert np.abs(predicted.probabilities - expected).max() < 1.5 / 16 + 1e-4
     told = asked.dealing.exchanged()
     assert isinstance(told, Predicted)
     assert predicted.shared == told.shared == 30

@@ -27,7 +27,7 @@ from vfl_node.training.service.asking import Asking
 from vfl_node.training.service.exchange import PredictionBatch
 from vfl_node.training.service.shown import DisclosureGuard, OutgoingBatch, names_of_new
 from vfl_node.training.service.sides import Positions, Probabilities, ServiceSide, ServiceTerms
-from vfl_node.training.serving import StoredModel
+from vfl_node.training.serving import Names, StoredModel
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerContext, AnswerInputs, AnswerTerms
 
 MARK_BYTES = 8
@@ -89,7 +89,8 @@ class AnswerExchange:
         pair = len(self._parties.data) == 2
         self.wire = PairWire(self._place, self._channels[0]) if pair else StarWire(self._place, self._channels)
         self._salt = session.randomness.derive("salt of answers").bytes(32)
-        self._mark_key = hashlib.sha256(b"marks" + bytes.fromhex(kept.stored.salt)).digest()
+        secret = bytes.fromhex(kept.stored.salt)
+        self._mark_key, self._offset_key = (hashlib.sha256(use + secret).digest() for use in (b"marks", b"offsets"))
         self._guard: DisclosureGuard | None = None
 
     def guarded(self, session: Session, side: ServiceSide, guard: DisclosureGuard) -> AnswerExchange:
@@ -114,7 +115,7 @@ class AnswerExchange:
             commitments, digests = self._kept.stored.commitments, list(said.digests)
             context = answers.context_of(self._session.job, self._trained, batch.number, rows, widths, commitments, digests)
             each.append(AnswerTerms(rows=rows, widths=widths, context=context))
-        low = [await self._answer(batch, terms) for batch, terms in zip(batches, each, strict=True)]
+        low = [await self._answer(*of) for of in zip(batches, each, contexts, strict=True)]
         self._log.keep()
         if self.asking.asker:
             return []
@@ -125,16 +126,19 @@ class AnswerExchange:
         """As the base."""
         return np.concatenate([np.empty((0, *self.side.terms.outputs)), *parts])
 
-    async def _answer(self, batch: PredictionBatch, terms: AnswerTerms) -> Ring:
+    async def _answer(self, batch: PredictionBatch, terms: AnswerTerms, said: AnswerContext) -> Ring:
         context, corrections = answers.masks_of(terms), DealtCorrections(self._dealer)
 
         def seen(section: str, number: int, opened: Sequence[Ring]) -> None:
             self._log.check(f"{context} {section}", number, opened)
 
         party = Party(self._place, len(self._parties.data), self._masks, self.wire, corrections, context, seen)
-        columns = self.side.columns(_positions(batch))
+        columns, offset = self.side.columns(_positions(batch)), None
+        if self.asking.asker:
+            own, outputs = self.side.own(_positions(batch)), self._kept.form.outputs
+            offset = answers.offsets(self._offset_key, self._names(batch, said), own, outputs)
         await self._dealer.send(terms)
-        low = await answers.answer(party, self._kept.model, len(columns), columns, self._asker)
+        low = await answers.answer(party, self._kept.model, len(columns), columns, offset, self._asker)
         await corrections.finish()
         return low
 
@@ -171,14 +175,19 @@ class AnswerExchange:
         others count what it is told. Any other digest is salted for this job.
         """
         positions = _positions(batch)
+        which = self.side.ids(positions) if batch.new else [of.tobytes() for of in positions.astype("<i8")]
+        rows = [b"".join(row) for row in zip(self.side.own(positions), which, strict=True)]  # all own ones are equally long
         if batch.new and self._place == self._asker:
-            rows = zip(self.side.own(positions), self.side.ids(positions), strict=True)
-            marks = (blake2b(b"".join(row), digest_size=MARK_BYTES, key=self._mark_key).digest() for row in rows)
-            together = b"".join(marks)
-            return AnswerInputs(digest=hashlib.sha256(together).digest(), marks=together)
-        hashed = hashlib.sha256(self._salt)
-        hashed.update(np.ascontiguousarray(self.side.columns(positions), "<u8").data)
-        return AnswerInputs(digest=hashed.digest())
+            marks = b"".join(blake2b(row, digest_size=MARK_BYTES, key=self._mark_key).digest() for row in rows)
+            return AnswerInputs(digest=hashlib.sha256(marks).digest(), marks=marks)
+        return AnswerInputs(digest=hashlib.sha256(self._salt + b"".join(hashlib.sha256(row).digest() for row in rows)).digest())
+
+    def _names(self, batch: PredictionBatch, said: AnswerContext) -> Names:
+        """Under which rows are counted at a party that does not ask, int64[B]."""
+        if not batch.new:
+            return _positions(batch)
+        marks = np.frombuffer(said.marks, "<i8").astype(np.int64)[:, None]
+        return names_of_new(self.side, _positions(batch), torch.from_numpy(marks))
 
     def _admit(self, batches: Sequence[PredictionBatch], contexts: Sequence[AnswerContext], peer: str) -> None:
         """Check what is agreed, and count the rows, unless this party asks itself."""
@@ -193,10 +202,7 @@ class AnswerExchange:
             )
             if not fits:
                 raise ProtocolError(f"{peer} says what no batch of these predictions is made of", code="E_COUNT")
-            names = positions
-            if batch.new:
-                marks = np.frombuffer(said.marks, "<i8").astype(np.int64)[:, None]
-                names = names_of_new(self.side, positions, torch.from_numpy(marks))
+            names = self._names(batch, said)
             outgoing.append(OutgoingBatch(names, torch.zeros(len(names), 1), np.zeros(len(names), np.bool_)))
         if self.asking.asker:
             assert self._guard is not None

@@ -4,12 +4,24 @@
 
     X_j      each party's columns of the rows under masks of the batch                    known
     z        scores, from the columns and the shares of the weights (network.py)
-    z >> F   cut to steps of 1/16, or of 1/32 deviation where the model is for numbers    truncated
+    s        z + an offset of every party but the asker, secret, within ±½ step           offsets
+    s >> F   cut to steps of 1/16, or of 1/32 deviation where the model is for numbers    truncated
     9 bits   its lowest ones opened to the party that asks, and to nobody else            revealed
 
 Four rounds without hidden layers. A cut rounds up or down by coins with the right mean (:func:`~.operations.truncated`), so an
-answer is off by less than one step. 9 bits are scores within ±16, or numbers within ±8 deviations; what is beyond comes out
-at the other end.
+answer of P parties is right on average, and off by less than 1 + (P − 1)/2 steps. 9 bits are scores within ±16, or numbers
+within ±8 deviations; what is beyond comes out at the other end.
+
+**What all answers to a row tell together.** The asker sees s + r of a cut, r a fresh mask, so it knows the coin: an answer
+tells it an interval of one step that holds s, and the next answer, under other masks, another one. Without offsets 256 answers
+to one record would tell 16 bits of z. But an offset is a function of the row and of a key that its party alone has
+(:func:`offsets`), so each answer is about the same s, and made of s and of fresh masks: all of them tell s modulo 512 steps at
+most. Of z that is 9 bits: an offset is uniform over one step of a circle of 512, so z is anywhere within a step. Each party's
+own offset does this for its columns, also if all others pool what they know.
+
+A new record to which the asker brings other columns is counted anew, and has another offset. The table of known records does
+not change (``E_INPUT_CHANGED``). An asker whose software lets it change moves s by the change times its weights, which tells
+nothing of other columns; but with hidden layers it does. There s moves by the rounding of their numbers, too, below 10⁻⁴.
 
 **What the opened share tells.** A party sends no more than the 9 low bits of its share of the cut score, so these alone can
 tell something. Of two parties, the asker has its own share and gets the sum: the other share's 9 bits are the difference, and
@@ -19,7 +31,7 @@ party but one draws its share from a seed that the dealer alone knows besides, a
 no party knows. So the shares of the others are uniform to each party, but for their sum with its own; and that is the answer,
 of which the asker alone learns.
 
-Source: ours.
+Source: ours; such an offset is called dither (Schuchman 1964), which here is the same each time.
 """
 
 from __future__ import annotations
@@ -33,8 +45,9 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known, revealed, truncated
-from vfl_node.crypto.shares.ring import FRACTION, Ring
+from vfl_node.crypto.shares.ring import BITS, BYTES, FRACTION, Ring
 from vfl_node.crypto.shares.sines import TABLES_DIGEST
+from vfl_node.crypto.shares.values import Shared
 from vfl_node.errors import StateError
 from vfl_node.job import Job
 from vfl_node.machine import free_bytes
@@ -43,26 +56,41 @@ from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form, SharedModel, scores
+from vfl_node.training.serving import Names
 from vfl_node.training.targets import TargetScale
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms
 
 Floats = NDArray[np.float64]
 
-VERSION = 1
+VERSION = 2
 """Of the computation: another one computes other values in the same places, so masks must be others."""
 
 ANSWER_BITS = 9
-"""What the asker learns of a score at most."""
+"""What the asker learns of a score at most, in all answers together."""
 
 SECTION = "answer"
 
 
 def step_bits(form: Form) -> int:
     """Fractional bits of what is opened."""
-    return 5 if form.loss == "squares" else 4
+    return 5 if form.numbers else 4
 
 
-async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring | None, to: int) -> Ring:
+def offsets(key: bytes, names: Names, own: Sequence[bytes], outputs: int) -> Ring:
+    """What a party that does not ask adds to its scores, uint64[B, K]: uniform words, of which the top bits are used.
+
+    Args:
+        key: 32 bytes, of this party alone; the same in all jobs over the model.
+        names: int64[B], under which the rows are counted: so whatever is counted once has one offset.
+        own: this party's columns of each row. A shared position does not name them.
+        outputs: K.
+    """
+    rows = zip(names.astype("<i8"), own, strict=True)
+    words = b"".join(hashlib.shake_256(key + name.tobytes() + row).digest(BYTES * outputs) for name, row in rows)
+    return np.frombuffer(words, "<u8").astype(np.uint64).reshape(len(names), outputs)
+
+
+async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring | None, offset: Ring | None, to: int) -> Ring:
     """The scores of a batch, uint64[rows, K] below 2⁹, at the party at place ``to``; zeros elsewhere.
 
     Args:
@@ -70,6 +98,7 @@ async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring
         model: in shares.
         rows: of the batch.
         own: this party's columns, uint64[rows, d]; None at the dealer.
+        offset: as :func:`offsets`; None at the dealer and at the party that asks.
         to: place of the party that asks; of no meaning at the dealer.
     """
     machine.begin(SECTION)
@@ -80,7 +109,10 @@ async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring
         )
     )
     z = await scores(machine, model, columns)
-    (cut,) = await machine.run(truncated(z, z.fraction - step_bits(model.form)))
+    bits = z.fraction - step_bits(model.form)
+    if offset is not None:
+        z += Shared((offset >> np.uint64(BITS - bits)) - np.uint64(1 << (bits - 1)), z.fraction)
+    (cut,) = await machine.run(truncated(z, bits))
     (low,) = await machine.run(revealed(cut, to, ANSWER_BITS))
     return np.asarray(low, dtype=np.uint64)
 
@@ -125,7 +157,8 @@ def context_of(
         rows: of it.
         widths: columns of each party.
         commitments: of all parties to their shares, hexadecimal.
-        digests: of each party's columns in the batch, salted.
+        digests: of each party's columns in the batch and of which rows these are, salted: all that offsets are made of, for the
+            commitments cover the key.
     """
     assert job.predict is not None
     public = {

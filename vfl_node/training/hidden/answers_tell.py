@@ -30,8 +30,9 @@ def learnt(job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclo
     scores = Disclosure(
         "scores",
         rows,
-        f"of {which} one number of 9 bits at most for each output of the model: minus the asker's own part that is an equation "
-        "for the columns of the others in this record. Each further model gives another equation (limits.models_served). "
+        f"of {which} the score rounded to 9 bits for each output of the model, however often it is asked: minus the asker's "
+        "own part that is an equation for the columns of the others in this record. Each further model gives another equation "
+        "(limits.models_served). "
         "From enough answers the weights can be computed",
     )
     entries = {name: (masked, scores) if name == asker else (masked, about) for name in parties.data}

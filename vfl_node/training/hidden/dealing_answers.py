@@ -61,7 +61,7 @@ class AnswerDealing:
                 nothing = [np.zeros(shape, np.uint64) for shape in form.shapes]
                 sink = DealingSink(channel)
                 dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, masks_of(said))
-                await answer(dealer, shared_model(form, nothing), said.rows, None, 0)
+                await answer(dealer, shared_model(form, nothing), said.rows, None, None, 0)
                 await sink.finish()
                 session.progress.emit(Advanced(1))
                 failpoints.reach("dealt")

@@ -7,7 +7,8 @@
     its shape and context to the coordinator
     the computation (answers.py)
 
-The party that asks gets scores, 9 bits each, and makes of them what they say. Nobody else gets a number of any row.
+The party that asks gets scores, 9 bits each however often it asks, and makes of them what they say. Nobody else gets a number
+of any row.
 """
 
 from __future__ import annotations
