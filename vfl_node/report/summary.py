@@ -34,7 +34,7 @@ def summary(report: Mapping[str, Any]) -> list[str]:
         if metrics := report.get(key):
             rows = " ".join(str(metrics[about]) for about in ("rows", "population") if metrics[about] is not None)
             on = f" on {rows} rows" if metrics["rows"] is not None else ""
-            lines.append(f"{title}: {', '.join(_metrics_text(metrics))}{on}")
+            lines.append(f"{title}: {', '.join(_metrics_text(metrics)) or 'no metric'}{on}")
     training = report.get("training") or {}
     if privacy := (training.get(training.get("algorithm")) or {}).get("privacy"):
         lines.append(privacy["text"])

@@ -12,8 +12,10 @@ from tests.training.hidden.conftest import NOISED, weights_of
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.gdp import mu_of
 from vfl_node.training.hidden import bound
+from vfl_node.training.hidden.alone import RESIDUALS
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import FAST, MOST_NOISE, descent_of, described, noise_of_score
+from vfl_node.training.targets import TargetScale
 
 
 def section(**keys: Any) -> Hidden:
@@ -100,3 +102,26 @@ def test_weights_without_a_shared_record_are_noise_of_the_formula(
     assert len(found) >= 500
     expected = bound.deviation(keys.get("epsilon", 1.0), d.steps, parties, 64, 2) * moved**0.5
     assert abs(found.std() / expected - 1) < 3 / (2 * len(found)) ** 0.5
+
+
+@pytest.mark.parametrize("outlier", [10.0, 1e3, 1e9])
+def test_one_target_moves_a_gradient_no_further_than_the_bound(outlier: float) -> None:
+    """With a range that the job says. Scaled by the table's own mean and deviation, one target moves all residuals."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(2_000, 6))
+    rows = np.hstack([rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1), np.full((2_000, 1), 0.5)])
+    targets = rng.normal(100, 10, 2_000)
+    changed = targets.copy()
+    changed[0] = 100 + 10 * outlier
+
+    def apart(scales: tuple[TargetScale, TargetScale]) -> float:
+        each = [
+            rows.T @ RESIDUALS["robust"](0 * of, np.clip(scale.scaled(of), -10, 10))
+            for of, scale in zip((targets, changed), scales, strict=True)
+        ]
+        return float(np.linalg.norm(each[0] - each[1]))
+
+    most = 2 * bound.MARGIN * bound.row_norm(2)
+    assert apart((TargetScale.within(80, 120), TargetScale.within(80, 120))) <= most
+    if outlier > 10:
+        assert apart((TargetScale.of(targets), TargetScale.of(changed))) > 10 * most

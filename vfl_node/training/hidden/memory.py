@@ -19,6 +19,9 @@ USUAL_COLUMNS = 16
 
 NUMBER_BYTES = 8
 
+LEVELS = 8
+"""Columns that ``columns: bins`` adds to a number, at most."""
+
 COLUMN_COPIES = 4
 """Of all parties' columns at a party, the most at a time: as numbers, as integers, under masks, and on their way."""
 
@@ -63,7 +66,7 @@ def widths(passive_parties: int, beside: Beside) -> tuple[int, ...]:
 def parameters(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
     """Of the whole model, of which every party has shares; args as :meth:`~vfl_node.trainers.TrainerConfig.parameters`."""
     after = (*train.hidden, train.outputs)
-    return sum(_widths(role, table, passive_parties, beside)) * after[0] + sum((a + 1) * b for a, b in pairwise(after))
+    return sum(_widths(train, role, table, passive_parties, beside)) * after[0] + sum((a + 1) * b for a, b in pairwise(after))
 
 
 def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
@@ -73,7 +76,7 @@ def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_partie
     """
     share = train.shared_fraction or 1.0
     rows = table.rows if train.epsilon is not None else min(table.rows, int(train.batch / share) + 1)
-    return of_party(train, table.rows, _widths(role, table, passive_parties, beside), rows)
+    return of_party(train, table.rows, _widths(train, role, table, passive_parties, beside), rows)
 
 
 def of_party(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
@@ -121,10 +124,11 @@ def _tally(train: Hidden) -> int:
     return TALLY_COPIES * NUMBER_BYTES * max(TALLIED, LEAST_TALLIED * train.bins * train.outputs)
 
 
-def _widths(role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> tuple[int, ...]:
+def _widths(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> tuple[int, ...]:
     """As :func:`widths`, with this party's table as far as it is known."""
     pixels = math.prod(table.image) if table.image else 0
-    own = (table.numeric + pixels) // 2 + sum(levels - 2 for levels in table.cardinalities)
+    numbers = (table.numeric + pixels) // 2 * (1 + LEVELS * (train.columns == "bins"))
+    own = numbers + sum(levels - 2 for levels in table.cardinalities)
     known = list(beside.columns or (0,) * (1 + passive_parties))
     place = 0 if role == "active" else 1
     known[place] = known[place] or own
