@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from vfl_node.data.quantile_levels import LEVELS, QuantileLevels
+from vfl_node.data.quantile_levels import QuantileLevels
+from vfl_node.data.scaling import LEVELS
 
 STEADY = settings(deadline=None, derandomize=True)
 NAN = float("nan")

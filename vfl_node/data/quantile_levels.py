@@ -12,9 +12,8 @@ from pydantic import model_validator
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.dates import Part
+from vfl_node.data.scaling import LEVELS
 from vfl_node.data.transforms import Finite
-
-LEVELS = 8
 
 
 class QuantileLevels(Frozen):

@@ -13,5 +13,8 @@ Scaling = Literal["auto", "standard", "quantile", "log", "none"]
 LinearScaling = Literal["standard", "unit", "quantile", "log", "auto", "none"]
 """What a linear model reads: the same, and ``unit``, the range 0 to 1 for all columns together."""
 
+LEVELS = 8
+"""Levels by quantiles, at most, that a number gets beside it where a job says ``columns: bins``."""
+
 Method = Literal["standard", "unit", "quantile", "log", "none"]
 """What was done to a column."""

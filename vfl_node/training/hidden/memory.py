@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from vfl_node.beside import Beside
+from vfl_node.data.scaling import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +19,6 @@ USUAL_COLUMNS = 16
 """Encoded columns of a party, where nobody says how many it has."""
 
 NUMBER_BYTES = 8
-
-LEVELS = 8
-"""Columns that ``columns: bins`` adds to a number, at most."""
 
 COLUMN_COPIES = 4
 """Of all parties' columns at a party, the most at a time: as numbers, as integers, under masks, and on their way."""
