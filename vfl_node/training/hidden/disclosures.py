@@ -69,7 +69,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"
             entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}, each with noise: {_sums(job)}"))
         if numbers.privacy:
-            entries.append(Disclosure("privacy", None, numbers.privacy))
+            entries.append(Disclosure("privacy", numbers.rows, numbers.privacy))
         learnt[name] = tuple(entries)
     learnt[str(parties.coordinator)] = (
         Disclosure(
