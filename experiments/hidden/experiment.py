@@ -41,7 +41,7 @@ from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import Dealing
 from vfl_node.training.hidden.inputs import first_parts
-from vfl_node.training.hidden.rows import Rows
+from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Trained, TrainingData
@@ -122,7 +122,7 @@ class Union:
         found = frequent.find(tables[PASSIVE], 0)
         features = [feature for of in found.entering.values() for feature in of]
         scaling = Hidden.model_validate(TRAIN).scaling
-        encoder = Rows.fit(tables[PASSIVE], features, found, scaling, bins=False, bounded=False)
+        encoder = RowEncoder.fit(tables[PASSIVE], features, found, scaling, bins=False, bounded=False)
 
         def encoded(table: Table) -> Floats:
             return encoder.transform(table, intercept=True)
