@@ -97,7 +97,7 @@ def test_first_weights_are_known_to_nobody(hidden: tuple[int, ...], attempt: Any
         assert own.std() == pytest.approx(part, rel=0.3)
         assert other.std() == pytest.approx(part, rel=0.3)
         assert abs(np.corrcoef(own.ravel(), other.ravel())[0, 1]) < 0.5
-    assert not any(part.weights[3].any() for part in parts if hidden)  # a bias
+    assert all(part.weights[3].any() for part in parts if hidden)  # a bias, too: else it would be an exact sum
     assert not any(of.any() for part in parts for of in part.velocity)
     bounded = first_parts(form, attempt().randomness("lab"), bounded=True)
     assert not any(of.any() for of in (*bounded.weights, *bounded.velocity))

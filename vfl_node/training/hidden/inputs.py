@@ -149,22 +149,20 @@ def _labels(labels: LabelColumn | None, of_all: LabelColumn | None, train: Hidde
 def first_parts(form: Form, randomness: Randomness, *, bounded: bool) -> WeightShares:
     """This party's shares of the weights to begin with; velocities are zero.
 
-    With noise, where rows are ``bounded``, all are zero. Without it they are normal: with a variance of 1 / inputs, or without
-    hidden layers so that what the others draw has a standard deviation of :data:`START`; biases behind hidden layers are zero.
-    Every party draws its part, so nobody knows the sum. Else the owner of a weight would see by how much training has moved it,
-    and a column in which few records differ would tell whether these are shared.
+    With noise, where rows are ``bounded``, all are zero. Without it they are normal, biases too: with a variance of 1 / inputs,
+    or without hidden layers so that what the others draw has a standard deviation of :data:`START`. Every party draws its part,
+    so nobody knows the sum. Else the owner of a weight would see by how much training has moved it, and a column in which few
+    records differ would tell whether these are shared.
     """
     nothing, parties = tuple(np.zeros(shape, np.uint64) for shape in form.shapes), len(form.widths)
     if bounded:
         return WeightShares(nothing, nothing)
-    inputs = [sum(form.widths)] * len(form.widths)
+    inputs = [sum(form.widths)] * parties + [of for of in form.hidden for _ in ("weight", "bias")]
     weights = []
-    for index, shape in enumerate(form.shapes):
-        fan = inputs[index] if index < len(inputs) else shape[0]
-        bias = index >= len(inputs) and (index - len(inputs)) % 2
+    for index, (shape, fan) in enumerate(zip(form.shapes, inputs, strict=True)):
         spread = 1 / np.sqrt(fan * parties) if form.hidden else START / np.sqrt(parties - 1)
         drawn = randomness.derive(f"weight {index}").normal(shape) * spread
-        weights.append(nothing[index] if bias else encode(drawn, WEIGHT_FRACTION))
+        weights.append(encode(drawn, WEIGHT_FRACTION))
     return WeightShares(tuple(weights), nothing)
 
 
