@@ -30,7 +30,7 @@ FAST = {"classification": 4.0, "regression": 1.5}
 """The largest rates of two data parties."""
 
 WAYS = ((40, 0.9), (40, 0.8), (20, 0.8))
-"""Steps and momentum: the first that noise allows at the full rate, or the last at a lower one; of numbers the first."""
+"""Steps and momentum: the first that noise allows at the full rate, or the last at a lower one; of numbers the second."""
 
 USUAL_EPOCHS, USUAL_BATCH, USUAL_RATE, USUAL_MOMENTUM = 10, 512, 0.1, 0.9
 """Of a training without a bound, in batches."""
@@ -76,7 +76,7 @@ def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Desc
         return of(train.epochs, usual if train.momentum is None else train.momentum)
     each = [of(steps, momentum if train.momentum is None else train.momentum) for steps, momentum in WAYS]
     quiet = [way for way in each if way.rate >= (train.learning_rate or _rounded(fastest)) and (way.noise or 0) <= MOST_NOISE]
-    return each[0] if train.task == "regression" else [*quiet, each[-1]][0]
+    return each[1] if train.task == "regression" else [*quiet, each[-1]][0]
 
 
 def noise_of_score(deviation: float, steps: int, momentum: float, rate: float, parties: int, records: float) -> float:
@@ -91,7 +91,7 @@ def _rounded(rate: float) -> float:
     return float(f"{math.floor(rate / unit * (1 + 1e-12)) * unit:.2e}")
 
 
-PAYS = {"classification": {"plain": 1_000, "bins": 1_000}, "regression": {"plain": 8_000, "bins": 5_000}}
+PAYS = {"classification": {"plain": 1_000, "bins": 1_000}, "regression": {"plain": 6_000, "bins": 4_000}}
 """Shared records times ε, by task and columns, below which noise usually takes more than the other parties' columns give. Where
 two worlds differ in two records, twice as many."""
 
