@@ -114,13 +114,13 @@ def test_cuts_are_right_on_average(world: Any, attempt: Any) -> None:
 
 
 def test_other_rows_and_other_shares_give_other_answers(world: Any, attempt: Any) -> None:
-    """The negative control: each party's columns count."""
+    """The negative control: each party's columns count, by more than answers may be off (two steps with three parties)."""
     asked = trained(world, attempt, 3, {"hidden": [4]})
     positions = np.arange(len(asked.data["clinic"][1]))
     right = asked.scores(positions)
     for name, (table, view) in asked.data.items():
         other = {**asked.data, name: (table, replace(view, rows=view.rows[::-1].copy()))}
-        assert np.abs(asked.scores(positions, other) - right).max() > 0.2
+        assert np.abs(asked.scores(positions, other) - right).max() > 2 / 16
 
 
 def test_a_trial_has_the_same_scores_rounded_to_the_nearest_step(world: Any, attempt: Any) -> None:
