@@ -77,6 +77,8 @@ def test_no_rate_can_oscillate(parties: int, task: Any) -> None:
     smooth = bound.row_norm(parties) ** 2 * (1 if task == "regression" else 1 / 4)
     assert of.rate <= 2 * (1 + of.momentum) / smooth
     assert of.rate * bound.row_norm(parties) ** 2 == pytest.approx(FAST[task] * 2.25, rel=0.01)
+    slow = descent_of(section(task=task, momentum=0.0), parties, 1e9, 1)
+    assert slow.rate <= 2 / smooth
 
 
 def test_where_it_does_not_pay() -> None:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MOST_NOISE = 0.4
 """Largest deviation of the noise in a score that a rate may leave; a score is a logit, or in a regression a deviation."""
 
+STABLE = 0.95
+"""Part of the rate from which on a step could oscillate that a rule may take."""
+
 FAST = {"classification": 4.0, "regression": 1.5}
 """The largest rates of two data parties."""
 
@@ -65,10 +68,13 @@ def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Desc
         return Descent(train.epochs or USUAL_EPOCHS, momentum, train.learning_rate or USUAL_RATE)
     fastest = FAST[train.task] * bound.row_norm(2) ** 2 / bound.row_norm(parties) ** 2
 
+    smooth = bound.row_norm(parties) ** 2 / (1 if train.task == "regression" else 4)
+
     def of(steps: int, momentum: float) -> Descent:
         deviation = bound.deviation(train.epsilon or 0, steps, parties, train.outputs, worlds)
         at_one = noise_of_score(deviation, steps, momentum, 1.0, parties, records)
-        rate = train.learning_rate or _rounded(min(fastest, MOST_NOISE / at_one))
+        stable = STABLE * 2 * (1 + momentum) / smooth
+        rate = train.learning_rate or _rounded(min(fastest, stable, MOST_NOISE / at_one))
         return Descent(steps, momentum, rate, deviation, rate * at_one)
 
     if train.epochs:

@@ -24,7 +24,7 @@ MOST_EXPONENT = 20
 LEAST_BITS = 26
 """Of μ and η·λ: a weight decay of 10⁻⁵ in a step is then off by less than a thousandth of itself."""
 
-LEAST_MANTISSA = 1 << 9
+LEAST_MANTISSA = 1 << 10
 """A smaller one is off by more than a tenth of a percent, and so is the residual that is cut after it. That is more than a
 bound has room for (:data:`vfl_node.training.hidden.bound.MARGIN`)."""
 
