@@ -138,9 +138,12 @@ def with_one_row_changed(data: Any, party: str) -> Any:
     return {**data, party: (replace(table, columns={**table.columns, name: NumericColumn(values)}), view)}
 
 
-def test_a_new_record_has_the_same_offset_unless_some_columns_change(world: Any, attempt: Any) -> None:
-    """As it is counted, in whatever company it is asked."""
-    asked = trained(world, attempt)
+@pytest.mark.parametrize(("train", "same"), [({}, 2 * BATCH), ({"hidden": [4]}, 2 * BATCH - 1)], ids=["linear", "layers"])
+def test_a_new_record_has_the_same_offset_unless_its_owner_s_columns_change(
+    world: Any, attempt: Any, train: Any, same: int
+) -> None:
+    """In whatever company it is asked, and by whatever columns of the asker; with hidden layers those count, too."""
+    asked = trained(world, attempt, 2, train)
     some, company = new_records(asked, 40, shared=2 * BATCH), new_records(asked, 40, shared=3 * BATCH)
     seen = []
     for job, data in enumerate((some, company, with_one_row_changed(some, "clinic"), with_one_row_changed(some, "lab"))):
@@ -149,7 +152,7 @@ def test_a_new_record_has_the_same_offset_unless_some_columns_change(world: Any,
         seen.append({added for each in of.offsets.values() for added in each})
     assert [len(of) for of in seen] == [2 * BATCH, 3 * BATCH, 2 * BATCH, 2 * BATCH]
     assert seen[0] < seen[1]
-    assert [len(seen[0] & of) for of in seen[2:]] == [2 * BATCH - 1] * 2
+    assert [len(seen[0] & of) for of in seen[2:]] == [same, 2 * BATCH - 1]
     assert not seen[2] - seen[0] & seen[3]
 
 

@@ -136,7 +136,7 @@ class AnswerExchange:
         columns, offset = self.side.columns(_positions(batch)), None
         if self.asking.asker:
             own, outputs = self.side.own(_positions(batch)), self._kept.form.outputs
-            offset = answers.offsets(self._offset_key, self._names(batch, said), own, outputs)
+            offset = answers.offsets(self._offset_key, self._offset_names(batch, said), own, outputs)
         await self._dealer.send(terms)
         low = await answers.answer(party, self._kept.model, len(columns), columns, offset, self._asker)
         await corrections.finish()
@@ -188,6 +188,13 @@ class AnswerExchange:
             return _positions(batch)
         marks = np.frombuffer(said.marks, "<i8").astype(np.int64)[:, None]
         return names_of_new(self.side, _positions(batch), torch.from_numpy(marks))
+
+    def _offset_names(self, batch: PredictionBatch, said: AnswerContext) -> Names:
+        """What one offset belongs to. Without hidden layers a record, whichever columns the asker brings and however it asks.
+
+        Its score then moves by what the asker knows, so another offset would only tell more of the rest.
+        """
+        return self._names(batch, said) if self._kept.form.hidden else names_of_new(self.side, _positions(batch), None)
 
     def _admit(self, batches: Sequence[PredictionBatch], contexts: Sequence[AnswerContext], peer: str) -> None:
         """Check what is agreed, and count the rows, unless this party asks itself."""

@@ -19,9 +19,10 @@ to one record would tell 16 bits of z. But an offset is a function of the row an
 most. Of z that is 9 bits: an offset is uniform over one step of a circle of 512, so z is anywhere within a step. Each party's
 own offset does this for its columns, also if all others pool what they know.
 
-A new record to which the asker brings other columns is counted anew, and has another offset. The table of known records does
-not change (``E_INPUT_CHANGED``). An asker whose software lets it change moves s by the change times its weights, which tells
-nothing of other columns; but with hidden layers it does. There s moves by the rounding of their numbers, too, below 10⁻⁴.
+A record to which the asker brings other columns keeps its offset: s moves by the change times the asker's weights, which tells
+nothing of other columns. With hidden layers it does, so such a record is counted anew and has another offset. The table of
+known records does not change (``E_INPUT_CHANGED``); an asker whose software lets it change reads more there, by hidden layers,
+and by the rounding of their numbers, below 10⁻⁴.
 
 **What the opened share tells.** A party sends no more than the 9 low bits of its share of the cut score, so these alone can
 tell something. Of two parties, the asker has its own share and gets the sum: the other share's 9 bits are the difference, and
@@ -81,7 +82,7 @@ def offsets(key: bytes, names: Names, own: Sequence[bytes], outputs: int) -> Rin
 
     Args:
         key: 32 bytes, of this party alone; the same in all jobs over the model.
-        names: int64[B], under which the rows are counted: so whatever is counted once has one offset.
+        names: int64[B], of which each has one offset.
         own: this party's columns of each row. A shared position does not name them.
         outputs: K.
     """
