@@ -31,11 +31,13 @@ class Exposure:
         mu: of all that has noise; 0 where nothing has.
         unbounded: what kind of model it opens without a bound, as ``limits.unbounded_models`` has it; empty: none.
         warning: of that, for owners, in sentences.
+        labels: whether μ is about a label, too, and not about who is shared alone.
     """
 
     mu: float = 0.0
     unbounded: str = ""
     warning: str = ""
+    labels: bool = True
 
 
 def delta_of(mu: float, epsilon: float) -> float:

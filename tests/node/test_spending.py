@@ -38,7 +38,7 @@ FIT = 12
 def expense(
     job_id: str, epsilon: float = 1, *, table: str = "default", limit: float | None = 4, unbounded: str = ""
 ) -> Expense:
-    return Expense(table, job_id, mu_of(epsilon), unbounded, limit)
+    return Expense(table, job_id, mu_of(epsilon), unbounded, limit, about="psu")
 
 
 def filled(memory: PartnerCounts, jobs: int = FIT) -> None:

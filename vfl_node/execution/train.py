@@ -84,8 +84,9 @@ def _spend(run: Run) -> Spent:
     opens = train.opens(session.job.evaluate) if train else Exposure()
     if not (opens.mu or opens.unbounded):
         return Spent()
-    expense = Expense(run.data.name, session.job_id, opens.mu, opens.unbounded, session.limits.epsilon_per_partner)
-    return session.memory.spend(expense)
+    about = session.job.align.protocol + ("" if opens.labels else "-scaled")
+    limit = session.limits.epsilon_per_partner
+    return session.memory.spend(Expense(run.data.name, session.job_id, opens.mu, opens.unbounded, limit, about))
 
 
 async def _trained(

@@ -197,4 +197,4 @@ class MemoryOfOneRun:
 
     def spend(self, what: Expense) -> Spent:
         """Of this job alone."""
-        return Spent(what.mu, int(bool(what.unbounded)))
+        return Spent(what.mu, int(bool(what.unbounded)), frozenset({what.about}))

@@ -26,21 +26,25 @@ class Spent:
     Attributes:
         mu: of all jobs together.
         unbounded: so many of them opened something without a bound, which μ leaves out.
+        about: what each μ is about, as :attr:`Expense.about`. Of one thing alone the sum says how well it is told.
     """
 
     mu: float = 0.0
     unbounded: int = 0
+    about: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
     def of(cls, expenses: Sequence[Expense]) -> Spent:
         """What they come to."""
-        return cls(together(each.mu for each in expenses), sum(1 for each in expenses if each.unbounded))
+        about = frozenset(each.about for each in expenses if not each.unbounded)
+        return cls(together(each.mu for each in expenses), sum(1 for each in expenses if each.unbounded), about)
 
     @classmethod
     def most(cls, each: Iterable[Spent]) -> Spent:
         """With the partner of whom most is spent."""
         every = list(each)
-        return cls(max(of.mu for of in every), max(of.unbounded for of in every))
+        about = frozenset[str]().union(*(of.about for of in every))
+        return cls(max(of.mu for of in every), max(of.unbounded for of in every), about)
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Expense:
         mu: of all that it opens with noise.
         unbounded: what kind of model it opens without a bound, as ``limits.unbounded_models`` has it; empty: none.
         limit: ε that the owner allows; None: any.
+        about: what μ is about: the alignment, which says which worlds are compared, and whether labels are covered.
     """
 
     table: str
@@ -60,11 +65,12 @@ class Expense:
     mu: float
     unbounded: str = ""
     limit: float | None = field(default=None, compare=False)
+    about: str = "-"
 
     @property
     def line(self) -> str:
         """What stands for it in a :class:`Account`."""
-        return f"{self.job_id} {self.table} {self.mu!r} {self.unbounded or '-'}"
+        return f"{self.job_id} {self.table} {self.mu!r} {self.unbounded or '-'} {self.about}"
 
     def added_to(self, account: Account, peer: str) -> Spent:
         """What is spent over its table once it is counted. What is counted already is free.
@@ -164,5 +170,5 @@ def _read(line: str) -> Expense | None:
     """An expense of its line; None of a loss."""
     if _is_loss(line):
         return None
-    job_id, table, mu, unbounded = line.split(" ")
-    return Expense(table, job_id, float(mu), "" if unbounded == "-" else unbounded)
+    job_id, table, mu, unbounded, about = line.split(" ")
+    return Expense(table, job_id, float(mu), "" if unbounded == "-" else unbounded, about=about)

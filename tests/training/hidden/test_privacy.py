@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from vfl_node.configuration import parse
-from vfl_node.gdp import epsilon_of, mu_of
+from vfl_node.gdp import auc_bound, epsilon_of, mu_of
 from vfl_node.job import Job
 from vfl_node.session.spent import Spent
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.privacy import Privacy, privacy_of
+from vfl_node.training.hidden.privacy import MIXED, Privacy, privacy_of
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.words import ReportedTraining
 
@@ -29,7 +29,7 @@ def said(
 
 
 def test_what_a_job_spends_and_what_that_leaves_to_tell() -> None:
-    spent = Spent(mu_of(2.1))
+    spent = Spent(mu_of(2.1), about=frozenset({"psu"}))
     of = said(spent)
     assert of.text == (
         "Of 4.0 this job spends 1.0; with earlier ones 2.1. Whoever has all that was opened, and knows everything else, tells "
@@ -75,6 +75,16 @@ def test_after_a_job_without_a_bound_there_is_none() -> None:
     of = said(Spent(mu_of(2), unbounded=1))
     assert (of.auc_bound, of.epsilon) == (None, epsilon_of(mu_of(1)))
     assert "NO BOUND: an earlier job over this table opened a model without one." in of.text
+
+
+@pytest.mark.parametrize("others", [{"apsi"}, {"psu-scaled"}, {"psi", "psu"}, {"-"}])
+def test_jobs_about_different_things_have_no_sentence_together(others: set[str]) -> None:
+    """The negative control is the first test: of one kind all jobs are in one sentence."""
+    of = said(Spent(mu_of(2.1), about=frozenset({"psu"} | others)))
+    assert "all that this job opened" in of.text
+    assert of.text.endswith(MIXED)
+    assert of.auc_bound == auc_bound(mu_of(1))
+    assert of.spent == pytest.approx(2.1, abs=1e-3)
 
 
 def test_the_page_says_it_below_the_result() -> None:

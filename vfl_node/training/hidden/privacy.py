@@ -17,6 +17,12 @@ UNCOVERED = (
 )
 
 
+MIXED = (
+    "Earlier jobs over this table were about something else (another alignment, or targets that are not covered): what they "
+    "tell stands in their reports, and comes on top."
+)
+
+
 class Privacy(Section):
     """What this job spends of what noise allows; of earlier jobs over this party's table, with the partner of whom most is."""
 
@@ -26,7 +32,8 @@ class Privacy(Section):
     spent: float = Field(description="ε of this job and earlier ones; jobs without a bound are left out")
     limit: float | None = Field(description="ε that this party's owner allows; null: any")
     auc_bound: float | None = Field(
-        description="how well anybody tells what ε is about, by all that these jobs opened, at most; null: one has no bound"
+        description="how well anybody tells what ε is about, by all that these jobs opened, at most; by this one alone if "
+        "they are about different things; null: one has no bound"
     )
     noise_of_score: float | None = Field(default=None, description="standard deviation that noise gives a score, about")
     noise_of_counts: float | None = Field(default=None, description="the same of a number of labels held out")
@@ -59,11 +66,12 @@ def privacy_of(
     train = Hidden.of(job)
     opens = train.opens(job.evaluate)
     epsilon = None if opens.unbounded else epsilon_of(opens.mu)
-    bound = None if spent.unbounded else auc_bound(spent.mu)
+    mixed = len(spent.about) > 1
+    bound = None if spent.unbounded else auc_bound(opens.mu if mixed else spent.mu)
     if epsilon is None:
         said = meter(columns, records, trainings) if train.reveal == "owners" else opens.warning
     else:
-        said = f"{_amounts(epsilon, epsilon_of(spent.mu), limit)} {_told(job, bound, spent)}"
+        said = f"{_amounts(epsilon, epsilon_of(spent.mu), limit)} {_told(job, bound, spent)}" + f" {MIXED}" * mixed
     return Privacy(
         epsilon=epsilon,
         delta=DELTA,
@@ -88,7 +96,8 @@ def _told(job: Job, bound: float | None, spent: Spent) -> str:
         several = "an earlier job" if spent.unbounded == 1 else f"{spent.unbounded} earlier jobs"
         return f"NO BOUND: {several} over this table opened a model without one."
     covers_labels, what = Hidden.of(job).covers_labels, _protected(job)
-    said = f"Whoever has all that was opened, and knows everything else, tells {what} at an AUC of at most {auc_text(bound)}."
+    all_of = "all that this job opened" if len(spent.about) > 1 else "all that was opened"
+    said = f"Whoever has {all_of}, and knows everything else, tells {what} at an AUC of at most {auc_text(bound)}."
     return " ".join([*([said] if what else []), *([] if covers_labels else [UNCOVERED])])
 
 

@@ -31,7 +31,9 @@ _KINDS: dict[UnboundedModel, str] = {
 def opened(train: Hidden, evaluate: Evaluate, shared: int | None = None) -> Exposure:
     """As :meth:`vfl_node.trainers.TrainerConfig.opens`."""
     kind = unbounded(train)
-    return Exposure(mu_of_job(train, evaluate), kind or "", no_bound(kind, evaluate, shared) if kind else "")
+    return Exposure(
+        mu_of_job(train, evaluate), kind or "", no_bound(kind, evaluate, shared) if kind else "", train.covers_labels
+    )
 
 
 def mu_of_job(train: Hidden, evaluate: Evaluate) -> float:
