@@ -66,6 +66,14 @@ def test_it_shows_what_is_spent_and_left_with_each_partner_and_table(config: Pat
     assert "bank" not in text
 
 
+def test_jobs_about_different_things_have_no_bound_together(config: Path, lab: Partner) -> None:
+    lab.spend(Expense("default", "first", mu_of(1), limit=4.0, about="psu-scaled"))
+    assert "tells whether one record is shared at an AUC of at most .57" in budget(config, "lab").stdout
+    lab.spend(Expense("default", "second", mu_of(1), limit=4.0, about="apsi"))
+    assert shown(config, "lab")[0]["auc_bound"] is None
+    assert "jobs over different alignments, or with targets that are not covered" in budget(config, "lab").stdout
+
+
 def test_a_new_count_is_begun_knowingly(config: Path, lab: Partner) -> None:
     assert isinstance(budget(config, "--forget", "lab", "--yes").exception, UsageError)  # nothing is spent
     lab.spend(Expense("default", "first", mu_of(4), limit=4.0))

@@ -120,7 +120,11 @@ def all_end_well_once_resumed(stage: Stage, at: str, job_id: str) -> None:
                 stage.federation.client(at).resume(job_id)
         return all(state(stage, name, job_id) == "done" for name in stage.federation.roles)
 
-    stage.federation.wait_until(ended, 120)
+    try:
+        stage.federation.wait_until(ended, 120)
+    except AssertionError:
+        stuck = {name: stage.federation.view(name, job_id) for name in stage.federation.roles}
+        raise AssertionError({name: (of["state"], of["error"], of["note"]) for name, of in stuck.items()}) from None
     stage.all_done(job_id)
 
 

@@ -12,7 +12,7 @@ from vfl_node.cli.shared import app, err, out, print_json, print_table
 from vfl_node.errors import UsageError
 from vfl_node.gdp import epsilon_of, mu_of
 from vfl_node.job import load_job
-from vfl_node.session.spent import TELLS, auc_text, epsilon_text
+from vfl_node.session.spent import SCALED, TELLS, auc_text, epsilon_text
 from vfl_node.settings import Settings, load_settings
 
 JOB_EPSILON = 1.0
@@ -91,8 +91,12 @@ def _words(of: dict[str, Any]) -> list[str]:
         said.append(f"{place}: what was counted is lost, so nothing fits: vfl-node budget --forget {of['partner']}")
     if of["unbounded"]:
         said.append(f"{place}: NO BOUND for what {of['unbounded']} of its jobs opened (limits.unbounded_models)")
+    elif of["auc_bound"] is None:
+        said.append(f"{place}: jobs over different alignments, or with targets that are not covered: see each one's report")
     elif of["jobs"]:
-        said.append(f"{place}: whoever has all that was opened tells {TELLS} at an AUC of at most {auc_text(of['auc_bound'])}")
+        what = "whether one record is shared" if any(about.endswith(SCALED) for about in of["about"]) else TELLS
+        bound = f"at an AUC of at most {auc_text(of['auc_bound'])}"
+        said.append(f"{place}: beyond what alignment told, whoever has all that was opened tells {what} {bound}")
     for key, verb in (("jobs", "spent by"), ("forgotten", "no longer counted")):
         if of[key]:
             listed = ", ".join(f"{job_id} ({epsilon_text(epsilon)})" for job_id, epsilon in of[key].items())

@@ -23,7 +23,7 @@ from vfl_node.machine import now
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.session.counted import Counted, telling_training
-from vfl_node.session.spent import Expense, Spent
+from vfl_node.session.spent import SCALED, Expense, Spent
 from vfl_node.settings import Role
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
@@ -84,7 +84,7 @@ def _spend(run: Run) -> Spent:
     opens = train.opens(session.job.evaluate) if train else Exposure()
     if not (opens.mu or opens.unbounded):
         return Spent()
-    about = session.job.align.protocol + ("" if opens.labels else "-scaled")
+    about = session.job.align.protocol + ("" if opens.labels else SCALED)
     limit = session.limits.epsilon_per_partner
     return session.memory.spend(Expense(run.data.name, session.job_id, opens.mu, opens.unbounded, limit, about))
 

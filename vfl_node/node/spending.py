@@ -42,7 +42,8 @@ def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> I
         partner: only this one.
 
     Yields:
-        partner, table; allowed, spent, left: ε, None without a limit; fits: so many more jobs, None without a limit; auc_bound;
+        partner, table; allowed, spent, left: ε, None without a limit; fits: so many more jobs, None without a limit; about: as
+        :attr:`~vfl_node.session.spent.Spent.about`; auc_bound: None where these are several, of which each has its own;
         unbounded: jobs whose model has no bound; lost: whether nobody knows what was spent; jobs, forgotten: job → its ε, of
         those that count and those that the owner counts no more.
 
@@ -65,7 +66,8 @@ def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> I
                 "spent": round(epsilon_of(spent.mu), 3),
                 "left": None if left is None else round(epsilon_of(left), 3),
                 "fits": None if left is None else int((left / job_mu) ** 2 + 1e-9),
-                "auc_bound": round(auc_bound(spent.mu), 4),
+                "about": sorted(spent.about),
+                "auc_bound": round(auc_bound(spent.mu), 4) if len(spent.about) < 2 else None,
                 "unbounded": spent.unbounded,
                 "lost": account.losses > 0,
                 "jobs": jobs,

@@ -16,6 +16,9 @@ from vfl_node.gdp import epsilon_of, mu_of, together
 TELLS = "whether one record is shared, or its label,"
 """What those who have all that was opened may still not tell well, where nothing more exact is known."""
 
+SCALED = "-scaled"
+"""At the end of :attr:`Expense.about`: single targets are not covered, as the table says how all are scaled."""
+
 _SLACK = 1e-9  # relative, of an ε that was computed by way of μ
 
 
