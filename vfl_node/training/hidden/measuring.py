@@ -63,8 +63,8 @@ class OutputTally:
         counts: rows of each label, negative ones first; of numbers all rows. Never below 0.
         order: pairs of a positive and a negative row in order, less those in disorder; 0 of numbers.
         reach: how much a record changes that at most; 0 of numbers.
-        sums: those that are opened of ``loss``, −log p of the labels or squared errors; ``squares`` of these; ``right``, rows on
-            the right side of the threshold; ``beyond``, rows whose score is beyond ±28, or whose error is beyond ±17, about.
+        sums: those that are opened of ``loss``, −log p of the labels or squared errors; ``squares`` of these; ``right``, rows
+            on the right side of the threshold; ``beyond``, rows whose score is beyond ±28, or whose error is beyond ±17, about.
     """
 
     counts: tuple[int, ...]
