@@ -47,7 +47,7 @@ def test_a_call_that_nobody_awaits_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_peer_that_does_not_come_is_absent_and_the_last_cause_is_said() -> None:
-    def refuse(job_id: str, timeout_s: float) -> Any:
+    def refuse(job_id: str, timeout_s: float, check: Any) -> Any:
         raise PeerLost("connection refused")
 
     with pytest.raises(PeerLost) as caught:
@@ -64,7 +64,34 @@ def test_a_conversation_with_another_process_than_that_of_the_link_is_closed() -
         raise PolicyError("a second node", code="E_FENCED")
 
     pipe = SimpleNamespace(close=lambda: closed.append("lab"))
-    dialer = SimpleNamespace(converse=lambda job_id, timeout_s: pipe)
+    dialer = SimpleNamespace(converse=lambda job_id, timeout_s, check: pipe)
     with pytest.raises(PeerLost, match="a second node"):
         calls({"lab": dialer}, check=refuse).open("lab", "job", waiting=Stop(), deadline=0)
     assert closed == ["lab"]
+
+
+def test_what_ends_the_wait_ends_a_call_that_is_not_answered_yet() -> None:
+    """Such as the loss of another party, which is not what keeps this one from an answer."""
+
+    class Waiting(Stop):
+        left = False
+
+        def check(self) -> None:
+            if self.left:
+                raise PeerLost("clinic has left")
+
+    def unanswered(job_id: str, timeout_s: float, check: Any) -> Any:
+        waiting.left = True
+        check()
+
+    waiting = Waiting()
+    with pytest.raises(PeerLost, match=r"^clinic has left"):
+        calls({"lab": SimpleNamespace(converse=unanswered)}).open("lab", "job", waiting=waiting, deadline=soon())
+
+
+def test_a_caller_that_hangs_up_is_not_kept() -> None:
+    pipe = StreamPipe("lab")
+    pipe.hung_up()
+    with pytest.raises(PeerError) as caught:
+        calls().take("lab", "job", pipe)
+    assert caught.value.code == "E_NOT_WAITING"

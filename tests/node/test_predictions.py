@@ -197,6 +197,12 @@ def test_the_passive_party_knows_from_the_first_day_which_rows_it_showed_in_trai
         assert len(found) == pytest.approx(shown, abs=1)
 
 
+def test_a_model_is_over_the_table_that_its_owners_settings_name(served: Served) -> None:
+    settings, store = served.store("lab", served.model, TRAIN + SERVE)
+    named = settings.model_copy(update={"data": {"panel": settings.data}})  # the only one, which the job does not name
+    assert predictions.load_model(store, served.model, named).stored.table == "panel"
+
+
 @pytest.mark.parametrize("name", ["clinic", "lab"])
 def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -> None:
     head, ids, found = table_of(served.ask(name))

@@ -78,3 +78,13 @@ def test_a_restarted_peer_is_reached_at_once(serve, clinic, lab) -> None:
     again = serve(clinic, address=node.address)
     dialer.converse("job-1").close()
     assert again.pipes.get(timeout=240).peer == "lab"
+
+
+def test_a_call_that_is_not_wanted_any_more_ends_before_its_answer(lab) -> None:
+    def check() -> None:
+        raise PeerLost("not wanted")
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        dialer = Dialer(f"127.0.0.1:{silent.getsockname()[1]}", own="lab", peer="clinic", federation="trial", credentials=lab)
+        with pytest.raises(PeerLost, match="not wanted"):
+            dialer.converse("job-1", timeout_s=3600, check=check)

@@ -68,7 +68,7 @@ class Calls:
             tries = 0
             while True:
                 waiting.check()
-                pipe, cause = self._try(peer, job_id, key)
+                pipe, cause = self._try(peer, job_id, key, waiting)
                 if pipe is not None:
                     return pipe
                 if time.monotonic() > deadline:
@@ -99,7 +99,7 @@ class Calls:
         with self._changed:
             while key not in self._awaited:
                 left = limit - time.monotonic()
-                if left <= 0 or self._stopping.is_set():
+                if left <= 0 or self._stopping.is_set() or pipe.ended:
                     raise _not_waiting(peer)
                 self._changed.wait(min(left, 0.05))
             stale = self._arrived.pop(key, None)
@@ -116,7 +116,7 @@ class Calls:
         for pipe in pipes:
             pipe.close()
 
-    def _try(self, peer: str, job_id: str, key: tuple[str, str]) -> tuple[StreamPipe | None, str]:
+    def _try(self, peer: str, job_id: str, key: tuple[str, str], waiting: Waiting) -> tuple[StreamPipe | None, str]:
         """The peer's call if it has come, or our own if we dial it; else None, and the cause as the end of a sentence."""
         with self._changed:
             if key in self._arrived:
@@ -126,7 +126,7 @@ class Calls:
                 self._changed.wait(0.2)
                 return self._arrived.pop(key, None), ""
         try:
-            pipe = self._dialers[peer].converse(job_id, timeout_s=CONNECT_S)
+            pipe = self._dialers[peer].converse(job_id, timeout_s=CONNECT_S, check=waiting.check)
             try:
                 self._check(peer, pipe)
             except PolicyError:
@@ -134,6 +134,7 @@ class Calls:
                 raise
             return pipe, ""
         except (PeerError, PolicyError) as error:
+            waiting.check()  # perhaps that has ended the call
             with self._changed:  # it may have called meanwhile
                 return self._arrived.pop(key, None), f": {error.message}"
 

@@ -119,8 +119,11 @@ class Meeting:
         self._progress.emit(PeersAwaited(tuple(map(self._describe, absent or missing[:1])), self._previous))
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""
-        self._stop.wait(timeout_s)
+        """Sleep up to ``timeout_s``, and raise soon what :meth:`check` does."""
+        limit = time.monotonic() + timeout_s
+        while (left := limit - time.monotonic()) > 0:
+            self._stop.wait(min(left, NOTICE_S))
+            self.check()
 
     def play(self, protocols: Sequence[Coroutine[Any, Any, None]], processes: Engine) -> None:
         """Run what this party does in its conversations side by side, each on a thread of its own.

@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from vfl_node.data.named import data_of
+from vfl_node.data.named import data_of, table_name
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError, UsageError
 from vfl_node.execution.folder import JobFolder
@@ -253,7 +253,8 @@ def load_model(store: Store, model: str, settings: Settings) -> Model:
         hint = "restore it from a backup, or train again"
         raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)
     weights, _ = storage.load(folder.artefact("model.safetensors"))
-    stored = StoredModel(record.job, weights, serving.encoder, serving.serving, settings.models)
+    table = table_name(settings, record.job)
+    stored = StoredModel(record.job, weights, serving.encoder, serving.serving, settings.models, table)
     predictor_of(record.job.train).check(stored)
     return Model(stored, aligned[0], bytes.fromhex(serving.input), folder.shown)
 

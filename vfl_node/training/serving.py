@@ -24,6 +24,7 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.registry import load
 from vfl_node.session.session import Session
+from vfl_node.settings import DEFAULT_TABLE
 from vfl_node.trainers import TrainerConfig
 from vfl_node.transport.channel import Channel
 
@@ -41,6 +42,7 @@ class StoredModel:
         encoder: as :attr:`~vfl_node.training.trainer.Trained.encoder`.
         state: as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
         models: name → ``module:Class`` of an architecture, from this node's settings.
+        table: what its owner's settings call the table that it was trained on; private.
     """
 
     job: Job
@@ -48,6 +50,7 @@ class StoredModel:
     encoder: str = field(repr=False)
     state: str = field(repr=False)
     models: Mapping[str, str] = field(default_factory=dict)
+    table: str = DEFAULT_TABLE
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
@@ -19,6 +21,9 @@ from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 from vfl_node.transport.validity import Validity
 
 _DIALER_OPTIONS = (*calls.OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
+
+LOOK_S = 0.1
+"""How often a caller looks, while its call is not answered, whether it still wants it."""
 
 _ERROR_CODE = re.compile(r"E_[A-Z0-9_]{1,38}")
 
@@ -53,19 +58,25 @@ class Dialer:
         self._instance = instance
         self._channels: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def converse(self, job_id: str, *, timeout_s: float = 10.0) -> StreamPipe:
+    def converse(self, job_id: str, *, timeout_s: float = 10.0, check: Callable[[], None] = lambda: None) -> StreamPipe:
         """Open the conversation about a job; returns once the peer has accepted it.
+
+        Args:
+            job_id: of the job.
+            timeout_s: how long the peer may take to answer.
+            check: called again and again until then; the call ends with what it raises.
 
         Raises:
             PeerError: the peer refused, with its code; or it does not know this node or is
                 another party (``E_IDENTITY``).
             PeerLost: the peer cannot be reached, with the cause (``E_UNREACHABLE``).
+            VflError: what ``check`` raises.
         """
-        return self._dial("Converse", StreamPipe(self._peer), [(calls.JOB, job_id)], timeout_s)
+        return self._dial("Converse", StreamPipe(self._peer), [(calls.JOB, job_id)], timeout_s, check)
 
     def link(self, *, timeout_s: float = 10.0) -> LinkStream:
         """Open the standing link. Raises as :meth:`converse`."""
-        return self._dial("Link", LinkStream(self._peer), [], timeout_s)
+        return self._dial("Link", LinkStream(self._peer), [], timeout_s, lambda: None)
 
     def validity(self) -> Validity | None:
         """When the certificate is valid that the peer shows now, by a handshake of its own; None if that does not succeed.
@@ -83,7 +94,7 @@ class Dialer:
         for channel in list(self._channels):
             channel.close()
 
-    def _dial(self, method: str, stream: S, about: list[tuple[str, str]], timeout_s: float) -> S:
+    def _dial(self, method: str, stream: S, about: list[tuple[str, str]], timeout_s: float, check: Callable[[], None]) -> S:
         channel = self._channel(calls.FROZEN_S if method == "Converse" else calls.LOST_S)
         self._channels.add(channel)
         headers = [(calls.PARTY, self._own), (calls.INSTANCE, self._instance), *about]
@@ -97,11 +108,16 @@ class Dialer:
         if not call.add_callback(stream.finish):
             stream.finish()
         threading.Thread(target=self._follow, args=(stream, call), name=f"read-{self._peer}", daemon=True).start()
-        if stream.wait_accepted(timeout_s):
-            return stream
-        error = stream.ended or self._unreachable(f"no answer within {timeout_s:.0f} s")
-        hang_up()
-        raise error
+        limit = time.monotonic() + timeout_s
+        try:
+            while not stream.wait_accepted(LOOK_S):
+                check()
+                if stream.ended or time.monotonic() > limit:
+                    raise stream.ended or self._unreachable(f"no answer within {timeout_s:.0f} s")
+        except VflError:
+            hang_up()
+            raise
+        return stream
 
     def _channel(self, ping_timeout_s: int) -> Any:
         options: list[tuple[str, Any]] = [*_DIALER_OPTIONS, (calls.PING_TIMEOUT, ping_timeout_s * 1000)]

@@ -526,6 +526,8 @@ def test_so_many_models_over_a_table_may_answer_a_partner(world: Any, attempt: A
     }
     assert "models_served" in errors["lab"].message
     assert ask("three", "insurer") == {}  # another partner
+    asked.models["lab"] = replace(asked.models["lab"], table="another")
+    assert ask("three", "active") == {}  # another table, by its owner's name
     assert counts["lab", "clinic"].used()["models_served"] == 2
     assert counts["clinic", "lab"].used()["models_served"] == 0  # it has asked, and told nothing
 

@@ -31,7 +31,6 @@ from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.counted import served_model
 from vfl_node.session.session import Session
-from vfl_node.settings import DEFAULT_TABLE
 from vfl_node.training.hidden import alone, answers, terms
 from vfl_node.training.hidden.answer_exchange import AnswerExchange, ShareSide
 from vfl_node.training.hidden.answers_tell import learnt
@@ -117,8 +116,7 @@ async def _exchange(session: Session, model: StoredModel, alignment: Alignment, 
     assert job.predict is not None
     check_allowed(job, model.job.serve)
     if session.name != job.asker:
-        own = job.tables.get(session.name, DEFAULT_TABLE)
-        counted = served_model(own, job.predict.model, session.limits.models_served)
+        counted = served_model(model.table, job.predict.model, session.limits.models_served)
         session.memories[str(job.asker)].count(counted)
     terms.check_tables()
     side = ShareSide(model, kept, alignment, table)
