@@ -26,12 +26,14 @@ from experiments.fedads.trials import (
 )
 from experiments.florist.figures import Curve, Panel, drawing
 from experiments.inference.experiment import Expectation, Found, cell, interval, mean, table
-from vfl_node.privacy.labels.attacks import LABEL_ATTACKS
+from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 
 LOSS, WITHIN = 0.01, 0.003
 """AUC that a defence may cost in the table's row, and how exact that is."""
 
-BY_GRADIENTS = tuple(name for name in LABEL_ATTACKS if name not in BY_EMBEDDINGS)
+ATTACKS = OF_TWO_CLASSES.names
+
+BY_GRADIENTS = tuple(name for name in ATTACKS if name not in BY_EMBEDDINGS)
 
 PICTURE = "label-defences.svg"
 
@@ -81,7 +83,7 @@ class Results:
 
     def leaks(self, defence: Defence) -> dict[str, float]:
         """Attack → mean AUC after the last epoch."""
-        return {attack: mean(self.leak(defence, attack)) for attack in LABEL_ATTACKS}
+        return {attack: mean(self.leak(defence, attack)) for attack in ATTACKS}
 
     def worst(self, defence: Defence, attacks: Sequence[str] = BY_GRADIENTS, epoch: int = 0) -> tuple[float, str]:
         """The attack that reads most, by its mean over seeds, and that mean."""
@@ -155,7 +157,7 @@ def _at_equal_loss(plan: Plan, of: Results, heading: str) -> list[str]:
             nearest = min(strengths, key=lambda one: abs(mean(of.loss(one)) - LOSS))
             row = Row(f"never: {side}; {key(nearest)}", mean(of.loss(nearest)), of.leaks(nearest))
         rows.append([name, row.how, f"{row.loss:+.3f}", *_figures(row.leaks, base)])
-    head = ["defence", "strength", "loss", "change of `embeddings`", "strongest", *LABEL_ATTACKS]
+    head = ["defence", "strength", "loss", "change of `embeddings`", "strongest", *ATTACKS]
     return [f"**{heading}**: AUC {cell(of.auc(NONE))}, label party alone {cell(of.alone())}", "", *table(head, rows), ""]
 
 
@@ -169,20 +171,20 @@ def _strengths(plan: Plan, of: Results, heading: str) -> list[str]:
     for name, strengths in {"none": [NONE], **plan.strengths}.items():
         for one in strengths:
             worst, attack = of.worst(one)
-            shown = [f"{mean(of.leak(one, other)):.3f}" for other in LABEL_ATTACKS]
+            shown = [f"{mean(of.leak(one, other)):.3f}" for other in ATTACKS]
             rows.append(
                 [name, key(one) if one else "", interval(of.loss(one)) if one else "0", f"{worst:.3f} {attack}", *shown]
             )
-    return [f"**{heading}**", "", *table(["defence", "strength", "loss of AUC", "strongest", *LABEL_ATTACKS], rows), ""]
+    return [f"**{heading}**", "", *table(["defence", "strength", "loss of AUC", "strongest", *ATTACKS], rows), ""]
 
 
 def _epochs(plan: Plan, of: Results, heading: str) -> list[str]:
     rows = []
     for name, one in {"none": NONE, **plan.middle}.items():
         for epoch in plan.epochs:
-            shown = [f"{mean(of.leak(one, attack, epoch)):.3f}" for attack in LABEL_ATTACKS]
+            shown = [f"{mean(of.leak(one, attack, epoch)):.3f}" for attack in ATTACKS]
             rows.append([f"{name} {key(one) if one else ''}".rstrip(), str(epoch), *shown])
-    return [f"**{heading}**", "", *table(["defence", "epochs", *LABEL_ATTACKS], rows), ""]
+    return [f"**{heading}**", "", *table(["defence", "epochs", *ATTACKS], rows), ""]
 
 
 LITERAL_ATTACKS = ("norm", "direction", "residual", "mean_direction", "mean_residual")

@@ -36,7 +36,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics import auc
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.privacy.labels.attacks import LABEL_ATTACKS
+from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -220,7 +220,7 @@ def test_what_a_trial_keeps() -> None:
     assert set(kept) == {"auc", "alone", "labels"}
     assert kept["alone"] is None
     assert set(kept["labels"]) == {"1", "2"}
-    assert set(kept["labels"]["2"]) == set(LABEL_ATTACKS)
+    assert set(kept["labels"]["2"]) == set(OF_TWO_CLASSES.names)
     without = hidden_labels(NOWHERE, table="small", top=[], defence={}, seed=0, epochs=[1, 2])
     assert 0.55 < without["alone"] < without["auc"]
 
@@ -232,7 +232,11 @@ def test_who_is_known_is_attacked_over_a_union() -> None:
 
 
 def outcome(auc: float, leak: float, alone: float | None = None) -> dict[str, Any]:
-    return {"auc": auc, "alone": alone, "labels": {str(epoch): dict.fromkeys(LABEL_ATTACKS, leak) for epoch in (1, 3, 10)}}
+    return {
+        "auc": auc,
+        "alone": alone,
+        "labels": {str(epoch): dict.fromkeys(OF_TWO_CLASSES.names, leak) for epoch in (1, 3, 10)},
+    }
 
 
 def made_up_results(values: dict[str, tuple[float, float]]) -> Results:
@@ -317,7 +321,7 @@ def test_noise_on_gradients_also_hides_who_is_known(stored: dict[str, Any], top:
 def test_a_small_run_of_all() -> None:
     found = {work.name: work.run(NOWHERE) for work in works(SMALL)}
     text = page(Labels(SMALL), found, SMALL.seeds)
-    assert all(name in text for name in (*SMALL.strengths, *(one["name"] for one in PUBLISHED), *LABEL_ATTACKS))
+    assert all(name in text for name in (*SMALL.strengths, *(one["name"] for one in PUBLISHED), *OF_TWO_CLASSES.names))
     assert all(svg.startswith("<svg") for svg in table_4.drawings(SMALL, found).values())
     assert Labels(SMALL).check(found)
     assert members.attacks(SMALL, found)

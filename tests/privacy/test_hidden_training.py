@@ -31,7 +31,8 @@ from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, encode
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.privacy.attacks import ATTACKS, attacked
 from vfl_node.privacy.attacks.transcript import Batch
-from vfl_node.privacy.labels.attacks import LABEL_ATTACKS, Shown
+from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
+from vfl_node.privacy.labels.shown import Course, Known
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
 from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.network import Form
@@ -192,10 +193,15 @@ def label_attacks(view: View, rows: Truth, truth: Truth) -> dict[str, float]:
     """
     (positive,) = np.nonzero(truth[rows])
     tensors = [torch.from_numpy(of[rows]).float() for of in view.messages]
-    window, known = torch.arange(len(tensors[0])), torch.from_numpy(positive[:KNOWN])
-    shown = Shown(tensors[-1], [window], torch.stack(tensors).mean(dim=0), tensors[0], known)
-    others = np.setdiff1d(np.arange(len(window)), positive[:KNOWN])
-    areas = {name: roc_auc_score(truth[rows][others], attack(shown)[others]) for name, attack in LABEL_ATTACKS.items()}
+    window = torch.arange(len(tensors[0]))
+    known = np.concatenate([positive[:KNOWN], np.flatnonzero(~truth[rows])[:KNOWN]])
+    course = Course()
+    shown = [course.epoch_done(of, [window], tensors[0]) for of in tensors][-1]
+    told = Known(torch.from_numpy(known), torch.from_numpy(truth[rows][known].astype(np.float32))[:, None])
+    scores = {name: attack(shown) for name, attack in OF_TWO_CLASSES.blind.items()}
+    scores |= {name: attack(shown, told) for name, attack in OF_TWO_CLASSES.informed.items()}
+    others = np.setdiff1d(np.arange(len(window)), known)
+    areas = {name: roc_auc_score(truth[rows][others], score[others]) for name, score in scores.items()}
     folding = np.sqrt(2 / np.pi / (3 * len(others)))
     return {name: float(0.5 + abs(area - 0.5) - folding) for name, area in areas.items()}
 
@@ -253,7 +259,7 @@ def test_nothing_received_tells_labels(seen: Any, parties: int, hidden: tuple[in
         features.append(np.concatenate([*view.messages, view.drawn], axis=1)[labelled])
         truths.append(world.labels[labelled])
     areas = means(found) | {"trained": trained_auc(np.concatenate(features), np.concatenate(truths))}
-    assert set(areas) == {*LABEL_ATTACKS, "trained"}
+    assert set(areas) == {*OF_TWO_CLASSES.names, "trained"}
     assert areas == pytest.approx(dict.fromkeys(areas, 0.5), abs=TOLERANCE)
 
 

@@ -10,22 +10,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
-from vfl_node.privacy.labels.attacks import LABEL_ATTACKS, two_clusters
-from vfl_node.privacy.labels.meter import KNOWN, LEAST, MOST, LabelMeter
+from vfl_node.privacy.labels.attacks import OF_NUMBERS, OF_TWO_CLASSES
+from vfl_node.privacy.labels.classes import of_classes
+from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
+from vfl_node.privacy.labels.shown import two_clusters
 from vfl_node.privacy.labels.spectrum import leading
-from vfl_node.privacy.labels.words import WORDS
+from vfl_node.privacy.labels.truth import DRAWS, KNOWN, LEAST, MOST, truth_of
+from vfl_node.privacy.labels.words import INFORMED, WORDS
 from vfl_node.privacy.memory import METER_ROWS, label_meter_bytes
 
 ROWS, WIDTH, BATCH = 1200, 6, 100
 LABELS = np.random.default_rng(1).random(ROWS) < 0.2
 SIGN = torch.from_numpy(np.where(LABELS, 1.0, -1.0).astype(np.float32))
-MEANS = {name for name in LABEL_ATTACKS if name.startswith("mean") or name.startswith("clusters")}
+OF_ONE_EPOCH = ("norm", "direction", "residual", "cosine", "embeddings", "embeddings_soft")
 
 
-def meter(peers: Sequence[str] = ("lab",), labels: Any = LABELS, **more: Any) -> LabelMeter:
-    return LabelMeter(labels, np.arange(len(labels)), peers, Randomness(bytes(32)), party="clinic", **more)
+def meter(peers: Sequence[str] = ("lab",), labels: Any = LABELS, classes: int = 2, **more: Any) -> LabelMeter:
+    names = np.random.default_rng(3).permutation(len(labels)).astype(np.uint64)
+    truth = truth_of(np.asarray(labels, dtype=np.float64), np.arange(len(labels)), names, classes=classes)
+    return LabelMeter(truth, peers, party="clinic", **more)
 
 
 def noise(seed: int, width: int = WIDTH) -> Tensor:
@@ -43,12 +47,14 @@ def epoch(of: LabelMeter, seed: int, gradients: Sequence[Tensor], embeddings: Se
 
 
 def test_every_attack_has_words() -> None:
-    assert set(WORDS) == set(LABEL_ATTACKS)
+    kinds = (OF_TWO_CLASSES, OF_NUMBERS, of_classes(4))
+    assert set(WORDS) == {ADDED_UP}.union(*(of.names for of in kinds))
+    assert set().union(*(of.informed for of in kinds)) == INFORMED
 
 
 def test_rows_that_tell_nothing_are_at_chance() -> None:
     found = epoch(meter(), 0, [noise(0)])
-    assert set(found) == set(LABEL_ATTACKS)
+    assert set(found) == set(OF_TWO_CLASSES.names)
     assert max(found.values()) < 0.6, found
 
 
@@ -71,7 +77,10 @@ def test_embeddings_that_tell_labels_are_found_whatever_the_gradients_are() -> N
     found = epoch(meter(), 0, [noise(0)], [SIGN[:, None] * torch.eye(WIDTH)[0] * 4 + noise(3)])
     assert found["embeddings"] > 0.95
     assert found["embeddings_soft"] > 0.95
-    assert max(value for name, value in found.items() if not name.startswith("embeddings")) < 0.6
+    by_gradients = {"norm", "direction", "residual", "cosine", "clusters", "steady"} | {
+        n for n in found if n.startswith("mean")
+    }
+    assert max(found[name] for name in by_gradients) < 0.6
 
 
 def test_means_over_epochs_find_what_noise_hides_in_one() -> None:
@@ -79,7 +88,7 @@ def test_means_over_epochs_find_what_noise_hides_in_one() -> None:
     hidden = 0.4 * SIGN[:, None] * torch.eye(WIDTH)[0]
     found = [epoch(of, number, [hidden + noise(number)]) for number in range(30)]
     assert max(value for name, value in found[0].items()) < 0.7
-    assert max(value for name, value in found[-1].items() if name not in MEANS) < 0.7
+    assert max(found[-1][name] for name in OF_ONE_EPOCH) < 0.7
     assert found[-1]["mean_direction"] > 0.95
     assert found[-1]["mean_cosine"] > 0.95
     assert of.result()["mean_direction"] == max(each["mean_direction"] for each in found)
@@ -110,8 +119,9 @@ def test_rows_are_bounded_and_known_ones_are_not_judged() -> None:
     labels = np.random.default_rng(2).random(20_000) < 0.3
     of = meter(labels=labels)
     assert len(of._followed) == 2 * MOST
-    assert len(of._known) == KNOWN
-    assert len(of._positive) == 2 * MOST - KNOWN
+    assert [len(known.rows) for known in of._known] == [2 * KNOWN] * DRAWS
+    assert of._truth._judged.sum() == 2 * MOST - 2 * KNOWN * DRAWS
+    assert not of._truth._judged[np.concatenate(of._truth.known)].any()
 
 
 @pytest.mark.parametrize("positives", [0, 1, LEAST - 1, ROWS])

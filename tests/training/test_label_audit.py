@@ -13,7 +13,7 @@ from tests.training.test_audited_columns import Fatal
 from vfl_node.errors import PolicyError, UsageError, VflError
 from vfl_node.job import Evaluate
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.privacy.labels.attacks import LABEL_ATTACKS
+from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 from vfl_node.protection import Protection
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.transport import codec
@@ -26,7 +26,7 @@ DEFENCES = [
     {"name": "maxnorm"},
     {"name": "isotropic", "noise": 8},
 ]
-ON_GRADIENTS = [name for name in LABEL_ATTACKS if not name.startswith("embeddings")]
+ON_GRADIENTS = [name for name in OF_TWO_CLASSES.names if not name.startswith("embeddings")]
 EVALUATE = Evaluate(test_fraction=0.2)
 
 
@@ -49,7 +49,7 @@ def test_without_a_defence_labels_are_read_and_the_report_says_so(run: Any, part
     clinic, lab = run(evaluate=EVALUATE)(parties)
     assert clinic.label_audit["norm"] > 0.85
     assert max(value for value in clinic.label_audit.values() if value is not None) > 0.98
-    assert [set(epoch.labels) for epoch in clinic.epochs] == [set(LABEL_ATTACKS)] * 3
+    assert [set(epoch.labels) for epoch in clinic.epochs] == [set(OF_TWO_CLASSES.names)] * 3
     for name, value in clinic.label_audit.items():
         assert value == max(epoch.labels[name] for epoch in clinic.epochs)
     assert lab.label_audit == {}
@@ -66,15 +66,15 @@ def test_labels_that_nothing_explains_are_read_all_the_same_and_shuffled_truth_i
 
 def read_with(run: Any, parties: Any, labels: Any, **more: Any) -> dict[str, float]:
     """What the attacks find in what left, if ``labels`` were the truth."""
-    from vfl_node.crypto.randomness import Randomness
     from vfl_node.privacy.labels.meter import LabelMeter
+    from vfl_node.privacy.labels.truth import truth_of
 
     both = run(**more)
     both(parties)
     schedule, train = both.schedule(parties), both.train
     training, _, _ = schedule.parts(0, both.evaluate.test_fraction, 0.0)
-    truth = labels[parties.clinic_view.rows] == 1
-    meter = LabelMeter(truth, training, ["lab"], Randomness(bytes(32)), party="clinic")
+    names = np.random.default_rng(0).permutation(len(parties.clinic_view.rows)).astype(np.uint64)
+    meter = LabelMeter(truth_of(labels[parties.clinic_view.rows], training, names, classes=2), ["lab"], party="clinic")
     embeddings = [
         codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape))
         for message in both.transcript

@@ -97,6 +97,11 @@ class Partner(PartnerCounts):
                 write_checked(self._path(name), data)
             return data if stored is None else stored
 
+    def replace(self, name: str, data: bytes) -> None:
+        """Store ``data`` under ``name`` in place of what is stored there. Raises ValueError as :meth:`recall`."""
+        with self._lock:
+            write_checked(self._path(name), data)
+
     @property
     def seen(self) -> int:
         """How many alignments the peer has begun with this node, by the last count that it sent."""

@@ -29,6 +29,9 @@ class Memory(Protocol):
     def keep(self, name: str, data: bytes) -> bytes:
         """Store ``data`` under ``name`` unless something is stored there already; returns what is stored now."""
 
+    def replace(self, name: str, data: bytes) -> None:
+        """Store ``data`` under ``name`` in place of what is stored there."""
+
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing: what would be refused in the end is refused before it begins."""
 
@@ -115,6 +118,11 @@ class JointMemory:
         stored = [memory.keep(name, data) for memory in self._memories]  # another job may have been faster
         return next((earlier for earlier in stored if earlier != data), data)
 
+    def replace(self, name: str, data: bytes) -> None:
+        """As :meth:`Memory.replace`, in each."""
+        for memory in self._memories:
+            memory.replace(name, data)
+
     def check(self, what: Counted) -> None:
         """As :meth:`Memory.check`, in each."""
         for memory in self._memories:
@@ -165,6 +173,10 @@ class MemoryOfOneRun:
     def keep(self, name: str, data: bytes) -> bytes:
         """As :meth:`Memory.keep`."""
         return self._stored.setdefault(name, data)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """As :meth:`Memory.replace`."""
+        self._stored[name] = data
 
     @property
     def seen(self) -> int:

@@ -1,48 +1,61 @@
-"""Attacks on labels of two classes, by a passive party: tensors in, a score for each row out.
+"""Attacks on labels by a passive party: tensors in, a score for each row out. Those of two classes, and of numbers.
 
-Each attack gives a number for each row; how well it ranks positives before negatives is its AUC. Which side is which an
-attacker learns from the base rate or from one known label, so an AUC is folded: .3 counts as .7.
+Each attack gives a number for each row; how well it ranks positives before negatives (larger numbers before smaller ones) is
+its AUC. Which side is which an attacker learns from the base rate or from one known label, so an AUC is folded: .3 is as .7.
 
 * ``norm``, ``direction``, ``residual``, ``cosine``: one gradient a row, of one epoch.
 * ``mean_…``: the same of the mean of a row's gradients over all epochs so far. Noise of mean zero vanishes from it.
+* ``steady``: the sum of projections on each epoch's leading direction, in units of each step.
 * ``clusters``, ``clusters_soft``: two clusters of these means; ``embeddings``, ``embeddings_soft``: two of embeddings, which
   training pulls apart by class, whatever was done to the gradients.
+* ``joined``: gradients and embeddings together, which err for different reasons. ``pseudo_labels``: what is learnt from the
+  rows that this finds likeliest, applied to all of them.
+* ``known_rows``: what is learnt from a few rows whose labels are known; ``known_joined``: with ``joined`` beside it.
 
 Sources: Li et al. 2022 (ICLR), section 3, for norm and cosine; Sun et al. 2022 (arXiv 2203.01451) for direction (the leading
-singular vector); Sun et al. 2021 (arXiv 2011.09290) and arXiv 2305.08328 (FedAds), section 5.2.1, for clusters.
+singular vector); Sun et al. 2021 (arXiv 2011.09290) and arXiv 2305.08328 (FedAds), section 5.2.1, for clusters; Fu et al. 2022
+(USENIX Security) for a head that is learnt from few known rows (model completion).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vfl_node.privacy.labels.spectrum import leading
+from vfl_node.privacy.labels.shown import Known, Shown, across_of, agreeing, ridge, standardised
 
-MOST_MOVES = 30
-"""Of the centres of two clusters."""
+FIRM = 30.0
+"""Weight of a ridge over few known rows, of standardised columns."""
+
+Blind = Callable[[Shown], Tensor]
+"""An attack that knows no label: what one attacker has of k rows → a score of each, float32[k] (or one a class, [k, c])."""
+
+Informed = Callable[[Shown, Known], Tensor]
+"""One that knows some."""
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """What one attacker has of the rows that are judged, in the order of these rows.
+@dataclass(frozen=True)
+class Attacks:
+    """All attacks on labels of one kind.
 
     Attributes:
-        gradients: float32[k, d], of this epoch, as if each were of its row's own loss.
-        windows: int64[w] each, numbers of the rows that came together, in the order in which they came.
-        means: float32[k, d], means of the gradients over all epochs.
-        embeddings: float32[k, e], of this epoch.
-        known: int64[n], numbers of rows that the attacker knows to be positive.
+        blind: name → attack that knows none.
+        informed: name → attack that knows some rows' labels.
+        summed: names of the blind attacks whose scores add up over trainings. Embeddings err alike in all of them, and help
+            less there than in one; so there is one without them.
     """
 
-    gradients: Tensor
-    windows: Sequence[Tensor]
-    means: Tensor
-    embeddings: Tensor
-    known: Tensor
+    blind: Mapping[str, Blind]
+    informed: Mapping[str, Informed]
+    summed: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all."""
+        return (*self.blind, *self.informed)
 
 
 def norm(shown: Shown) -> Tensor:
@@ -52,17 +65,17 @@ def norm(shown: Shown) -> Tensor:
 
 def direction(shown: Shown) -> Tensor:
     """How far it reaches along the leading direction of the rows that came with it."""
-    return _by_window(shown, lambda rows, along: rows @ along)
+    return shown.by_window[0]
 
 
 def residual(shown: Shown) -> Tensor:
     """How far it reaches across that direction."""
-    return _by_window(shown, _across)
+    return shown.by_window[1]
 
 
-def cosine(shown: Shown) -> Tensor:
+def cosine(shown: Shown, known: Known) -> Tensor:
     """How like its direction is to that of known positives."""
-    return _likeness(shown.gradients, shown.known)
+    return _likeness(shown.gradients, known.positives)
 
 
 def mean_norm(shown: Shown) -> Tensor:
@@ -72,95 +85,115 @@ def mean_norm(shown: Shown) -> Tensor:
 
 def mean_direction(shown: Shown) -> Tensor:
     """As :func:`direction`, of the mean over epochs."""
-    return shown.means @ leading(shown.means)
+    return shown.means @ shown.along
 
 
 def mean_residual(shown: Shown) -> Tensor:
     """As :func:`residual`, of the mean over epochs."""
-    return _across(shown.means, leading(shown.means))
+    return across_of(shown.means, shown.along)
 
 
-def mean_cosine(shown: Shown) -> Tensor:
+def mean_cosine(shown: Shown, known: Known) -> Tensor:
     """As :func:`cosine`, of the mean over epochs."""
-    return _likeness(shown.means, shown.known)
+    return _likeness(shown.means, known.positives)
+
+
+def steady(shown: Shown) -> Tensor:
+    """As :class:`~vfl_node.privacy.labels.shown.Course` has it."""
+    return shown.steady
 
 
 def clusters(shown: Shown) -> Tensor:
     """Which of two clusters of means it is in: 0 or 1."""
-    return (two_clusters(shown.means) > 0).float()
+    return (shown.of_means > 0).float()
 
 
 def clusters_soft(shown: Shown) -> Tensor:
     """How much nearer it is to one centre of these than to the other."""
-    return two_clusters(shown.means)
+    return shown.of_means
 
 
 def embeddings(shown: Shown) -> Tensor:
     """Which of two clusters of embeddings the row is in: 0 or 1."""
-    return (two_clusters(shown.embeddings) > 0).float()
+    return (shown.of_embeddings > 0).float()
 
 
 def embeddings_soft(shown: Shown) -> Tensor:
     """How much nearer its embedding is to one centre of these than to the other."""
-    return two_clusters(shown.embeddings)
+    return shown.of_embeddings
 
 
-LABEL_ATTACKS: Mapping[str, Callable[[Shown], Tensor]] = {
-    attack.__name__: attack
-    for attack in (
+def joined(shown: Shown) -> Tensor:
+    """:func:`mean_direction` and :func:`embeddings_soft`, standardised and added."""
+    along = mean_direction(shown)
+    return standardised(along) + agreeing(along, shown.of_embeddings)
+
+
+def pseudo_labels(shown: Shown) -> Tensor:
+    """A linear function of means and embeddings that is learnt from :func:`joined`: the rows on its longer side are positives.
+
+    An attacker knows about how many positives there are; here it is taken to know only that they are fewer.
+    """
+    score = standardised(joined(shown))
+    score = -score if bool(score.pow(3).mean() < 0) else score
+    likely = (score > 1).float()[:, None]
+    return ridge(shown.views, likely, 1.0)(shown.views)[:, 0]
+
+
+def known_rows(shown: Shown, known: Known) -> Tensor:
+    """A linear function of :func:`mean_direction`, :func:`steady` and embeddings that is learnt from the known rows."""
+    paths = torch.stack([mean_direction(shown), shown.steady], dim=1)
+    views = torch.cat([standardised(paths), standardised(shown.embeddings)], dim=1)
+    return ridge(views[known.rows], known.targets, FIRM)(views)[:, 0]
+
+
+def known_joined(shown: Shown, known: Known) -> Tensor:
+    """:func:`known_rows` and :func:`joined`, standardised and added."""
+    learnt = known_rows(shown, known)
+    return standardised(learnt) + agreeing(learnt, joined(shown))
+
+
+def leading_embeddings(shown: Shown) -> Tensor:
+    """How far an embedding reaches along the leading direction of all, around their mean."""
+    rows = standardised(shown.embeddings)
+    return rows @ torch.linalg.eigh(rows.T @ rows).eigenvectors[:, -1]
+
+
+def joined_numbers(shown: Shown) -> Tensor:
+    """:func:`mean_direction` and :func:`leading_embeddings`, standardised and added."""
+    along = mean_direction(shown)
+    return standardised(along) + agreeing(along, leading_embeddings(shown))
+
+
+def _named(*attacks: Callable[..., Tensor]) -> dict[str, Callable[..., Tensor]]:
+    return {attack.__name__: attack for attack in attacks}
+
+
+OF_TWO_CLASSES = Attacks(
+    _named(
         norm,
         direction,
         residual,
-        cosine,
         mean_norm,
         mean_direction,
         mean_residual,
-        mean_cosine,
+        steady,
         clusters,
         clusters_soft,
         embeddings,
         embeddings_soft,
-    )
-}
-"""Name → the attack: what one attacker has of k rows → a score of each, float32[k]."""
+        joined,
+        pseudo_labels,
+    ),
+    _named(cosine, mean_cosine, known_rows, known_joined),
+    ("mean_direction", "joined"),
+)
 
-
-def two_clusters(rows: Tensor) -> Tensor:
-    """Distance of each of ``rows``, float32[k, d], to one of two centres less that to the other, float32[k] (2-means).
-
-    The centres start as the means of both halves along the leading direction around the mean.
-    """
-    centred = rows - rows.mean(dim=0)
-    side = centred @ leading(centred)
-    second = side > side.median()
-    for _ in range(MOST_MOVES):
-        if not 0 < int(second.sum()) < len(rows):
-            return torch.zeros(len(rows))
-        centres = torch.stack([rows[~second].mean(dim=0), rows[second].mean(dim=0)])
-        distances = torch.cdist(rows, centres)
-        moved = distances[:, 1] < distances[:, 0]
-        if bool((moved == second).all()):
-            break
-        second = moved
-    return distances[:, 0] - distances[:, 1]
-
-
-def _by_window(shown: Shown, score: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Scores by the leading direction of each window, whose sign is that of the window before."""
-    scores = torch.zeros(len(shown.gradients))
-    before: Tensor | None = None
-    for window in shown.windows:
-        rows = shown.gradients[window]
-        along = leading(rows)
-        if before is not None and along @ before < 0:
-            along = -along
-        scores[window] = score(rows, along)
-        before = along
-    return scores
-
-
-def _across(rows: Tensor, along: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows - (rows @ along)[:, None] * along, dim=1)
+OF_NUMBERS = Attacks(
+    {**_named(direction, mean_direction, steady, leading_embeddings), "joined": joined_numbers},
+    _named(known_rows),
+    ("mean_direction", "joined"),
+)
 
 
 def _likeness(rows: Tensor, known: Tensor) -> Tensor:

@@ -1,54 +1,51 @@
 """The active party's own attacks on its labels, with what each passive party gets, while it trains.
 
 The passive party's attacks (:mod:`vfl_node.privacy.labels.attacks`), run by the party at which they aim: it has what the peer
-receives, the embeddings that the peer sent, and the truth. Rows are judged whose labels are its own real ones, up to 2,048 of
-each class, drawn once a repeat. Up to 16 positives are taken as known to the peer; they are not judged.
+receives, the embeddings that the peer sent, and the truth. Rows are judged whose labels are its own real ones, up to 4,096:
+those with the smallest names, so that they are the same ones in all repeats and jobs. Some of them are taken as known to the
+peer (:mod:`vfl_node.privacy.labels.truth`); they are not judged.
 
 With several passive parties each is one attacker, and all together one more, who has all their rows side by side. The figure of
 an attack is that of the worst attacker.
 
-What is found is a lower bound: a peer may know more labels, combine attacks, and join its own columns. An AUC is folded; of s
-positives and r negatives it is above .5 by chance, by about .8·√((s + r + 1) / (12·s·r)) for one attack, and by more for the
-strongest of twelve.
+What repeats and jobs told before adds up (:mod:`vfl_node.privacy.labels.evidence`): ``added_up`` is the figure of their sum,
+from the second training on.
+
+What is found is a lower bound: a peer may know more labels, and join its own columns. Figures are folded; of s positives and r
+negatives an AUC is above .5 by chance, by about .8·√((s + r + 1) / (12·s·r)) for one attack, and by more for the strongest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
-from vfl_node.metrics import auc
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import in_parts, parted, prefixed, under
 from vfl_node.privacy.attacks.attack import Positions, Subset
-from vfl_node.privacy.labels.attacks import LABEL_ATTACKS, Shown
+from vfl_node.privacy.labels.attacks import Informed
+from vfl_node.privacy.labels.evidence import Evidence, History
+from vfl_node.privacy.labels.shown import Course, Known, Shown
+from vfl_node.privacy.labels.truth import Truth
 from vfl_node.privacy.peers import TOGETHER
 from vfl_node.privacy.silent import attempted
-
-MOST = 2048
-"""Rows of a class that are judged, at most."""
-
-LEAST = 10
-"""Rows of a class that must be left to judge; with fewer an AUC says little."""
-
-KNOWN = 16
-"""Positives whose label the peer is assumed to know, at most; and no more than a fourth of them."""
 
 WINDOW = 128
 """Judged rows of which a leading direction is computed, at least: those of one step, or of several."""
 
+ADDED_UP = "added_up"
+"""The attack that has all repeats and jobs so far."""
+
 Leaks = Mapping[str, float | None]
-"""Attack on labels → its AUC, folded; None where it is not defined, or where the numbers are of no use to it."""
+"""Attack on labels → its figure, .5 at chance; None where it is not defined, or where the numbers are of no use to it."""
 
 
 class LabelAudit:
-    """Attacks nothing: of a party without labels of two classes, or whose owner does not want it."""
+    """Attacks nothing: of a party without labels, or whose owner does not want it."""
 
     def see(self, positions: Positions, embeddings: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
         """Look at one step of training: of each peer the embedding that it sent and the gradient that it gets.
@@ -78,19 +75,25 @@ class LabelAudit:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave; the audit must be made with the same arguments."""
 
+    def so_far(self) -> dict[str, Tensor]:
+        """What this repeat and all before it have told, for the meter of the next one."""
+        return {}
+
+    def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
+        """Take in what :meth:`so_far` gave at the end of the repeat before; nothing in the first."""
+
 
 class LabelMeter(LabelAudit):
     """How well labels can be read from what each peer has.
 
     Args:
-        positive: bool[m], the label at each shared position.
-        judged: int64[t], shared positions trained on with a real label.
+        truth: the labels that are judged.
         peers: names of the passive parties.
-        randomness: of this alone, in this repeat: it draws the rows.
         party: the active party's name.
-        limit: the largest AUC that its owner allows; None: any.
+        limit: the largest figure that its owner allows; None: any.
+        histories: what each partner was told in earlier jobs.
 
-    Cost: at most 4,096 rows whatever their number, about a tenth of a second an epoch at a width of 32, and
+    Cost: at most 4,096 rows whatever their number, a few hundredths of a second an epoch at a width of 32, and
         d² multiplications a row. Memory: these rows' gradients, embeddings and means.
 
     Leaks: nothing: what is done does not depend on labels but by the number of rows that are judged.
@@ -98,32 +101,31 @@ class LabelMeter(LabelAudit):
 
     def __init__(
         self,
-        positive: NDArray[np.bool_],
-        judged: Positions,
+        truth: Truth,
         peers: Sequence[str],
-        randomness: Randomness,
         *,
         party: str,
         limit: float | None = None,
+        histories: Sequence[History] = (),
     ) -> None:
-        self._party, self._limit = party, limit
-        followed, known = _draw(positive, judged, randomness)
-        self._followed = Subset(followed, len(positive))
-        self._known = torch.from_numpy(self._followed.places(known).astype(np.int64))
-        self._judged = ~np.isin(followed, known)
-        self._positive = positive[followed][self._judged]
+        self._truth, self._party, self._limit, self._histories = truth, party, limit, histories
+        self._followed = Subset(truth.followed, truth.rows)
+        self._known = [Known(torch.from_numpy(rows), truth.targets(rows)) for rows in truth.known if len(rows)]
         self._peers = list(peers)
-        self._means: dict[str, Tensor] = {}
-        """Attacker → means of gradients over the epochs so far, float32[k, d]."""
+        self._attackers = [*peers, TOGETHER] if len(peers) > 1 else [*peers]
+        self._courses = {attacker: Course() for attacker in self._attackers}
         self._epoch = 0
         self._worst: dict[str, float | None] = {}
+        self._scores: dict[str, Tensor] = {}
+        """Summed attack → what it says of each row; of all peers together, where there are several."""
+        self._repeats: dict[str, Evidence] = {}
+        """The same of the repeats before."""
         self._begin()
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough rows of both classes to judge."""
-        positives = int(np.count_nonzero(self._positive))
-        return min(positives, len(self._positive) - positives) >= LEAST
+        """Whether there are enough rows to judge."""
+        return self._truth.enough
 
     @torch.no_grad()
     def see(self, positions: Positions, embeddings: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
@@ -154,14 +156,14 @@ class LabelMeter(LabelAudit):
                 of[TOGETHER] = torch.cat(list(of.values()), dim=1)
         windows, self._epoch = _windows(self._places), self._epoch + 1
         found: dict[str, float | None] = {}
-        for attacker, own in gradients.items():
-            mean = self._means.get(attacker)
-            self._means[attacker] = own.clone() if mean is None else mean + (own - mean) / self._epoch
-            shown = Shown(own, windows, self._means[attacker], embeddings[attacker], self._known)
-            for name, attack in LABEL_ATTACKS.items():
-                found[name] = larger(found.get(name), attempted(partial(self._judge, attack, shown)))
+        for attacker, course in self._courses.items():
+            shown = course.epoch_done(gradients[attacker], windows, embeddings[attacker])
+            for name, figure in self._attack(shown).items():
+                found[name] = larger(found.get(name), figure)
+        found |= self._added_up()
         self._worst = {name: larger(self._worst.get(name), value) for name, value in found.items()}
         self._begin()
+        self._keep()
         self._check(found)
         return found
 
@@ -176,15 +178,35 @@ class LabelMeter(LabelAudit):
         worst = {
             name: torch.tensor(np.nan if value is None else value, dtype=torch.float64) for name, value in self._worst.items()
         }
-        return {"epoch": torch.tensor(self._epoch), **prefixed("means", self._means), **prefixed("worst", worst)}
+        courses = in_parts({attacker: course.tensors() for attacker, course in self._courses.items()})
+        figures = {**prefixed("worst", worst), **prefixed("scores", self._scores)}
+        return {"epoch": torch.tensor(self._epoch), **prefixed("courses", courses), **figures}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """As :meth:`LabelAudit.restore`."""
-        if not tensors:
+        if not under("courses", tensors):  # nothing, or what an earlier version kept
             return
         self._epoch = int(tensors["epoch"])
-        self._means = {attacker: mean.cpu() for attacker, mean in under("means", tensors).items()}
+        for attacker, of in parted(under("courses", tensors), self._attackers).items():
+            self._courses[attacker].restore(of)
+        self._scores = {name: score.cpu() for name, score in under("scores", tensors).items()}
         self._worst = {name: None if value.isnan() else value.item() for name, value in under("worst", tensors).items()}
+
+    def so_far(self) -> dict[str, Tensor]:
+        """As :meth:`LabelAudit.so_far`."""
+        self.settle()
+        return {
+            f"{attack}.{name}": torch.from_numpy(array)
+            for attack, of in self._of_job().items()
+            for name, array in (("names", of.names.view(np.int64)), ("sums", of.sums), ("counts", of.counts))
+        }
+
+    def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
+        """As :meth:`LabelAudit.follow_on`."""
+        for attack in self._truth.attacks.summed:
+            if of := under(attack, earlier):
+                names, sums, counts = (of[name].numpy() for name in ("names", "sums", "counts"))
+                self._repeats[attack] = Evidence(names.view(np.uint64), sums, counts)
 
     def _begin(self) -> None:
         """Begin an epoch."""
@@ -192,10 +214,55 @@ class LabelMeter(LabelAudit):
         self._gradients: dict[str, list[Tensor]] = {peer: [] for peer in self._peers}
         self._embeddings: dict[str, list[Tensor]] = {peer: [] for peer in self._peers}
 
-    def _judge(self, attack: Callable[[Shown], Tensor], shown: Shown) -> float | None:
-        """AUC of the judged ones of all followed rows, folded."""
-        value = auc(self._positive, attack(shown).double().numpy()[self._judged])
-        return None if value is None else max(value, 1 - value)
+    def _attack(self, shown: Shown) -> dict[str, float | None]:
+        """Attack → its figure; of one that knows some labels the mean over choices of these."""
+        attacks, found = self._truth.attacks, {}
+        scores = {name: attempted(partial(attack, shown)) for name, attack in attacks.blind.items()}
+        for name, score in scores.items():
+            found[name] = None if score is None else attempted(partial(self._truth.figure, score))
+        for name, informed in attacks.informed.items():
+            values = [attempted(partial(self._informed, informed, shown, known)) for known in self._known]
+            told = [value for value in values if value is not None]
+            found[name] = sum(told) / len(told) if told else None
+        told_more = {name: scores[name] for name in attacks.summed}
+        self._scores = {name: score for name, score in told_more.items() if score is not None and bool(score.isfinite().all())}
+        return found
+
+    def _informed(self, attack: Informed, shown: Shown, known: Known) -> float | None:
+        return self._truth.figure(attack(shown, known))
+
+    def _of_job(self) -> dict[str, Evidence]:
+        """Summed attack → what this job has told so far."""
+        told = dict(self._repeats)
+        for name, score in self._scores.items():
+            now = Evidence.of(self._truth.followed.astype(np.uint64), score)
+            told[name] = told[name].plus(now) if name in told else now
+        return told
+
+    def _added_up(self) -> dict[str, float | None]:
+        """The figure of all trainings together, of the partner that has most; nothing in the first training."""
+        positions, told = self._truth.followed, self._of_job()
+        scores = [of.scores(positions.astype(np.uint64)) for name, of in told.items() if name in self._repeats]
+        earlier = [history for history in self._histories if history.trainings and history.attack in told]
+        scores += [history.with_job(told[history.attack], positions) for history in earlier]
+        if not scores:
+            return {}
+        value: float | None = None
+        for each in scores:
+            value = larger(value, attempted(partial(self._truth.figure, each)))
+        return {ADDED_UP: value}
+
+    def _keep(self) -> None:
+        """Remember for later jobs what this one tells: after its first epochs, and then less and less often."""
+        if self._epoch & (self._epoch - 1) == 0:
+            self.settle()
+
+    def settle(self) -> None:
+        """Remember for later jobs what this one has told so far."""
+        told = self._of_job()
+        for history in self._histories:
+            if history.attack in told:
+                history.keep(told[history.attack])
 
     def _check(self, found: Leaks) -> None:
         """Refuse to go on where an attack does better than the owner allows."""
@@ -203,12 +270,13 @@ class LabelMeter(LabelAudit):
         value = found[name]
         if self._limit is None or value is None or value <= self._limit:
             return
+        self.settle()
         raise PolicyError(
             f"{self._party}'s own attacks read its labels from what a passive party has at an AUC of {value:.2f} "
             f"({name.replace('_', ' ')}, epoch {self._epoch}); limits.max_label_auc allows {self._limit:g}",
             code="E_LEAK",
             hint="add a defence of gradients to this node's settings (docs/privacy.md says which), train fewer epochs, or "
-            "allow more",
+            "allow more; of what all trainings told together nothing takes any back",
             for_peer=f"stopped by {self._party}'s policy",
             peer_code="E_STOPPED",
         )
@@ -217,16 +285,6 @@ class LabelMeter(LabelAudit):
 def larger(first: float | None, second: float | None) -> float | None:
     """The larger one of two figures; None where neither is defined."""
     return max((value for value in (first, second) if value is not None), default=None)
-
-
-def _draw(positive: NDArray[np.bool_], judged: Positions, randomness: Randomness) -> tuple[Positions, Positions]:
-    """The positions that are followed, ascending, and those among them that the peer knows to be positive."""
-    drawn = []
-    for kind in (False, True):
-        rows = judged[positive[judged] == kind]
-        drawn.append(rows[randomness.derive(f"rows/{int(kind)}").permutation(len(rows))[:MOST]])
-    known = drawn[1][: min(KNOWN, len(drawn[1]) // 4)]
-    return np.sort(np.concatenate(drawn)), known
 
 
 def _in_order(places: Tensor, rows: Tensor) -> Tensor:

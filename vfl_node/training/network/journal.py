@@ -14,6 +14,7 @@ from torch import Tensor
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.equal_weights import Judged
+from vfl_node.privacy.labels.meter import larger
 from vfl_node.privacy.silent import silent
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Evaluation
@@ -44,9 +45,10 @@ class Journal:
         shared: what predictions need that does not depend on the repeat; made anew in every attempt.
         audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
         audited: what the audit has seen in all repeats.
+        told: what its attacks on its labels have found of each row in all repeats.
         held_out: its attacks on the rows held out in it; None where it sent none.
         rebuilt: what its feature audit found in the first repeat; None without one.
-        labels: what its attacks on its labels found in the first repeat; empty where none is judged.
+        labels: the largest figure of each attack on its labels in all repeats; empty where none is judged.
         unaligned: what the first repeat did with rows outside of the alignment; None where this party uses none.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
@@ -70,6 +72,7 @@ class Journal:
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
     audit: Mapping[str, float | None] = field(default_factory=dict)
     audited: Mapping[str, Tensor] = field(default_factory=dict)
+    told: Mapping[str, Tensor] = field(default_factory=dict)
     held_out: Judged | None = None
     rebuilt: Mapping[str, Mapping[str, Any]] | None = None
     labels: Mapping[str, float | None] = field(default_factory=dict)
@@ -107,10 +110,12 @@ class Journal:
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
             self.held_out, self.rebuilt = half.audit.held_out, half.features.result()
-            self.labels, self.unaligned = half.labels.result(), half.outside.report() or self.unaligned
+            self.unaligned = half.outside.report() or self.unaligned
             if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
                 self.scoring = {**self.scoring, "epoch": self.stopping.best}
         self.audit, self.audited = half.audit.averages, half.audit.so_far()
+        read, self.told = half.labels.result(), half.labels.so_far()
+        self.labels = {name: larger(self.labels.get(name), read.get(name)) for name in {**self.labels, **read}}
         if evaluation is not None:
             self.evaluations.append(evaluation)
         if self.stopping:
@@ -144,6 +149,7 @@ class Journal:
             **prefixed("first", self.weights),
             **prefixed("best", self.best),
             **prefixed("audited", self.audited),
+            **prefixed("told", self.told),
         }
         before = "" if self.epoch else f"-p{self.pretrained:06d}"
         checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}{before}", tensors, meta)
@@ -172,6 +178,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         scoring=meta["scoring"],
         audit=meta["audit"],
         audited=under("audited", checkpoint.tensors),
+        told=under("told", checkpoint.tensors),
         held_out=meta["held_out"] and Judged(**meta["held_out"]),
         rebuilt=meta.get("rebuilt"),  # an earlier version had no feature audit
         labels=meta.get("labels", {}),  # and none of labels

@@ -124,6 +124,7 @@ async def train(
         training, testing, validation = parts_of(repeat)
         half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved, validation)
         half.audit.follow_on(journal.audited)
+        half.labels.follow_on(journal.told)
         if len(validation) and journal.stopping is None:
             journal.stopping = Stopping(section.patience, section.epochs)
         while journal.pretrained < half.pretraining.epochs:

@@ -106,7 +106,7 @@ class ActiveHalf:
         self.encoder, self._inputs = encode(session, data, draws, training, rows)
         self.audit = audit_of_peers(session, data, training, randomness, repeat)
         self.features = FeatureAudit()  # gradients tell of no columns
-        self.labels = label_audit(session, self._labels, labelled, randomness, repeat)
+        self.labels = label_audit(session, data, self._labels, labelled)
         self.peers = Conversations(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)

@@ -39,7 +39,9 @@ from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
 from vfl_node.privacy.features.rows import Inputs
 from vfl_node.privacy.features.targets import Targets
+from vfl_node.privacy.labels.evidence import History, record_names
 from vfl_node.privacy.labels.meter import LabelAudit, LabelMeter
+from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import NO_ROWS, Positions
@@ -105,14 +107,25 @@ def feature_audit(
     )
 
 
-def label_audit(session: Session, labels: LabelColumn, training: Positions, randomness: Randomness, repeat: int) -> LabelAudit:
-    """The active party's attacks on its own ``labels``, [m], of its own rows of ``training``, if its owner wants any."""
-    protection = session.protection
-    if not protection.labels or not of_two_classes(session):
+def label_audit(session: Session, data: TrainingData, labels: LabelColumn, training: Positions) -> LabelAudit:
+    """The active party's attacks on its own ``labels``, [m], of its own rows of ``training``, if its owner wants any.
+
+    Costs a microsecond for each of these rows: a digest of its record under a secret names it.
+    """
+    protection, train = session.protection, Train.of(session.job)
+    if not protection.labels:
         return LabelAudit()
-    own = randomness.derive(f"labels/{repeat}")
-    peers = list(session.data_peers)
-    return LabelMeter(labels == 1, training, peers, own, party=session.name, limit=protection.max_label_auc)
+    peers, classes = list(session.data_peers), train.classes if train.task == "classification" else 0
+    memories = [session.memories[peer] for peer in peers if peer in session.memories]
+    secrets = [memory.secret for memory in memories] or [session.randomness]
+    names = [record_names(secret, data.table.ids, data.alignment.rows, training) for secret in secrets]
+    truth = truth_of(labels.astype(np.float64), training, names[0], classes=classes)
+    told = [
+        History(memory, data.name, attack, truth.columns, session.job_id, own)
+        for memory, own in zip(memories, names, strict=False)  # without memories there is one list of names
+        for attack in truth.attacks.summed
+    ]
+    return LabelMeter(truth, peers, party=session.name, limit=protection.max_label_auc, histories=told)
 
 
 def of_two_classes(session: Session) -> bool:

@@ -1,0 +1,167 @@
+"""What several trainings tell of labels together, and what a node remembers of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.errors import PolicyError, StateError
+from vfl_node.node.partners import Partner
+from vfl_node.privacy.labels.evidence import MOST_JOBS, MOST_ROWS, Evidence, History, record_names
+from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
+from vfl_node.privacy.labels.truth import truth_of
+from vfl_node.session.memory import MemoryOfOneRun
+
+ROWS, WIDTH, BATCH = 1200, 6, 100
+RNG = np.random.default_rng(1)
+TWO = (RNG.random(ROWS) < 0.3).astype(np.float64)
+FOUR = RNG.integers(4, size=ROWS).astype(np.float64)
+NUMBERS = RNG.normal(size=ROWS)
+CLASSES = {"two classes": (TWO, 2), "four classes": (FOUR, 4), "numbers": (NUMBERS, 0)}
+NAMES = RNG.permutation(ROWS).astype(np.uint64)
+
+
+def noise(*seed: Any) -> Tensor:
+    return torch.from_numpy(Randomness(bytes(32)).derive(str(seed)).normal((ROWS, WIDTH)))
+
+
+def signal(kind: str) -> Tensor:
+    """A direction for each label; the same in no training but in its size."""
+    labels, classes = CLASSES[kind]
+    if classes:
+        told = np.eye(max(classes, 2))[labels.astype(int)] - 1 / max(classes, 2)
+        return torch.from_numpy(np.pad(told, ((0, 0), (0, WIDTH - told.shape[1]))).astype(np.float32))
+    return torch.from_numpy(np.outer(labels, np.eye(WIDTH)[0]).astype(np.float32))
+
+
+def meter(kind: str, **more: Any) -> LabelMeter:
+    labels, classes = CLASSES[kind]
+    return LabelMeter(truth_of(labels, np.arange(ROWS), NAMES, classes=classes), ["lab"], party="clinic", **more)
+
+
+def trained(of: LabelMeter, kind: str, strength: float, seed: int, epochs: int = 2) -> dict[str, float]:
+    found: Any = {}
+    for epoch in range(epochs):
+        gradients, embeddings = strength * signal(kind) + noise(seed, epoch), noise(seed, epoch, "embeddings")
+        for rows in torch.from_numpy(np.random.default_rng(seed).permutation(ROWS)).split(BATCH):
+            of.see(rows.numpy(), [embeddings[rows]], [gradients[rows] / BATCH])
+        found = of.epoch_done()
+    return dict(found)
+
+
+def repeats(kind: str, strength: float, count: int = 12) -> list[dict[str, float]]:
+    told: Any = {}
+    found = []
+    for number in range(count):
+        of = meter(kind)
+        of.follow_on(told)
+        found.append(trained(of, kind, strength, number))
+        told = of.so_far()
+    return found
+
+
+@pytest.mark.parametrize(("kind", "strength"), [("two classes", 0.6), ("four classes", 0.8), ("numbers", 0.5)])
+def test_what_repeats_tell_adds_up(kind: str, strength: float) -> None:
+    """And where nothing is told, nothing does: at chance the sum of 12 is as exact as one (.02 by 1,200 rows)."""
+    found = repeats(kind, strength)
+    assert ADDED_UP not in found[0]
+    alone = max(value for name, value in found[-1].items() if name != ADDED_UP)
+    assert found[-1][ADDED_UP] > alone + 0.04, found[-1]
+    assert found[-1][ADDED_UP] > found[2][ADDED_UP] + 0.02
+    assert max(of[ADDED_UP] for of in repeats(kind, 0.0)[1:]) < 0.57
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_labels_of_every_kind_are_read_from_plain_gradients_and_shuffled_ones_are_not(kind: str) -> None:
+    found = trained(meter(kind), kind, 8.0, 0)
+    assert max(found.values()) > 0.97, found
+    labels, classes = CLASSES[kind]
+    other = truth_of(np.random.default_rng(7).permutation(labels), np.arange(ROWS), NAMES, classes=classes)
+    assert max(trained(LabelMeter(other, ["lab"], party="clinic"), kind, 8.0, 0).values()) < 0.57
+
+
+def job(memory: Any, kind: str, job_id: str, strength: float, seed: int, **more: Any) -> dict[str, float]:
+    labels, classes = CLASSES[kind]
+    truth = truth_of(labels, np.arange(ROWS), NAMES, classes=classes)
+    told = [History(memory, "default", attack, truth.columns, job_id, NAMES) for attack in truth.attacks.summed]
+    of = LabelMeter(truth, ["lab"], party="clinic", histories=told, **more)
+    found = trained(of, kind, strength, seed)
+    of.so_far()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["two classes", "four classes"])
+def test_jobs_with_one_partner_add_up_and_a_job_that_is_repeated_counts_once(tmp_path: Path, kind: str) -> None:
+    strength = {"two classes": 0.6, "four classes": 0.8}[kind]
+    by_repeats = repeats(kind, strength, 6)
+    for number in range(6):
+        found = job(Partner(tmp_path, "lab"), kind, f"job-{number}", strength, number)  # read back from the disk each time
+    assert found[ADDED_UP] == pytest.approx(by_repeats[-1][ADDED_UP], abs=1e-6)
+    again = job(Partner(tmp_path, "lab"), kind, "job-5", strength, 5)
+    assert again[ADDED_UP] == pytest.approx(found[ADDED_UP], abs=1e-6)
+    other = job(Partner(tmp_path, "insurer"), kind, "job-5", strength, 5)
+    assert ADDED_UP not in other
+
+
+def test_the_limit_is_for_the_sum_and_a_stopped_job_counts(tmp_path: Path) -> None:
+    alone = job(MemoryOfOneRun(Randomness(bytes(32))), "two classes", "job-0", 0.6, 0)
+    limit = max(alone.values()) + 0.03
+    stopped = None
+    for number in range(10):
+        try:
+            job(Partner(tmp_path, "lab"), "two classes", f"job-{number}", 0.6, number, limit=limit)
+        except PolicyError as error:
+            stopped = number, error
+            break
+    assert stopped is not None
+    assert "added up" in stopped[1].message
+    later = History(Partner(tmp_path, "lab"), "default", "joined", 1, "later", NAMES)
+    assert later.trainings == stopped[0] + 1
+
+
+def test_more_jobs_than_are_kept_apart_are_one_sum(tmp_path: Path) -> None:
+    memory = Partner(tmp_path, "lab")
+    for number in range(MOST_JOBS + 5):
+        History(memory, "default", "joined", 1, f"job-{number}", NAMES).keep(
+            Evidence.of(np.arange(ROWS).astype(np.uint64), noise(number)[:, 0])
+        )
+    of = History(memory, "default", "joined", 1, "later", NAMES)
+    assert of.trainings == MOST_JOBS + 5
+    assert len(list((tmp_path / "lab").glob("labels-*.kept"))) == 1
+
+
+def test_a_sum_that_is_lost_or_damaged_is_an_error(tmp_path: Path) -> None:
+    job(Partner(tmp_path, "lab"), "two classes", "job-0", 0.6, 0)
+    files = sorted((tmp_path / "lab").glob("labels-*.kept"))
+    kept = files[0].read_bytes()
+    files[0].write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    with pytest.raises(StateError) as damaged:
+        job(Partner(tmp_path, "lab"), "two classes", "job-1", 1.0, 1)
+    assert damaged.value.code == "E_STATE_CORRUPT"
+    for file in files:
+        file.unlink()
+    with pytest.raises(StateError) as lost:
+        job(Partner(tmp_path, "lab"), "two classes", "job-1", 1.0, 1)
+    assert lost.value.code == "E_STATE_LOST"
+
+
+def test_rows_are_named_alike_in_every_set_under_one_secret_alone() -> None:
+    ids = Identifiers.of(b"text:%d" % number for number in range(20))
+    some = Identifiers.of(b"text:%d" % number for number in range(5, 15))
+    secret = Randomness(bytes(32))
+    names = record_names(secret, ids, np.arange(20), np.arange(20))
+    assert np.array_equal(record_names(secret, some, np.arange(10), np.arange(10)), names[5:15])
+    assert not np.intersect1d(record_names(Randomness(b"1" * 32), ids, np.arange(20), np.arange(20)), names).size
+    assert list(record_names(secret, ids, np.arange(20), np.array([3])).nonzero()[0]) == [3]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    many = Evidence.of(np.arange(2 * MOST_ROWS).astype(np.uint64), torch.randn(2 * MOST_ROWS))
+    assert len(Evidence.none(1).plus(many).names) == MOST_ROWS
