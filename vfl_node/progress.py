@@ -57,7 +57,7 @@ class EpochTrained:
         judged: how many rows are behind each of them.
         validation_loss: of the federated model on rows set apart; None where there are none, too.
         rebuilt: this party's columns, as its own feature audit rebuilds them from what it sent; empty without one.
-        labels: attack on this party's labels → AUC, folded; empty at a party without labels of two classes.
+        labels: attack on this party's labels → its figure, .5 at chance; empty at a party without labels.
     """
 
     loss: float | None = None
@@ -89,6 +89,7 @@ class PredictionsAudited:
 
     attacks: Attacks
     judged: Judged
+    labels: Attacks = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

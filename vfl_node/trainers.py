@@ -82,6 +82,7 @@ class TrainerConfig(Frozen):
         max_passive_parties: how many passive parties it can train with.
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.
+        unmetered: why nobody can say what others tell from what it sends (report's ``meters``); empty: attacks run on it.
         recorded: whether a passive party records what it sends and gets in training, where the session has a transcript.
         by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
@@ -104,6 +105,7 @@ class TrainerConfig(Frozen):
     embedded: ClassVar[str] = ""
     max_passive_parties: ClassVar[int] = 1
     defended: ClassVar[frozenset[str]] = frozenset()
+    unmetered: ClassVar[str] = "no attack on what this training sends is known here"
     recorded: ClassVar[bool] = False
     by_similarity: ClassVar[bool] = False
     on_device: ClassVar[bool] = True

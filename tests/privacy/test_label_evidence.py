@@ -129,7 +129,7 @@ def test_the_limit_is_for_the_sum_and_a_stopped_job_counts(tmp_path: Path) -> No
 def test_more_jobs_than_are_kept_apart_are_one_sum(tmp_path: Path) -> None:
     memory = Partner(tmp_path, "lab")
     for number in range(MOST_JOBS + 5):
-        History(memory, "default", "joined", 1, f"job-{number}", NAMES).keep(
+        History(memory, "default", "joined", 1, f"job-{number}", NAMES).keep_at(
             Evidence.of(np.arange(ROWS).astype(np.uint64), noise(number)[:, 0])
         )
     of = History(memory, "default", "joined", 1, "later", NAMES)

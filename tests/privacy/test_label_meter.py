@@ -14,6 +14,7 @@ from vfl_node.errors import PolicyError
 from vfl_node.privacy.labels.attacks import OF_NUMBERS, OF_TWO_CLASSES
 from vfl_node.privacy.labels.classes import of_classes
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
+from vfl_node.privacy.labels.served import SERVED
 from vfl_node.privacy.labels.shown import two_clusters
 from vfl_node.privacy.labels.spectrum import leading
 from vfl_node.privacy.labels.truth import DRAWS, KNOWN, LEAST, MOST, truth_of
@@ -48,8 +49,8 @@ def epoch(of: LabelMeter, seed: int, gradients: Sequence[Tensor], embeddings: Se
 
 def test_every_attack_has_words() -> None:
     kinds = (OF_TWO_CLASSES, OF_NUMBERS, of_classes(4))
-    assert set(WORDS) == {ADDED_UP}.union(*(of.names for of in kinds))
-    assert set().union(*(of.informed for of in kinds)) == INFORMED
+    assert set(WORDS) == {ADDED_UP, SERVED}.union(*(of.names for of in kinds))
+    assert set().union(*(of.informed for of in kinds)) == set(INFORMED)
 
 
 def test_rows_that_tell_nothing_are_at_chance() -> None:

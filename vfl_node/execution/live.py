@@ -132,8 +132,8 @@ class LiveProgress:
             case EpochTrained(loss, attacks, judged, validation_loss, _, labels) if self._further():
                 # names of columns are not for the log
                 self._log_figures(_known(loss, attacks, judged, validation_loss, labels))
-            case PredictionsAudited(attacks, judged):
-                self._log_figures(_known(None, attacks, judged))
+            case PredictionsAudited(attacks, judged, labels):
+                self._log_figures(_known(None, attacks, judged, labels=labels))
             case LocalEpochTrained(loss, epoch, epochs) if epoch in (1, epochs):
                 self._log_figures({"local_loss": loss})
             case TrainingCostKnown(text):
@@ -174,8 +174,8 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
         case EpochTrained(loss, attacks, judged, validation_loss, rebuilt, labels):
             figures = _known(loss, attacks, judged, validation_loss, labels) | {"note": "", "alone": {}}
             return figures | ({"rebuilt": {name: dict(rebuilt[name]) for name in worst_first(rebuilt)}} if rebuilt else {})
-        case PredictionsAudited(attacks, judged):
-            return _known(None, attacks, judged) | {"note": ""}
+        case PredictionsAudited(attacks, judged, labels):
+            return _known(None, attacks, judged, labels=labels) | {"note": ""}
         case LocalEpochTrained(_, epoch, epochs):
             return {"note": ALONE, "alone": {"epoch": epoch, "epochs": epochs}}
         case TrainingCostKnown(text):

@@ -24,6 +24,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.protection import Protection
 from vfl_node.report import page
 from vfl_node.report.measured import intervals_of, metrics_of, rival_metrics
+from vfl_node.report.meters import Meters, meters_of
 from vfl_node.report.sections import (
     AlignmentSizes,
     ColumnAudit,
@@ -90,6 +91,10 @@ class Report(Section):
     )
     boosted_tree_note: str | None = Field(
         default=None, description="why the active party has no boosted tree beside its metrics; null elsewhere"
+    )
+    meters: Meters | None = Field(
+        default=None,
+        description="what others can tell from what this party sent; null without a training, and at a coordinator",
     )
     predictions: Predictions | None = Field(description="null for a job without predictions")
     phases: dict[str, PhaseTraffic]
@@ -182,6 +187,7 @@ def build(
         boosted_tree_metrics=rival_metrics(job, training, training.rival) if training else None,
         boosted_tree_gains=intervals_of(job, training.rival.gains) if training and training.rival else None,
         boosted_tree_note=(training.rival_note or None) if training else None,
+        meters=meters_of(job, role, alignment, protection, training) if training and alignment else None,
         predictions=_predictions(job, party, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, coordinated, result.disclosures if result else None),
@@ -301,6 +307,8 @@ def _predictions(job: Job, party: str, predictions: ReportedPredictions, protect
         told=told,
         audit=dict(exchanged.attacks) if isinstance(exchanged, Served) else {},
         max_attack_auc=protection.max_attack_auc,
+        label_audit=dict(exchanged.labels) if isinstance(exchanged, Served) else {},
+        max_label_auc=protection.max_label_auc,
         warnings=predictions.warnings,
         records=records,
     )

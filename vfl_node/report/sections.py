@@ -206,7 +206,9 @@ class CommonFigures(Section):
     )
     max_feature_gain: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     label_audit: Attacks = Field(
-        default={}, description="the largest AUC of each attack that ran on this party's labels in the first repeat, folded"
+        default={},
+        description="the largest figure of each attack that ran on this party's labels, in all repeats: AUC, folded; of more "
+        "than two classes the mean over them, of numbers how often the larger of two is told",
     )
     max_label_auc: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     columns: tuple[ColumnFigures, ...] = Field(
@@ -327,6 +329,12 @@ class Predictions(Section):
     )
     audit: Attacks = Field(description="known: on all rows of the model that this party has sent; empty for new rows")
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    label_audit: Attacks = Field(
+        default={},
+        description="known: how well this party's labels are read from the predictions that others got; empty elsewhere, and "
+        "where fewer than 100 rows of a class were asked for",
+    )
+    max_label_auc: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
     records: Count | None = Field(
         description="new: this party's records that were predicted; null at a party that does not ask, and for known rows"

@@ -144,6 +144,7 @@ class Served:
         unnamed: whether their rows are not named.
         told: how many different rows of the model this party has told others about, in all services of the model.
         attacks: attack → AUC of this party's own attacks on what it has sent; empty if none of its rows is synthetic.
+        labels: likewise how well its labels are read from the predictions that others got; empty where that is not judged.
     """
 
     rows: int
@@ -152,6 +153,7 @@ class Served:
     unnamed: bool = False
     told: int = 0
     attacks: Mapping[str, float | None] = field(default_factory=dict)
+    labels: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class ServiceTally(Protocol):

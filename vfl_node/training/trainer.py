@@ -118,8 +118,9 @@ class Trained:
         audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
         feature_audit: column of this party → what its own feature audit found in the first repeat, as
             :meth:`vfl_node.privacy.features.audit.FeatureAudit.result`; None without one.
-        label_audit: attack on this party's labels → its largest :attr:`Epoch.labels` of the first repeat; empty where none is
+        label_audit: attack on this party's labels → its largest :attr:`Epoch.labels` of all repeats; empty where none is
             judged.
+        label_trainings: how many trainings it counts, earlier jobs with a partner included.
         metrics: metric → value, the mean over repeats; None for one that is not defined.
         local_metrics: the active party alone on the same rows; None without own features.
         intervals: metric → interval, over repeats or over the rows of a single one (:mod:`vfl_node.training.intervals`).
@@ -159,6 +160,7 @@ class Trained:
     audit: Mapping[str, float | None] = field(default_factory=dict)
     feature_audit: Mapping[str, Mapping[str, Any]] | None = None
     label_audit: Mapping[str, float | None] = field(default_factory=dict)
+    label_trainings: int = 0
     metrics: Values | None = None
     local_metrics: Values | None = None
     intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)

@@ -36,6 +36,9 @@ MOST_JOBS = 16
 EARLIER = ""
 """Stands for these."""
 
+SERVED = "served "
+"""Before the name of a model whose predictions a partner got: what is kept are scores as they are."""
+
 Names = NDArray[np.uint64]
 
 
@@ -74,6 +77,16 @@ class Evidence:
             sums[places] += each
             counts[places] += of.counts
         return Evidence(names[:MOST_ROWS], sums[:MOST_ROWS], counts[:MOST_ROWS])
+
+    def replaced_by(self, other: Evidence) -> Evidence:
+        """With the rows of ``other`` in place of the same ones here."""
+        kept = ~np.isin(self.names, other.names)
+        names = np.concatenate([self.names[kept], other.names])
+        order = np.argsort(names)[:MOST_ROWS]
+        sums, counts = (
+            np.concatenate([mine[kept], new]) for mine, new in ((self.sums, other.sums), (self.counts, other.counts))
+        )
+        return Evidence(names[order], sums[order], counts[order])
 
     def renamed(self, names: Names) -> Evidence:
         """With ``names``, uint64[m], of the rows at shared positions in place of these."""
@@ -142,9 +155,14 @@ class History:
         """Of all jobs but this one."""
         found = Evidence.none(self._columns)
         for job_id, of in self._jobs.items():
-            if job_id != self._job_id:
-                found = found.plus(of)
+            if job_id != self._job_id and len(of.names):
+                found = found.plus(Evidence.of(of.names, torch.from_numpy(of.sums)) if job_id.startswith(SERVED) else of)
         return found
+
+    @property
+    def own(self) -> Evidence:
+        """Of this job, as it was kept."""
+        return self._jobs.get(self._job_id, Evidence.none(self._columns))
 
     @property
     def trainings(self) -> int:
@@ -155,10 +173,14 @@ class History:
         """The scores of the rows at ``positions`` by all jobs, this one with what it has ``told`` by shared position."""
         return self.earlier.plus(told.renamed(self._names)).scores(self._names[positions])
 
-    def keep(self, told: Evidence) -> None:
+    def keep_at(self, told: Evidence) -> None:
         """Remember what this job has ``told`` so far, by shared position, in place of what was remembered of it."""
-        self._jobs = {**self._jobs, self._job_id: told.renamed(self._names)}
-        apart = [job_id for job_id in self._jobs if job_id != EARLIER]
+        self.keep(told.renamed(self._names))
+
+    def keep(self, told: Evidence) -> None:
+        """The same, by names of records."""
+        self._jobs = {**self._jobs, self._job_id: told}
+        apart = [job_id for job_id in self._jobs if job_id != EARLIER and not job_id.startswith(SERVED)]
         for job_id in apart[:-MOST_JOBS]:
             self._jobs[EARLIER] = self._jobs[EARLIER].plus(self._jobs.pop(job_id))
         self._write()
@@ -167,6 +189,11 @@ class History:
         head = {job_id: len(of.names) for job_id, of in self._jobs.items()}
         parts = [part.tobytes() for of in self._jobs.values() for part in (of.names, of.sums, of.counts)]
         self._memory.replace(self._name, json.dumps(head).encode() + b"\n" + b"".join(parts))
+
+
+def served_by(model: str) -> str:
+    """What stands for the predictions by ``model`` among jobs."""
+    return SERVED + model
 
 
 def record_names(secret: Randomness, ids: Identifiers, rows: NDArray[np.int64], positions: Positions) -> Names:

@@ -47,6 +47,11 @@ Leaks = Mapping[str, float | None]
 class LabelAudit:
     """Attacks nothing: of a party without labels, or whose owner does not want it."""
 
+    @property
+    def trainings(self) -> int:
+        """How many trainings the figures count: repeats, this one included, and earlier jobs with a partner; 0: nothing is."""
+        return 0
+
     def see(self, positions: Positions, embeddings: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
         """Look at one step of training: of each peer the embedding that it sent and the gradient that it gets.
 
@@ -126,6 +131,12 @@ class LabelMeter(LabelAudit):
     def enough(self) -> bool:
         """Whether there are enough rows to judge."""
         return self._truth.enough
+
+    @property
+    def trainings(self) -> int:
+        """As :attr:`LabelAudit.trainings`."""
+        of_job = max((int(of.counts.max(initial=0)) for of in self._of_job().values()), default=0)
+        return of_job + max((history.trainings for history in self._histories), default=0)
 
     @torch.no_grad()
     def see(self, positions: Positions, embeddings: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
@@ -262,7 +273,7 @@ class LabelMeter(LabelAudit):
         told = self._of_job()
         for history in self._histories:
             if history.attack in told:
-                history.keep(told[history.attack])
+                history.keep_at(told[history.attack])
 
     def _check(self, found: Leaks) -> None:
         """Refuse to go on where an attack does better than the owner allows."""

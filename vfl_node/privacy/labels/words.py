@@ -31,9 +31,21 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "class_embeddings": ("clusters of embeddings", "to which of the classes' centres its embedding is nearest"),
     "class_joined": ("gradients and embeddings", "clusters of both side by side"),
     "class_known_rows": ("learnt from known rows", "what is learnt from ten rows of each class whose labels are known"),
+    "served": ("predictions", "the predictions that the other party got, with what trainings said of the same rows"),
     "added_up": ("all trainings together", "the sum of what all repeats and jobs with this partner said of it"),
 }
 """Attack → its name for people, and what it goes by."""
 
-INFORMED = frozenset({"cosine", "mean_cosine", "known_rows", "known_joined", "class_known_rows"})
-"""Those by a peer that knows the labels of a few rows; the others know none."""
+INFORMED: Mapping[str, str] = {
+    "cosine": "16 positive rows",
+    "mean_cosine": "16 positive rows",
+    "known_rows": "16 rows of each kind",
+    "known_joined": "16 rows of each kind",
+    "class_known_rows": "10 rows of each class",
+}
+"""Attack by a peer that knows the labels of a few rows → of which; the others know none."""
+
+
+def known_by(attack: str) -> str:
+    """What the peer is assumed to know already."""
+    return INFORMED.get(attack, "nothing")

@@ -44,6 +44,7 @@ class AdditiveSide(ServiceSide):
 
     def __init__(self, model: StoredModel, half: AdditiveHalf, alignment: Alignment, table: Table) -> None:
         super().__init__(terms_of(model, half), alignment, table)
+        self.table_name = model.table
         self.draws = Randomness(self.terms.batches)  # for attacks on rows that are made up, of which there are none
         self._half, self._columns = half, half.columns(table)
 

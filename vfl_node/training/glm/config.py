@@ -36,6 +36,9 @@ class GeneralisedLinear(TrainerConfig):
     serves_unshared: ClassVar[bool] = False
     title: ClassVar[str]
 
+    unmetered: ClassVar[str] = (
+        "this training sends no gradient of a row in the open; docs/logistic.md says what scores and weights tell"
+    )
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
     coordinated_by: ClassVar[str] = "flow: coordinator or coordinator-clear"

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.crypto.shares.ring import Ring
@@ -210,7 +210,8 @@ class AnswerExchange:
             if not fits:
                 raise ProtocolError(f"{peer} says what no batch of these predictions is made of", code="E_COUNT")
             names = self._names(batch, said)
-            outgoing.append(OutgoingBatch(names, torch.zeros(len(names), 1), np.zeros(len(names), np.bool_)))
+            made_up = np.zeros(len(names), np.bool_)
+            outgoing.append(OutgoingBatch(names, torch.zeros(len(names), 1), made_up, np.full(len(names), NOT_MINE)))
         if self.asking.asker:
             assert self._guard is not None
             self._guard.admit(outgoing)

@@ -34,6 +34,9 @@ class Hidden(TrainerConfig):
     serves_unshared: ClassVar[bool] = False
     serves_coordinated: ClassVar[bool] = True
     max_passive_parties: ClassVar[int] = 8
+    unmetered: ClassVar[str] = (
+        "nothing of a row is sent in the open; what is opened at the end has a stated cost (training.hidden.privacy)"
+    )
     on_device: ClassVar[bool] = False
     coordinated_by: ClassVar[str] = ALWAYS
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")

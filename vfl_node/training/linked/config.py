@@ -30,6 +30,7 @@ class Linked(NetworkConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.linked.trainer:LinkedTrainer"
     report_section: ClassVar[str] = "vfl_node.training.linked.section:LinkedSection"
+    unmetered: ClassVar[str] = "no attack was run on the embeddings and gradients that linked training sends"
     by_similarity: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 

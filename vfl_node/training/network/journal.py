@@ -49,6 +49,7 @@ class Journal:
         held_out: its attacks on the rows held out in it; None where it sent none.
         rebuilt: what its feature audit found in the first repeat; None without one.
         labels: the largest figure of each attack on its labels in all repeats; empty where none is judged.
+        trainings: how many times a row was trained on, in all repeats and in earlier jobs with a partner, at most.
         unaligned: what the first repeat did with rows outside of the alignment; None where this party uses none.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
@@ -76,6 +77,7 @@ class Journal:
     held_out: Judged | None = None
     rebuilt: Mapping[str, Mapping[str, Any]] | None = None
     labels: Mapping[str, float | None] = field(default_factory=dict)
+    trainings: int = 0
     unaligned: Mapping[str, Any] | None = None
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
@@ -114,7 +116,7 @@ class Journal:
             if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
                 self.scoring = {**self.scoring, "epoch": self.stopping.best}
         self.audit, self.audited = half.audit.averages, half.audit.so_far()
-        read, self.told = half.labels.result(), half.labels.so_far()
+        read, self.told, self.trainings = half.labels.result(), half.labels.so_far(), half.labels.trainings
         self.labels = {name: larger(self.labels.get(name), read.get(name)) for name in {**self.labels, **read}}
         if evaluation is not None:
             self.evaluations.append(evaluation)
@@ -139,6 +141,7 @@ class Journal:
             "held_out": self.held_out and dataclasses.asdict(self.held_out),
             "rebuilt": self.rebuilt,
             "labels": dict(self.labels),
+            "trainings": self.trainings,
             "unaligned": self.unaligned,
             "steps": self.steps,
             "stopping": self.stopping and dataclasses.asdict(self.stopping),
@@ -182,6 +185,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         held_out=meta["held_out"] and Judged(**meta["held_out"]),
         rebuilt=meta.get("rebuilt"),  # an earlier version had no feature audit
         labels=meta.get("labels", {}),  # and none of labels
+        trainings=meta.get("trainings", 0),
         unaligned=meta.get("unaligned"),  # and left such rows alone
         saved=under("half", checkpoint.tensors),
         steps=meta["steps"],

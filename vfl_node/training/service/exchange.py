@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_step, received
@@ -53,15 +54,16 @@ class PredictionBatch:
         if self.positions is None:
             return self._unnamed(side, sent, sent if received is None else received)
         names = names_of_new(side, self.positions, received) if self.new else self.positions
-        return OutgoingBatch(names, sent, ~side.alignment.owned[self.positions])
+        return OutgoingBatch(names, sent, ~side.alignment.owned[self.positions], side.alignment.rows[self.positions])
 
     def _unnamed(self, side: ServiceSide, sent: Tensor, embedding: Tensor) -> OutgoingBatch:
         """An agreed batch may be recognised, so its rows are counted as those that they are."""
+        nobodys = np.full(len(sent), NOT_MINE)
         if self.unnamed is None:
-            return OutgoingBatch(names_of_unnamed(side, embedding), sent, np.zeros(len(sent), dtype=np.bool_))
+            return OutgoingBatch(names_of_unnamed(side, embedding), sent, np.zeros(len(sent), dtype=np.bool_), nobodys)
         agreed = self.unnamed.agreed(self.number)
         names = names_of_unnamed(side, embedding) if agreed is None else agreed
-        return OutgoingBatch(names, sent, self.unnamed.synthetic(self.number))
+        return OutgoingBatch(names, sent, self.unnamed.synthetic(self.number), nobodys)
 
 
 class Exchanging(Protocol):

@@ -24,7 +24,7 @@ from vfl_node.errors import DataError, PolicyError, ProtocolError
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
 from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
-from vfl_node.training.service.shown import DisclosureGuard
+from vfl_node.training.service.shown import DisclosureGuard, served_labels
 from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide
 from vfl_node.training.serving import Request, RequestQueue, Served, ServiceTally, ShownRows, check_allowed
 from vfl_node.transport.channel import Channel
@@ -60,10 +60,14 @@ async def serve(
     Cost: 4·d·B bytes a batch and passive party, and 8·B more to a passive asker (8·K·B with K > 2 classes).
     """
     check_allowed(session.job, side.terms.serve)
-    service = _Service(session, side, DisclosureGuard(side, shown, session.protection), tally, exchange)
+    service = _Service(session, side, _guard(session, side, shown), tally, exchange)
     async with session.phase("predict"):
         await service.run(requests)
     return service.served
+
+
+def _guard(session: Session, side: ServiceSide, shown: ShownRows) -> DisclosureGuard:
+    return DisclosureGuard(side, shown, session.protection, served_labels(session, side))
 
 
 class _Service:
@@ -142,11 +146,11 @@ class _Service:
 
     def _record_audit(self) -> None:
         """Record what the peer was told, also if the service ends because of it."""
-        rows, judged = self._guard.rows_told, self._guard.judged
-        if (rows, judged.attacks) != (self.served.told, self.served.attacks):
-            self.served.told, self.served.attacks = rows, judged.attacks
+        rows, judged, labels = self._guard.rows_told, self._guard.judged, self._guard.labels_read
+        if (rows, judged.attacks, labels) != (self.served.told, self.served.attacks, self.served.labels):
+            self.served.told, self.served.attacks, self.served.labels = rows, judged.attacks, labels
             self._count()
-            self._progress.emit(PredictionsAudited(judged.attacks, judged.judged))
+            self._progress.emit(PredictionsAudited(judged.attacks, judged.judged, labels))
 
     def _requested(self, request: Request) -> _RequestedBatches:
         """The batches to ask for.

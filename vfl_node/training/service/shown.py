@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.privacy.equal_weights import Judged
+from vfl_node.privacy.labels.evidence import record_names
+from vfl_node.privacy.labels.served import SERVED, ServedLabels
 from vfl_node.privacy.served import ServedAudit
 from vfl_node.protection import Protection
-from vfl_node.training.service.sides import EmbeddingSide, Positions, ServiceSide
+from vfl_node.session.session import Session
+from vfl_node.training.service.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
 from vfl_node.training.serving import Names, ShownRows
 
 ROWS_AT_ONCE = 4096
@@ -28,11 +31,13 @@ class OutgoingBatch:
         names: int64[B], of its rows.
         sent: float[B, …], what is sent of them.
         synthetic: bool[B], which rows are synthetic at this party.
+        rows: int64[B], of this party's table; negative where it has none, or does not know which.
     """
 
     names: Names
     sent: Tensor
     synthetic: NDArray[np.bool_]
+    rows: NDArray[np.int64]
 
 
 class DisclosureGuard:
@@ -42,9 +47,11 @@ class DisclosureGuard:
         side: this party's half.
         shown: the rows that the peer was told about before.
         protection: which attacks the owner lets run on what is sent, and how successful they may be.
+        labels: judges predictions that another party asks for; None: they are not.
     """
 
-    def __init__(self, side: ServiceSide, shown: ShownRows, protection: Protection) -> None:
+    def __init__(self, side: ServiceSide, shown: ShownRows, protection: Protection, labels: ServedLabels | None = None) -> None:
+        self._labels = labels
         audit, limit = side.draws.derive("audit of predictions"), protection.max_attack_auc
         active = protection.membership and side.makes_rows_up
         self._shown, self._audit = shown, ServedAudit(audit, limit=limit, active=active)
@@ -66,6 +73,11 @@ class DisclosureGuard:
     def judged(self) -> Judged:
         """The attacks on all that this party has sent of the model, as far as it can be computed anew after a restart."""
         return self._audit.judged
+
+    @property
+    def labels_read(self) -> dict[str, float | None]:
+        """How well labels can be read from the predictions that others got; empty where that is not judged."""
+        return {SERVED: self._labels.figure} if self._labels and self._labels.figure is not None else {}
 
     def check(self, positions: Positions) -> None:
         """Check that the number of rows stays allowed with those at ``positions``. Raises PolicyError (``E_BUDGET``)."""
@@ -90,6 +102,8 @@ class DisclosureGuard:
         self._audit.see(sent[torch.from_numpy(first)], synthetic)
         self._audit.attack()
         self._audit.check(self._expected)
+        if self._labels:
+            self._labels.admit(np.concatenate([batch.rows for batch in batches])[first], sent[torch.from_numpy(first)])
         self._shown.add(names)
         self._known = np.union1d(self._known, names)
 
@@ -99,6 +113,25 @@ class DisclosureGuard:
         if self._embedder:
             _embed(self._audit, self._embedder, others[others >= 0])
         self._known = np.union1d(self._known, others)
+
+
+def served_labels(session: Session, side: ServiceSide) -> ServedLabels | None:
+    """What judges predictions that another party asks for; None at a party without labels, or whose owner wants it not."""
+    job, asker, labels = session.job, session.job.asker, side.labels
+    if job.predict is None or asker in (None, session.name) or labels is None or not session.protection.labels:
+        return None
+    if not isinstance(side, ScoringSide) or str(asker) not in session.memories:
+        return None
+    memory, everywhere = session.memories[str(asker)], np.arange(len(labels))
+    return ServedLabels(
+        memory,
+        side.table_name,
+        job.predict.model,
+        names=record_names(memory.secret, side.table_ids, everywhere, everywhere),
+        labels=labels.astype(np.float64),
+        classes=side.terms.classes if side.terms.task == "classification" else 0,
+        limit=session.protection.max_label_auc,
+    )
 
 
 def names_of_new(side: ServiceSide, positions: Positions, received: Tensor | None) -> Names:

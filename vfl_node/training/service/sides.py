@@ -17,8 +17,9 @@ from torch import Tensor
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import Table
+from vfl_node.data.tables import LabelColumn, Table
 from vfl_node.job import Serve
+from vfl_node.settings import DEFAULT_TABLE
 from vfl_node.trainers import Task
 from vfl_node.training.service.batches import Batches
 
@@ -62,10 +63,12 @@ class ServiceSide(ABC):
 
     Attributes:
         draws: what this party's attacks on what it sends draw from.
+        table_name: what this party's settings call its table.
         makes_rows_up: whether some of the rows that it sends may be synthetic, so that they are attacked first.
     """
 
     draws: Randomness
+    table_name: str = DEFAULT_TABLE
     makes_rows_up: ClassVar[bool] = True
 
     def __init__(self, terms: ServiceTerms, alignment: Alignment, table: Table) -> None:
@@ -73,6 +76,16 @@ class ServiceSide(ABC):
         self._table = table
         self._position = np.full(len(table), NOT_MINE)
         self._position[alignment.rows[alignment.owned]] = np.flatnonzero(alignment.owned)
+
+    @property
+    def labels(self) -> LabelColumn | None:
+        """[n] of this party's table, if it has any."""
+        return self._table.labels
+
+    @property
+    def table_ids(self) -> Identifiers:
+        """Of this party's table."""
+        return self._table.ids
 
     @cached_property
     def batches(self) -> Batches:

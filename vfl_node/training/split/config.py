@@ -47,6 +47,7 @@ class Train(NetworkConfig):
     embedded: ClassVar[str] = "vfl_node.training.split.serving.embedded:KeptEmbeddings"
     max_passive_parties: ClassVar[int] = 8
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
+    unmetered: ClassVar[str] = ""
     recorded: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 

@@ -105,7 +105,7 @@ def _check_defences(session: Session) -> None:
 
     Raises:
         UsageError: the job draws embeddings for rows that this party lacks, beside a defence of columns; or its labels are not
-            of two classes, beside a defence or a limit that is about two (``E_CONFIG``).
+            of two classes, beside a defence that is about two (``E_CONFIG``).
     """
     _check_labels(session)
     _check_projections(session)
@@ -140,13 +140,11 @@ def _check_projections(session: Session) -> None:
 
 
 def _check_labels(session: Session) -> None:
-    """Refuse what protects labels of two classes in a job with others. Raises UsageError (``E_CONFIG``)."""
+    """Refuse defences of labels of two classes in a job with others. Raises UsageError (``E_CONFIG``)."""
     protection = session.protection
     if session.role != "active" or of_two_classes(session):
         return
     named = [f"the defence {params.name!r}" for params in protection.defences if params.of_two_classes]
-    if protection.max_label_auc is not None:
-        named.append("limits.max_label_auc")
     if named:
         raise UsageError(
             f"{named[0]} is for labels of two classes, and those of this job are not",
@@ -196,6 +194,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         audit=journal.audit,
         feature_audit=journal.rebuilt,
         label_audit=journal.labels,
+        label_trainings=journal.trainings,
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validated=journal.validated,
     )

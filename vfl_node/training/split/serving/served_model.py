@@ -15,6 +15,7 @@ from vfl_node.data.features import Encoder, kind_of
 from vfl_node.data.lists import ListLevels
 from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version, cut_width
+from vfl_node.settings import DEFAULT_TABLE
 from vfl_node.training.service.sides import ServiceTerms
 from vfl_node.training.serving import StoredModel
 from vfl_node.training.split.config import Train
@@ -43,6 +44,7 @@ class ServedModel:
         serving: JSON, as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
         models: name → ``module:Class`` of an architecture, from this node's settings.
         passive_parties: how many sent embeddings in training.
+        table: as :attr:`~vfl_node.training.serving.StoredModel.table`.
     """
 
     train: Train
@@ -52,6 +54,7 @@ class ServedModel:
     serving: str = field(repr=False)
     models: Mapping[str, str] = field(default_factory=dict)
     passive_parties: int = 1
+    table: str = DEFAULT_TABLE
 
     @classmethod
     def of(cls, model: StoredModel) -> ServedModel:
@@ -59,7 +62,7 @@ class ServedModel:
         job = model.job
         assert job.serve is not None
         passive = len(job.parties.passive)
-        return cls(Train.of(job), job.serve, model.weights, model.encoder, model.state, model.models, passive)
+        return cls(Train.of(job), job.serve, model.weights, model.encoder, model.state, model.models, passive, model.table)
 
     @cached_property
     def architecture(self) -> Architecture:

@@ -53,7 +53,7 @@ class ServingSide(ServiceSide):
 
     def __init__(self, served_model: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
         super().__init__(served_model.terms, alignment, table)
-        self.served_model, self.device = served_model, device
+        self.served_model, self.device, self.table_name = served_model, device, served_model.table
         self.encoder = Encoder.from_json(served_model.encoder)
         self.draws = Randomness(served_model.draws)
         train = served_model.train

@@ -1,0 +1,127 @@
+"""Three meters of what the other parties can tell from what this one has sent: labels, membership, columns.
+
+Each is the strongest of this party's own attacks, in one form for all tasks and alignments. Where no attack ran, the meter says
+so, and why: it is never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.job import Job
+from vfl_node.privacy.labels.words import known_by
+from vfl_node.protection import Protection
+from vfl_node.settings import Role
+from vfl_node.training.section import Section
+from vfl_node.training.trainer import Trained
+
+Level = Literal["low", "some", "high", "open", "not_measured"]
+
+LOW, SOME = 0.60, 0.75
+"""Figures up to which labels and membership are hardly told, and told in part; .5 is chance and 1 is all."""
+
+LOW_GAIN, SOME_GAIN = 0.1, 0.3
+"""The same of columns: how much of what a constant leaves is rebuilt."""
+
+Figures = Mapping[str, float | None]
+
+
+class Meter(Section):
+    """How much one secret of this party can be told by what it has sent."""
+
+    level: Level = Field(
+        description="low, some, high: by value; open: the alignment itself tells it; not_measured: no attack ran, see why"
+    )
+    value: float | None = Field(
+        default=None,
+        description="of the strongest attack. Labels and membership: AUC or what is like it for other labels, folded: .5 is "
+        "chance, 1 is all. Columns: of what always guessing the same leaves, the share that is rebuilt, of the worst column",
+    )
+    attack: str | None = Field(default=None, description="which attack that is")
+    knows: str | None = Field(default=None, description="what the peer is assumed to know already")
+    over: int = Field(default=0, ge=0, description="trainings that the figure counts: repeats, and earlier jobs with a partner")
+    estimate: bool = Field(
+        default=False, description="whether the peer's own columns were not at hand, and others stood for them"
+    )
+    why: str | None = Field(default=None, description="a sentence, where nothing was measured, or nothing needs to be")
+
+
+class Meters(Section):
+    """The three meters of one party; null where the party has no such secret in this job."""
+
+    labels: Meter | None
+    membership: Meter | None
+    columns: Meter | None
+
+
+def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection, trained: Trained) -> Meters:
+    """Those of a party with data, at the end of a training."""
+    assert job.train is not None
+    unmetered, holds = job.train.unmetered, role == job.train.label_holder
+    labels = columns = None
+    if holds:
+        off = "" if protection.labels else "audit.labels is false in this node's settings"
+        few = "too few rows have a label of their own to judge"
+        labels = labels_meter(trained.label_audit, trained.label_trainings, unmetered or off or few)
+    if role == "passive":
+        off = "" if protection.features else "audit.features names no column in this node's settings"
+        found = {name: dict(of) for name, of in (trained.feature_audit or {}).items()}
+        columns = columns_meter(found, unmetered or off or "too few rows could be judged")
+    return Meters(labels=labels, membership=_membership(alignment, protection, trained, unmetered), columns=columns)
+
+
+def _membership(alignment: Alignment, protection: Protection, trained: Trained, unmetered: str) -> Meter | None:
+    if alignment.every_row_is_shared and not alignment.hides_intersection:
+        return Meter(level="open", why=f"{alignment.protocol} tells all parties which of their records are shared")
+    off = "" if protection.membership else "audit.membership is false in this node's settings"
+    none = "no shared row of this party is made up" if not alignment.missing else "too few rows could be judged"
+    return membership_meter(trained.audit, 1, unmetered or off or none)
+
+
+def level_of(value: float, low: float = LOW, some: float = SOME) -> Level:
+    """How bad a figure is."""
+    return "low" if value <= low else "some" if value <= some else "high"
+
+
+def labels_meter(figures: Figures, over: int, why: str) -> Meter:
+    """Of the attacks on labels (``figures``, folded) after so many trainings; ``why`` none ran, where none did."""
+    name, value = _strongest(figures)
+    if name is None or value is None:
+        return Meter(level="not_measured", why=why)
+    return Meter(level=level_of(value), value=value, attack=name, knows=known_by(name), over=over)
+
+
+def membership_meter(figures: Figures, over: int, why: str, *, joint: float | None = None, estimate: bool = False) -> Meter:
+    """Of the attacks on membership, not folded, and of the one with both parties' columns; ``why`` as :func:`labels_meter`."""
+    folded: dict[str, float | None] = {name: None if of is None else 0.5 + abs(of - 0.5) for name, of in figures.items()}
+    name, value = _strongest({**folded, "joint": joint})
+    if name is None or value is None:
+        return Meter(level="not_measured", why=why)
+    return Meter(
+        level=level_of(value), value=value, attack=name, knows="nothing", over=over, estimate=estimate and name == "joint"
+    )
+
+
+def columns_meter(found: Mapping[str, Mapping[str, Any]], why: str) -> Meter:
+    """Of the attacks on columns (column → ``worst``, ``constant``, ``attack``, ``known``); ``why`` as :func:`labels_meter`."""
+    gains = {
+        name: (of["worst"] - (of["constant"] or 0.0)) / max(1 - (of["constant"] or 0.0), 1e-9)
+        for name, of in found.items()
+        if of.get("worst") is not None
+    }
+    if not gains:
+        return Meter(level="not_measured", why=why)
+    worst = max(gains, key=gains.__getitem__)
+    value = min(max(gains[worst], 0.0), 1.0)
+    level = level_of(value, LOW_GAIN, SOME_GAIN)
+    return Meter(level=level, value=value, attack=found[worst]["attack"], knows=f"{found[worst]['known']} rows", over=1)
+
+
+def _strongest(figures: Figures) -> tuple[str | None, float | None]:
+    known = {name: value for name, value in figures.items() if value is not None}
+    name = max(known, key=known.__getitem__, default=None)
+    return name, known.get(name) if name else None
