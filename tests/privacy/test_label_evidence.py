@@ -16,6 +16,7 @@ from vfl_node.errors import PolicyError, StateError
 from vfl_node.node.partners import Partner
 from vfl_node.privacy.labels.evidence import MOST_JOBS, MOST_ROWS, Evidence, History, record_names
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
+from vfl_node.privacy.labels.served import ServedLabels
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.session.memory import MemoryOfOneRun
 
@@ -165,3 +166,59 @@ def test_rows_are_named_alike_in_every_set_under_one_secret_alone() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     many = Evidence.of(np.arange(2 * MOST_ROWS).astype(np.uint64), torch.randn(2 * MOST_ROWS))
     assert len(Evidence.none(1).plus(many).names) == MOST_ROWS
+
+
+def served(folder: Path, kind: str = "two classes", limit: float | None = None, model: str = "job-0") -> ServedLabels:
+    labels, classes = CLASSES[kind]
+    memory = Partner(folder, "lab")
+    return ServedLabels(memory, "default", model, names=NAMES, labels=labels, classes=classes, limit=limit)
+
+
+def predictions(kind: str, strength: float) -> Tensor:
+    """As a model would say them: a column for each class, or one."""
+    labels, classes = CLASSES[kind]
+    told = np.eye(classes)[labels.astype(int)] if classes > 2 else labels[:, None] * (1.0 if classes else 0.3)
+    said = torch.from_numpy(strength * told) + noise("said", kind)[:, : told.shape[1]].double()
+    return said if classes > 2 else said[:, 0]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_predictions_that_tell_labels_are_stopped_and_others_are_not(tmp_path: Path, kind: str) -> None:
+    said = predictions(kind, 3.0)
+    of = served(tmp_path, kind, limit=0.7)
+    with pytest.raises(PolicyError, match=r"limits\.max_label_auc allows 0\.7") as caught:
+        of.admit(np.arange(ROWS), said)
+    assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
+    assert "AUC" not in str(caught.value.for_peer)
+    free = served(tmp_path / "other", kind, limit=0.6)
+    free.admit(np.arange(ROWS), predictions(kind, 0.0))  # at chance the strongest of two figures is .02 off, and of four .03
+    assert free.figure is not None
+    assert free.figure < 0.57
+
+
+def test_few_predictions_are_not_judged_and_each_row_counts_once(tmp_path: Path) -> None:
+    said, positive, negative = predictions("two classes", 3.0), np.flatnonzero(TWO == 1), np.flatnonzero(TWO == 0)
+    some = np.concatenate([positive[:90], negative])
+    of = served(tmp_path, limit=0.6)
+    for _ in range(3):
+        of.admit(some, said[torch.from_numpy(some)])
+    assert of.figure is None
+    again = served(tmp_path, limit=0.6)  # what earlier services told is read back
+    with pytest.raises(PolicyError):
+        again.admit(positive[:120], said[torch.from_numpy(positive[:120])])
+
+
+def test_what_trainings_told_counts_with_predictions_and_these_with_later_trainings(tmp_path: Path) -> None:
+    for number in range(3):
+        trained_alone = job(Partner(tmp_path, "lab"), "two classes", f"job-{number}", 0.6, number)
+    said = predictions("two classes", 1.2)
+    alone, together = served(tmp_path / "other"), served(tmp_path)
+    for of in (alone, together):
+        of.admit(np.arange(ROWS), said)
+    assert alone.figure is not None
+    assert together.figure is not None
+    assert together.figure > max(alone.figure, trained_alone[ADDED_UP]) + 0.02
+    later = job(Partner(tmp_path, "lab"), "two classes", "job-3", 0.6, 3)
+    without = [job(MemoryOfOneRun(Randomness(bytes(32))), "two classes", "job-3", 0.6, 3)]
+    assert later[ADDED_UP] > max(max(of.values()) for of in without)
+    assert later[ADDED_UP] > trained_alone[ADDED_UP] + 0.02

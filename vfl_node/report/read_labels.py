@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vfl_node.privacy.labels.words import WORDS
+from vfl_node.privacy.labels.words import WORDS, known_by
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class LabelRow:
     Attributes:
         title: its name for people.
         reading: what it goes by.
+        knows: what the peer is assumed to know already.
         first: AUC, folded, after the first epoch; None where it is not defined.
         last: after the last one; likewise.
         worst: the largest of all epochs; likewise.
@@ -24,6 +25,7 @@ class LabelRow:
 
     title: str
     reading: str
+    knows: str
     first: float | None
     last: float | None
     worst: float | None
@@ -36,6 +38,7 @@ class LabelWords:
 
     Attributes:
         rows: of each attack.
+        figure: what the figures are, in a sentence.
         strongest: the largest AUC.
         limit: of this party's owner; None: there is none.
         defended: whether a defence changed gradients.
@@ -43,6 +46,7 @@ class LabelWords:
     """
 
     rows: tuple[LabelRow, ...]
+    figure: str
     strongest: float
     limit: float | None
     defended: bool
@@ -61,12 +65,21 @@ def label_audit(report: Mapping[str, Any]) -> LabelWords | None:
     section = training[training["algorithm"]]
     return LabelWords(
         rows=tuple(
-            LabelRow(*WORDS[name], first.get(name), last.get(name), worst[name], name == strongest)
+            LabelRow(*WORDS[name], known_by(name), first.get(name), last.get(name), worst[name], name == strongest)
             for name in WORDS
             if name in worst
         ),
+        figure=_figure(report["job"]["spec"]["train"]),
         strongest=known[strongest],
         limit=training["max_label_auc"],
         defended=bool(section.get("defences")),
         budget=section.get("label_privacy"),
     )
+
+
+def _figure(train: Mapping[str, Any]) -> str:
+    if train["task"] == "regression":
+        return "A figure says of two rows how often the one with the larger number is told."
+    if train["classes"] > 2:
+        return "A figure is the mean AUC of one class against the others."
+    return "A figure is an AUC."

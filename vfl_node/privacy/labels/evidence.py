@@ -217,11 +217,12 @@ def record_names(secret: Randomness, ids: Identifiers, rows: NDArray[np.int64], 
 def _read(data: bytes, columns: int) -> dict[str, Evidence]:
     head, _, rest = data.partition(b"\n")
     sizes: Mapping[str, int] = json.loads(head)
+    raw = bytearray(rest)  # arrays over bytes cannot be written to
     found, at = {}, 0
     for job_id, rows in sizes.items():
-        names = np.frombuffer(rest, np.uint64, rows, at)
-        sums = np.frombuffer(rest, np.float32, rows * columns, at := at + names.nbytes).reshape(rows, columns)
-        counts = np.frombuffer(rest, np.int32, rows, at := at + sums.nbytes)
+        names = np.frombuffer(raw, np.uint64, rows, at)
+        sums = np.frombuffer(raw, np.float32, rows * columns, at := at + names.nbytes).reshape(rows, columns)
+        counts = np.frombuffer(raw, np.int32, rows, at := at + sums.nbytes)
         at += counts.nbytes
         found[job_id] = Evidence(names, sums, counts)
     return found

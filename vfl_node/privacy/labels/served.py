@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vfl_node.errors import PolicyError
 from vfl_node.privacy.labels.evidence import Evidence, History, Names, served_by
-from vfl_node.privacy.labels.truth import Labels, truth_of
+from vfl_node.privacy.labels.truth import Labels, attacks_on, truth_of
 from vfl_node.privacy.served import ENOUGH, GROWN
 from vfl_node.session.memory import Memory
 
@@ -38,8 +38,9 @@ class ServedLabels:
     ) -> None:
         self._names, self._labels, self._classes, self._limit = names, labels, classes, limit
         columns = classes if classes > 2 else 1
-        self._history = History(memory, table, "joined", columns, served_by(model), names)
-        self._told = self._history.own
+        summed = attacks_on(classes).summed
+        self._histories = [History(memory, table, attack, columns, served_by(model), names) for attack in summed]
+        self._told = self._histories[0].own  # the same in each
         self._attacked = 0
         self.figure: float | None = None
 
@@ -60,7 +61,8 @@ class ServedLabels:
         if len(self._told.names) >= max(1, self._attacked) * GROWN:
             self._attacked = len(self._told.names)
             self._judge()
-        self._history.keep(self._told)
+        for history in self._histories:
+            history.keep(self._told)
 
     def _judge(self) -> None:
         names = self._told.names
@@ -71,10 +73,10 @@ class ServedLabels:
             return
         truth = truth_of(labels, np.arange(len(labels)), names, classes=self._classes)
         now = torch.from_numpy(self._told.sums)
-        together = self._history.earlier.plus(Evidence.of(names, now)).scores(names)
-        places = torch.from_numpy(truth.followed)
         alone = now if now.shape[1] > 1 else now[:, 0]
-        figures = [truth.figure(each[places]) for each in (alone, together)]
+        together = [history.earlier.plus(Evidence.of(names, now)).scores(names) for history in self._histories]
+        places = torch.from_numpy(truth.followed)
+        figures = [truth.figure(each[places]) for each in (alone, *together)]
         self.figure = max((of for of in figures if of is not None), default=None)
         if self._limit is None or self.figure is None or self.figure <= self._limit:
             return

@@ -193,6 +193,11 @@ class Numbers(_Followed):
         return max(value, 1 - value)
 
 
+def attacks_on(classes: int) -> Attacks:
+    """All attacks on labels of so many classes; 0: numbers."""
+    return OF_TWO_CLASSES if classes == 2 else of_classes(classes) if classes else OF_NUMBERS
+
+
 def truth_of(labels: Labels, judged: Positions, names: Names, *, classes: int) -> Truth:
     """The labels of so many classes; 0: numbers. Args as :class:`TwoClasses`."""
     if not classes:
