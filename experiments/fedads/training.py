@@ -54,7 +54,7 @@ class Done:
     Attributes:
         trained: party → its result.
         recorder: all messages, where they were wanted; else empty.
-        steps: int64[B], shared positions of each step, likewise.
+        steps: int64[B], shared positions of each step of all repeats, likewise.
         said: of the rows held out, where it was wanted.
     """
 
@@ -93,6 +93,8 @@ def train(
     aligned: NDArray[np.int64] | None = None,
     recorded: bool = False,
     scored: bool = False,
+    repeats: int = 1,
+    metric: str = "auc",
 ) -> Done:
     """Train.
 
@@ -106,13 +108,15 @@ def train(
         aligned: rows that the other party has; None: all. The last ones in the order of the label party's table are held out.
         recorded: whether messages are kept.
         scored: whether it is wanted what the models say of the rows held out, if some are ``aligned``.
+        repeats: trainings, each with other rows held out.
+        metric: that is measured.
 
     Raises:
         VflError: settings or defences are none that a node would take, or the training failed.
     """
     install()
     chosen = {**TRAIN, **(settings or {})}
-    evaluate: Settings = {"test_fraction": cut.held_out, "metrics": ["auc"]}
+    evaluate: Settings = {"test_fraction": cut.held_out, "metrics": [metric], "repeats": repeats}
     if aligned is not None:
         evaluate = {"split": {"last": (cut.tested - 0.5) / len(aligned)}, "metrics": ["auc", "nll"]}
     job = Job.model_validate(
@@ -162,8 +166,13 @@ def train(
         return Done(trained, recorder, said=said(job, met()[ACTIVE], data, trained) if scored else None)
     seeds = together(lambda own: toss(own, own.randomness.derive("toss")))
     schedule, size = Schedule(seeds[ACTIVE], len(cut), salt=0), chosen["batch_size"]
-    rows, _ = schedule.split(0, cut.held_out)
-    return Done(trained, recorder, [of for epoch in range(chosen["epochs"]) for of in schedule.batches(0, epoch, rows, size)])
+    steps = [
+        of
+        for repeat in range(repeats)
+        for epoch in range(chosen["epochs"])
+        for of in schedule.batches(repeat, epoch, schedule.split(repeat, cut.held_out)[0], size)
+    ]
+    return Done(trained, recorder, steps)
 
 
 def _aligned(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, TrainingData]:
