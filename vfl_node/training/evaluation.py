@@ -123,6 +123,8 @@ class Evaluation:
         aligned: its own model by aligned rows alone, on the same rows; None where there is none.
         contributions: party → metric → how much worse it is in each permutation of the party's part of the rows; None where
             the job does not ask.
+        unlike: passive party → share of its rows trained on whose embeddings are unlike those held out; None where the two are
+            not compared.
     """
 
     metrics: Values
@@ -143,6 +145,7 @@ class Evaluation:
     rival_note: str = ""
     aligned: Rival | None = None
     contributions: dict[str, Repeats] | None = None
+    unlike: dict[str, float] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
