@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 from sklearn.cluster import KMeans
@@ -26,7 +25,6 @@ from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestNeighbors
 
 from experiments.backdoor.halves import Embeddings, Seen
-from vfl_node.privacy.integrity import unlike
 
 Flags = NDArray[np.bool_]
 
@@ -41,7 +39,7 @@ def probability(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _unlike(seen: Seen) -> float:
-    return unlike(torch.from_numpy(seen.trained), torch.from_numpy(seen.shown))
+    return seen.active.unlike(seen.shown)
 
 
 def _clusters(seen: Seen) -> float:

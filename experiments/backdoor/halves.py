@@ -205,6 +205,11 @@ class Watching(ActiveHalf):
         logits: Tensor = self._model(self._inputs.at(positions), [torch.from_numpy(np.ascontiguousarray(embeddings))])
         return logits.double().numpy()
 
+    def unlike(self, shown: Embeddings) -> float:
+        """What the product's comparison says of held-out embeddings that it was ``shown``."""
+        (share,) = (self._likeness.unlike([torch.from_numpy(shown)]) or {}).values()
+        return share
+
     @torch.no_grad()
     def own(self, positions: Positions) -> Embeddings:
         """What its own bottom makes of its columns."""

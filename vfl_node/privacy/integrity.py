@@ -11,14 +11,14 @@ both. It compares the distance of each trained row to the nearest held-out one w
     reach        max(98 % quantile of the distance of a z_h to the nearest other z_h, SLACK·√d)
     unlike       share of z_t farther than reach from all z_h; about 2 % where both are alike
 
-Weights move between the last steps of training, and held-out rows meet the last ones. Hence the slack: without it, all rows of a
-table with few different ones would be unlike, as their held-out twins lie at distance 0 from each other.
+Weights move between the last steps of training, and held-out rows meet the last ones. Hence the slack: without it, all rows of
+a table with few different ones would be unlike, as their held-out twins lie at distance 0 from each other.
 
 It finds a party that does not know of it. One that puts the trigger into held-out rows, too, by a rule that needs no label, is
 not found (docs/privacy.md, "Integrity").
 
-Cost: t·n·d multiplications for each passive party, with t and n at most :data:`MOST`; memory of (t + n)·d numbers. Nothing is
-sent. How long it takes depends on public numbers alone.
+Cost: t·n·d multiplications for each passive party, where t ≤ 256 and n ≤ 4,096, and as many among held-out rows alone, n²·d;
+memory of (t + n)·d numbers. Nothing is sent. How long it takes depends on public numbers alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ import torch
 from torch import Tensor
 
 MOST = 4096
-"""Rows of either kind that are compared, at most; of those trained on the newest, which met weights near the last ones."""
+"""Held-out rows that are compared, at most."""
+
+NEWEST = 256
+"""Rows trained on that are compared, at most: the newest ones, which met weights near the last ones. With all rows of an epoch,
+of 15 steps, honest parties were above :data:`ALARM`."""
 
 LEAST = 200
 """Held-out rows, at least: of fewer the share scatters too much."""
@@ -41,8 +45,8 @@ USUAL = 0.02
 SLACK = 0.25
 """Deviations in each coordinate by which weights may move an embedding between the last steps."""
 
-ALARM = 0.06
-"""Share of unlike rows above which the owner is warned."""
+ALARM = 0.08
+"""Share of unlike rows above which the owner is warned. A trigger in fewer rows trained on is not found."""
 
 BLOCK = 512
 """Rows whose distances to all others are in memory at a time."""
@@ -86,7 +90,7 @@ class Compared(Likeness):
     rows = MOST
 
     def __init__(self, peers: Sequence[str], training: int) -> None:
-        self._peers, self._most = peers, min(MOST, training)
+        self._peers, self._most = peers, min(NEWEST, training)
         self._kept: deque[Tensor] = deque()
 
     def see(self, embeddings: Sequence[Tensor]) -> None:
@@ -124,10 +128,15 @@ def unlike(trained: Tensor, held_out: Tensor) -> float:
         return 0.0
     spread = deviations.clamp(min=typical / 10)  # a trigger may be where held-out rows hardly differ
     held, learnt = held / spread, learnt / spread
-    among = torch.cat([torch.cdist(of, held).kthvalue(2).values for of in held.split(BLOCK)])  # the nearest is itself
+    among = _nearest(held, held, 2)  # the nearest is itself
     reach = max(float(among.quantile(1 - USUAL)), SLACK * held.shape[1] ** 0.5)
-    nearest = torch.cat([torch.cdist(of, held).min(dim=1).values for of in learnt.split(BLOCK)])
-    return float((nearest > reach).double().mean())
+    return float((_nearest(learnt, held, 1) > reach).double().mean())
+
+
+def _nearest(rows: Tensor, others: Tensor, rank: int) -> Tensor:
+    """Distance of each of ``rows``, float64[t, d], to the ``rank``-th nearest of the ``others``."""
+    blocks = (rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK))
+    return torch.cat([torch.cdist(block, others).kthvalue(rank, dim=1).values for block in blocks])
 
 
 def warned(unlike: Mapping[str, float] | None) -> tuple[str, ...]:
