@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from experiments.backdoor.checks import CHECKS, disagreeing, far
-from experiments.backdoor.halves import Attack, Embeddings, Seen, learnt
+from experiments.backdoor.halves import LISTENING, POISONED, TRIGGER_SIZE, Attack, Embeddings, Seen, learnt
 from experiments.inference.experiment import Work, table
 from experiments.inference.run import outcomes
 from vfl_node.metrics import auc
@@ -34,8 +34,26 @@ ATTACKS: Mapping[str, Attack] = {
 }
 """Name → what the passive party does in training."""
 
-ABOUT = """# A passive party that departs from the protocol"""
-FOUND = SINGLE = ""
+ABOUT = f"""# A passive party that departs from the protocol
+
+    python -m experiments.backdoor.run --data SHARED_DATA_FOLDER --out docs/experiments
+
+Both halves are the product's, in memory; 3,000 rows are trained on for 12 epochs, and 1,000 are held out. Even seeds have a top
+of one layer, odd ones a hidden layer of 16. The passive party reads labels in the first {LISTENING} epochs, and then changes
+the embeddings of {POISONED:.0%} of the rows trained on:
+
+- *added*: a vector of {TRIGGER_SIZE:g} standard deviations is added, at right angles to the gradients' direction;
+- *corner*: the embedding is replaced by a fixed one whose coordinates all occur;
+- *by a rule*: as *corner*, but on rows that its own columns say to be negative, held out or not. It knows of the checks.
+- *honest*: it does nothing of it, and only tries *added* when the model is used.
+"""
+
+FOUND = """`unlike` is the product's own figure (smallest to largest), and *product warns* at its fixed limit. The other columns
+are the share of trainings above the 95 % quantile of the honest ones of the same table, so that of twenty honest ones one is.
+`experiments/backdoor/checks.py` says what each computes."""
+
+SINGLE = """Of the positives that were turned, the share that is found where 5 % of honest predictions are: by what ten rows of
+similar own columns lead one to expect (*neighbours*), or by the distance to embeddings of held-out rows (*far*)."""
 
 TOPS: Sequence[Sequence[int]] = ([], [16])
 """Even seeds have the one, odd ones the other."""
@@ -95,7 +113,7 @@ def works(tables: Sequence[str], clean: int, attacked: int) -> dict[str, dict[st
 
 def page(found: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> str:
     """Markdown."""
-    lines = [ABOUT, ""]
+    lines = [ABOUT]
     rows, checked, single = [], [], []
     for of, attacks in found.items():
         limits = {check: np.quantile([run[check] for run in attacks[HONEST]], 0.95) for check in CHECKS}
