@@ -1,9 +1,8 @@
 """What is measured in an epoch, at the end of a repeat, and over all repeats.
 
-Population ``owned``: held-out shared rows that the active party owns, since only those have
-a real label. A share of them, |I|/n_a, carries real features of every passive party; the
-active party does not know which, so a row's score is the calibration's expectation, not P
-(see missing/calibration.py).
+Population ``owned``: held-out shared rows that the active party owns, since only those have a real label. A share of them,
+|I|/n_a, carries real features of every passive party; the active party does not know which, so a row's score is the
+calibration's expectation, not P (see missing/calibration.py).
 """
 
 from __future__ import annotations
@@ -121,8 +120,8 @@ class Evaluation:
         rival: another model of its own on the same rows; None where there is none.
         rival_note: why there is none; empty where there is one.
         aligned: its own model by aligned rows alone, on the same rows; None where there is none.
-        contributions: party → metric → how much worse it is in each permutation of the party's part of the rows; None where
-            the job does not ask.
+        contributions: party → metric → how much worse it is in each permutation of the party's part; None: not asked for.
+        unlike: passive party → share of its embeddings of rows trained on that are unlike those held out; None: not compared.
     """
 
     metrics: Values
@@ -143,6 +142,7 @@ class Evaluation:
     rival_note: str = ""
     aligned: Rival | None = None
     contributions: dict[str, Repeats] | None = None
+    unlike: dict[str, float] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:

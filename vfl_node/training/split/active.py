@@ -32,9 +32,9 @@ from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.base_rates import base_rates, model_alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.contributions import HeldOutInputs, drops
+from vfl_node.training.split.contributions import MOST_ROWS, HeldOutInputs, drops
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.split.half import audit_of_peers, encode, label_audit
+from vfl_node.training.split.half import audit_of_peers, encode, label_audit, likeness
 from vfl_node.training.split.local_branch import ActiveParts
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
@@ -107,6 +107,7 @@ class ActiveHalf:
         self.audit = audit_of_peers(session, data, training, randomness, repeat)
         self.features = FeatureAudit()  # gradients tell of no columns
         self.labels = label_audit(session, data, self._labels, labelled)
+        self._likeness = likeness(session, training, repeat)
         self.peers = Conversations(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)
@@ -128,6 +129,7 @@ class ActiveHalf:
             self.pretraining.restore(under("pretraining", saved))
             self.audit.restore(under("audit", saved))
             self.labels.restore(under("labels", saved))
+            self._likeness.restore(under("likeness", saved))
             self.peers.restore(under("defences", saved))
 
         self._base_rate = torch.full((len(self._owned),), self._task.rate, device=session.device)
@@ -179,6 +181,7 @@ class ActiveHalf:
         self.learner.step()
         self.peers.step_done(positions)
         self.labels.see(positions, embeddings, self.peers.sent)
+        self._likeness.see(embeddings)
         self._met.append((positions, logits.detach(), loss.item()))
         self.outside.saw(positions, embeddings)
         self.outside.step_done()
@@ -214,7 +217,7 @@ class ActiveHalf:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
         expected: list[NDArray[np.float64]] = []
         if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
-        parts = HeldOutInputs() if self._permuting else None
+        parts = HeldOutInputs(MOST_ROWS if self._permuting else self._likeness.rows)
         for logits, base_rate in await self._logits(rows, parts):
             expected.append(self._calibration.expectation(logits, base_rate))
             if_both.append(self._calibration.probability(logits, base_rate))
@@ -232,7 +235,8 @@ class ActiveHalf:
         )
         if alone is not None:
             evaluation = dataclasses.replace(evaluation, local_rows=len(own.training))
-        if self._permuting and parts is not None:
+        evaluation = dataclasses.replace(evaluation, unlike=self._likeness.unlike(parts.embeddings))
+        if self._permuting:
             evaluation = dataclasses.replace(evaluation, contributions=self._contributions(parts, self._permuting))
         if self._randomness is None:
             return evaluation
@@ -254,7 +258,8 @@ class ActiveHalf:
         defended = prefixed("defences", self.peers.state())
         audits = {**prefixed("audit", self.audit.tensors()), **prefixed("labels", self.labels.tensors())}
         outside = {**prefixed("outside", self.outside.tensors()), **prefixed("pretraining", self.pretraining.tensors())}
-        return {**self.learner.tensors(), **audits, **defended, **self._judge(), **rate, **outside}
+        seen = prefixed("likeness", self._likeness.tensors())
+        return {**self.learner.tensors(), **audits, **defended, **self._judge(), **rate, **outside, **seen}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`: the joint model's, and as ``local.NAME`` those of the model that gives calibration its q."""

@@ -40,15 +40,15 @@ MOST_ROWS = 1 << 15
 
 
 class HeldOutInputs:
-    """What the top reads of held-out rows."""
+    """What the top reads of held-out rows, ``most`` of them at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_ROWS) -> None:
         self._positions: list[Positions] = []
         self._embeddings: list[Sequence[Tensor]] = []
-        self._room = MOST_ROWS
+        self._room = most
 
     def add(self, positions: Positions, embeddings: Sequence[Tensor]) -> None:
-        """Store a batch: int64[B], and float32[B, d] of each passive party; nothing once there are :data:`MOST_ROWS`."""
+        """Store a batch: int64[B], and float32[B, d] of each passive party; nothing once there are as many as wanted."""
         if self._room:
             self._positions.append(positions[: self._room])
             self._embeddings.append([embedding[: self._room] for embedding in embeddings])

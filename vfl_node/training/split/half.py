@@ -39,6 +39,7 @@ from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
 from vfl_node.privacy.features.rows import Inputs
 from vfl_node.privacy.features.targets import Targets
+from vfl_node.privacy.integrity import Compared, Likeness
 from vfl_node.privacy.labels.evidence import History, record_names
 from vfl_node.privacy.labels.meter import LabelAudit, LabelMeter
 from vfl_node.privacy.labels.truth import truth_of
@@ -126,6 +127,20 @@ def label_audit(session: Session, data: TrainingData, labels: LabelColumn, train
         for attack in truth.attacks.summed
     ]
     return LabelMeter(truth, peers, party=session.name, limit=protection.max_label_auc, histories=told)
+
+
+def likeness(session: Session, training: Positions, repeat: int) -> Likeness:
+    """The active party's comparison of embeddings of rows trained on and held out, in the first repeat.
+
+    There is none where those of an honest party need not be alike: where rows are not held out by lot, where a layer works
+    otherwise in training (dropout, norms by the batch), or where earlier weights than the last may be measured (validation).
+    """
+    evaluate, train = session.job.evaluate, Train.of(session.job)
+    by_lot = evaluate.test_fraction > 0 and evaluate.split is None
+    same_weights = evaluate.validation_fraction == 0 and train.dropout == 0 and not train.batch_norm
+    if repeat == 0 and by_lot and same_weights:
+        return Compared(list(session.data_peers), len(training))
+    return Likeness()
 
 
 def of_two_classes(session: Session) -> bool:

@@ -30,6 +30,7 @@ from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
 from vfl_node.privacy.defences.dp.budget import budget
 from vfl_node.privacy.defences.idle import effective, sent_by
+from vfl_node.privacy.integrity import warned
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
@@ -186,7 +187,12 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned(session, journal),
         ),
-        warnings=(*unaudited(session.protection), *journal.silent, *_unprotected(session, data)),
+        warnings=(
+            *unaudited(session.protection),
+            *journal.silent,
+            *_unprotected(session, data),
+            *warned(first.unlike if first else None),
+        ),
         weights=journal.weights,
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
