@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +23,7 @@ from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner, way_out
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner, way_out, way_out_of_projections
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
@@ -71,7 +72,9 @@ class PassiveHalf:
         self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder)
         self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
-        meeting = PretrainingMeeting(session, learn=self.step)
+        projecting = dataclasses.replace(sender, direction="projections")
+        projections = way_out_of_projections(session, projecting, draws, repeat, self.features.projections)
+        meeting = PretrainingMeeting(session, projections, learn=self.step)
         self.pretraining = before_labels(
             session, data.alignment, self._bottom, self._inputs, training, outside, meeting, randomness, repeat
         )
