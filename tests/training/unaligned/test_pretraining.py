@@ -275,7 +275,7 @@ def test_a_resumed_audit_of_what_leaves_before_labels_is_the_same(
 
 
 def test_the_audit_of_columns_sees_projections_and_changes_no_message(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three columns one epoch's embedding, a single number, tells less than three epochs of projections. Noise hides both."""
+    """One epoch's embedding, a single number, tells less of three columns than all projections. Noise hides both."""
     narrow, federation = {"bottom": (8, 1), "epochs": 1}, matching(900, 800)
 
     def found(**more: Any) -> tuple[Any, dict[str, Any]]:
