@@ -31,6 +31,7 @@ class Linked(NetworkConfig):
     implementation: ClassVar[str] = "vfl_node.training.linked.trainer:LinkedTrainer"
     report_section: ClassVar[str] = "vfl_node.training.linked.section:LinkedSection"
     by_similarity: ClassVar[bool] = True
+    recorded: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
