@@ -104,6 +104,18 @@ def test_of_many_columns_the_worst_are_shown_and_the_hidden_ones() -> None:
     assert len(of.model_dump(mode="json")["training"]["feature_audit"]) == 224  # the JSON has all
 
 
+def test_projections_have_a_column_where_any_left() -> None:
+    """A report of an earlier version has no such figure."""
+    assert "Projections" not in said_on(report(COLUMNS))
+    projected = found("r2", 0.52, 0.0, projections=0.52, attack="projections")
+    words = feature_audit(report({"age": projected}).model_dump(mode="json"))
+    assert words is not None
+    assert words.attacks[-1][0] == "projections"
+    assert words.rows[0].worst == len(words.attacks) - 1
+    assert words.rows[0].successes[-1] == 0.52
+    assert "Projections: fresh decoders learn from what was sent before" in said_on(report({"age": projected}))
+
+
 def test_a_column_that_could_not_be_judged_says_so() -> None:
     said = said_on(report({"occupation": found(worst=None)}))
     assert "occupation was not judged" in said

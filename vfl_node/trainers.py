@@ -298,9 +298,9 @@ class TrainerConfig(Frozen):
         """Name of the method by which it learns from rows outside of the alignment, as ``limits.methods`` has it."""
         return "none"
 
-    def sent(self) -> tuple[int, int]:
-        """Rows of a batch, and numbers of the embedding of each, which a passive party sends; (0, 0): it sends none."""
-        return 0, 0
+    def sent(self) -> tuple[int, int, int]:
+        """Rows of a batch, and numbers of the embedding and of the projection of each that a passive party sends; 0: none."""
+        return 0, 0, 0
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """Epochs, or iterations, of which figures are kept in memory until the report is written."""

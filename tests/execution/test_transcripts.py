@@ -22,14 +22,23 @@ from vfl_node.execution.trial import Trial, read_trial
 from vfl_node.job import Job
 from vfl_node.node.federation import LocalFederation
 from vfl_node.node.store import Store
-from vfl_node.session.transcript import Transcript
+from vfl_node.session.transcript import Steps, Transcript
 from vfl_node.settings import Settings
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.recorder import Recorder
 
 SPLIT = "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 2, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
+LINKED = """\
+name: links
+parties: {active: clinic, passive: lab, coordinator: linker}
+align: {protocol: linkage, keys: {u: {kind: number, low: 0, high: 1, reach: 0.2}}, candidates: 3, noise: {sigma: 0.4}}
+train: {algorithm: linked, bottom: [8, 4], active_bottom: [4], top: [8], merge_hidden: [8], epochs: 2, batch_size: 16}
+evaluate: {test_fraction: 0.3, repeats: 2}
+"""
 NOISE = {"defences": [{"name": "noise", "sigma": 0.5}]}
+
+NUMBERS = ["repeat", "step", "positions", "rows", "active_rows", "number"]
 
 Received = dict[str, NDArray[Any]]
 
@@ -44,8 +53,9 @@ def on_the_wire(recorder: Recorder, kind: type[Any], sender: str) -> list[NDArra
     return [values(of) for of in recorder.messages(kind, sender=sender)]
 
 
-def values(message: Any) -> NDArray[np.float32]:
-    return codec.decode(message.tensor, dtype=torch.float32, shape=list(message.tensor.shape)).numpy()
+def values(message: Any, field: str = "tensor", dtype: torch.dtype = torch.float32) -> NDArray[Any]:
+    tensor = getattr(message, field)
+    return codec.decode(tensor, dtype=dtype, shape=list(tensor.shape)).numpy()
 
 
 @pytest.mark.parametrize("defended", [{}, {"clinic": NOISE}, {"lab": NOISE}], ids=["no defence", "labels", "columns"])
@@ -65,22 +75,24 @@ def test_what_crossed_the_wire_in_training_is_recorded_after_the_defences(
     )
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["clinic.npz", "lab.npz"]
     at_clinic, at_lab = (received(tmp_path / "t" / f"{name}.npz") for name in ("clinic", "lab"))
-    assert list(at_clinic) == ["step", "rows", "embeddings"]
-    assert list(at_lab) == ["step", "rows", "gradients"]
-    for name in ("step", "rows"):
+    assert list(at_clinic) == [*NUMBERS, "embeddings"]
+    assert list(at_lab) == [*NUMBERS, "gradients"]
+    for name in NUMBERS:
         assert at_clinic[name].dtype == np.int64
         np.testing.assert_array_equal(at_clinic[name], at_lab[name])
     steps = at_clinic["step"]
     last = int(steps[-1]) + 1
     assert np.array_equal(np.unique(steps), np.arange(last))
     assert np.array_equal(steps, np.sort(steps))
+    assert np.array_equal(at_clinic["repeat"], (steps >= last // 2).astype(np.int64))  # two repeats, equally long
+    assert all(np.array_equal(at_clinic["number"][steps == step], np.arange((steps == step).sum())) for step in range(last))
     gradients = on_the_wire(wire, training_pb2.Gradient, "clinic")
-    assert len(gradients) == 2 * last  # two repeats, of which the first is recorded
-    np.testing.assert_array_equal(at_lab["gradients"], np.concatenate(gradients[:last]))
+    assert len(gradients) == last
+    np.testing.assert_array_equal(at_lab["gradients"], np.concatenate(gradients))
     answered = {of.step for of in wire.messages(training_pb2.Gradient)}
     sent = {of.step: values(of) for of in wire.messages(training_pb2.Embedding)}
     assert len(sent) > len(answered)  # held-out rows, too
-    np.testing.assert_array_equal(at_clinic["embeddings"], np.concatenate([sent[step] for step in sorted(answered)[:last]]))
+    np.testing.assert_array_equal(at_clinic["embeddings"], np.concatenate([sent[step] for step in sorted(answered)]))
 
 
 def lab_of_kinds(folder: Path, ids: list[str], kinds: int = 5) -> Path:
@@ -104,14 +116,50 @@ def test_rows_are_those_of_the_file(trial: Any, tmp_path: Path, align: str) -> N
     rows = at_clinic["rows"]
     assert (rows < 0).any() == ("psu" in align)
     assert rows.max() < len(ids)
-    of_clinic = {row["id"] for row in csv.DictReader(trial.clinic.open(newline=""))}
-    if "psi" in align:
-        assert {ids[row] for row in rows} <= of_clinic
+    of_clinic = [row["id"] for row in csv.DictReader(trial.clinic.open(newline=""))]
+    own, both = at_clinic["active_rows"], (rows >= 0) & (at_clinic["active_rows"] >= 0)
+    assert (own < 0).any() == ("psu" in align)
+    assert ((rows >= 0) | (own >= 0)).all()
+    assert [ids[row] for row in rows[both]] == [of_clinic[row] for row in own[both]]
+    if "at_most" not in align:  # else who has a record may not take part with it
+        assert not {of_clinic[row] for row in own[rows < 0]} & set(ids)
+        assert not {ids[row] for row in rows[own < 0]} & set(of_clinic)
+    for name in ("rows", "active_rows"):  # a position stands for one record all along
+        assert len(set(zip(at_clinic["positions"], at_clinic[name], strict=True))) == len(set(at_clinic["positions"]))
     first = (at_clinic["step"] == 0) & (rows >= 0)
     embeddings = at_clinic["embeddings"][first]
     means = np.array([embeddings[rows[first] % kinds == kind].mean(axis=0) for kind in range(kinds)])
     np.testing.assert_allclose(embeddings, means[rows[first] % kinds], atol=1e-6)
     assert np.linalg.norm(means[:, None] - means[None], axis=2)[~np.eye(kinds, dtype=bool)].min() > 1e-3
+
+
+def test_an_outside_judge_reads_labels_in_all_repeats_of_made_up_rows_too(trial: Any, tmp_path: Path) -> None:
+    """From the files and the tables alone, by the leading direction of the gradients, each with length 1."""
+    job = trial.job("align: {protocol: psu}\n" + SPLIT.replace("0.3", "0.3, repeats: 2"))
+    simulate(job, trial.files, tmp_path / "out", transcript=tmp_path / "t", seed=3)
+    at_lab = received(tmp_path / "t" / "lab.npz")
+    label = np.array([int(row["label"]) for row in csv.DictReader(trial.clinic.open(newline=""))])
+    shuffled, found = np.random.default_rng(0).permutation(label), []
+    for repeat in range(2):
+        judged = (at_lab["repeat"] == repeat) & (at_lab["active_rows"] >= 0)
+        records, made_up = at_lab["active_rows"][judged], at_lab["rows"][judged] < 0
+        gradients = at_lab["gradients"][judged].astype(np.float64)
+        unit = gradients / np.maximum(np.linalg.norm(gradients, axis=1), 1e-12)[:, None]
+        scores = unit @ np.linalg.svd(unit, full_matrices=False)[2][0]
+        assert folded(scores, label[records]) > 0.9
+        assert folded(scores, shuffled[records]) < 0.7  # of about 110 records: three and a half deviations
+        positives = made_up & (label[records] == 1)  # there are hardly any others among them
+        assert positives.sum() > 30
+        assert folded(scores[positives | (label[records] == 0)], label[records][positives | (label[records] == 0)]) > 0.9
+        found.append({record for record, lacks in zip(records, made_up, strict=True) if lacks})
+    assert found[0] & found[1]
+    assert all(record < 40 for record in found[0] | found[1])  # the clinic's first 40 records are not the lab's
+
+
+def folded(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    """AUC of what may have the wrong sign."""
+    auc = float((scores[truth == 1][:, None] > scores[truth == 0]).mean())
+    return max(auc, 1 - auc)
 
 
 @pytest.mark.slow
@@ -136,6 +184,21 @@ def test_several_passive_parties_and_processes_of_their_own(tmp_path: Path) -> N
     lab, insurer = (received(tmp_path / "apart" / f"clinic.{name}.npz") for name in ids)
     assert [ids["lab"][row] for row in lab["rows"]] == [ids["insurer"][row] for row in insurer["rows"]]
     assert not np.array_equal(lab["embeddings"], insurer["embeddings"])
+    assert np.array_equal(lab["active_rows"], insurer["active_rows"])
+    of_clinic = [row["id"] for row in csv.DictReader(files["clinic"].open(newline=""))]
+    assert [ids["lab"][row] for row in lab["rows"]] == [of_clinic[row] for row in lab["active_rows"]]
+
+
+def test_one_of_several_passive_parties_lacks_rows_that_neither_it_nor_the_active_party_has(tmp_path: Path) -> None:
+    several = make_several(tmp_path)
+    job = several.job("align: {protocol: psu}\n" + SPLIT.replace("epochs: 2", "epochs: 1"), ("lab", "insurer"))
+    simulate(job, {name: several.files[name] for name in job.parties.data}, tmp_path / "out", transcript=tmp_path / "t", seed=3)
+    lab, insurer = (received(tmp_path / "t" / f"clinic.{name}.npz") for name in ("lab", "insurer"))
+    assert np.array_equal(lab["positions"], insurer["positions"])
+    assert np.array_equal(lab["active_rows"], insurer["active_rows"])
+    neither = (insurer["rows"] < 0) & (insurer["active_rows"] < 0)
+    assert neither.any()
+    assert (lab["rows"][neither] >= 0).all()
 
 
 def test_from_python(trial: Any, tmp_path: Path) -> None:
@@ -195,13 +258,13 @@ def test_a_service_writes_none_whatever_a_job_or_its_settings_say(trial: Any, tm
 
 def test_without_the_option_nothing_is_recorded(trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     added: list[int] = []
-    add = Transcript.add
+    add = Steps.add
 
-    def noted(own: Transcript, step: int, *rest: Any) -> None:
-        added.append(step)
-        add(own, step, *rest)
+    def noted(own: Steps, *step: Any) -> None:
+        added.append(own.extent[0])
+        add(own, *step)
 
-    monkeypatch.setattr(Transcript, "add", noted)
+    monkeypatch.setattr(Steps, "add", noted)
     simulate(trial.job("align: {protocol: psi}\n" + SPLIT), trial.files, tmp_path / "out")
     assert added == []
     simulate(trial.job("align: {protocol: psi}\n" + SPLIT), trial.files, tmp_path / "out", transcript=tmp_path / "t")
@@ -209,22 +272,82 @@ def test_without_the_option_nothing_is_recorded(trial: Any, tmp_path: Path, monk
 
 
 def test_rows_are_cut_where_a_checkpoint_was(tmp_path: Path) -> None:
-    transcript = Transcript(tmp_path / "rows", np.array([5, 7, 9]))
-    rows, sent = np.array([2, -1, 0]), np.arange(6, dtype=np.float32).reshape(3, 2)
+    folder, active = tmp_path / "left", np.array([4, -1, 8, 6])
+    steps = Transcript(folder, np.array([5, 7, 9])).embeddings
+    positions, rows, numbers = np.array([3, 0, 1]), np.array([2, -1, 0]), np.array([0, 1, 0])
+    sent = np.arange(6, dtype=np.float32).reshape(3, 2)
     for step in range(3):
-        transcript.add(step, rows, sent + step, -sent)
-    transcript.keep()
-    transcript.cut(6)
-    transcript.add(2, rows[:1], sent[:1], sent[:1])
-    transcript.write(tmp_path / "a.npz", "embeddings")
+        steps.add(step // 2, positions, rows, numbers, sent + step, -sent)
+    steps.keep()
+    steps.cut(2, 6)
+    steps.add(1, positions[:1], rows[:1], numbers[:1], sent[:1], sent[:1])
+    steps.write(tmp_path / "a.npz", "embeddings", "sent", active)
     found = received(tmp_path / "a.npz")
+    assert found["repeat"].tolist() == [0, 0, 0, 0, 0, 0, 1]
     assert found["step"].tolist() == [0, 0, 0, 1, 1, 1, 2]
+    assert found["positions"].tolist() == [3, 0, 1, 3, 0, 1, 3]
     assert found["rows"].tolist() == [9, -1, 5, 9, -1, 5, 9]
+    assert found["active_rows"].tolist() == [6, 4, -1, 6, 4, -1, 6]
+    assert found["number"].tolist() == [0, 1, 0, 0, 1, 0, 0]
     np.testing.assert_array_equal(found["embeddings"], np.concatenate([sent, sent + 1, sent[:1]]))
     assert found["embeddings"].dtype == np.float32
-    transcript.cut(0)
-    transcript.cut(0)
-    assert not (tmp_path / "rows").exists()
+    steps.cut(0, 0)
+    steps.cut(0, 0)
+    assert not list(folder.iterdir())
+
+
+def test_projections_have_files_of_their_own(trial: Any, tmp_path: Path) -> None:
+    method = "unaligned: {method: fedhssl, pretrain_epochs: 2, projection: 6}, "
+    job = trial.job(
+        "align: {protocol: psi}\n" + SPLIT.replace("{bottom", "{" + method + "bottom").replace("0.3", "0.3, repeats: 2")
+    )
+    limits = {"limits": {"methods": ["fedhssl"]}}
+    given = {"clinic": private(limits, source="clinic"), "lab": private(limits | NOISE, source="lab")}
+    wire, owners = Recorder(), trial_settings(job, trial.files, given=given)
+    simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, transcript=tmp_path / "t")
+    names = ["clinic.npz", "clinic.projections.npz", "lab.npz", "lab.projections.npz"]
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == names
+    for receiver, sender in (("clinic", "lab"), ("lab", "clinic")):
+        found = received(tmp_path / "t" / f"{receiver}.projections.npz")
+        assert list(found) == [*NUMBERS, "projections"]
+        crossed = on_the_wire(wire, training_pb2.Projection, sender)
+        assert found["step"][-1] + 1 == len(crossed) == 2 * 2 * 3  # repeats · epochs · batches
+        np.testing.assert_array_equal(found["projections"], np.concatenate(crossed))
+        assert found["projections"].shape[1] == 6
+    ids = {name: [row["id"] for row in csv.DictReader(trial.files[name].open(newline=""))] for name in ("clinic", "lab")}
+    assert [ids["lab"][row] for row in found["rows"]] == [ids["clinic"][row] for row in found["active_rows"]]
+
+
+def test_of_linked_rows_each_candidate_is_recorded_beside_the_record_where_it_stands(tmp_path: Path) -> None:
+    files, rng = {}, np.random.default_rng(0)
+    u = {name: rng.random(rows) for name, rows in (("clinic", 60), ("lab", 40))}
+    for name, places in u.items():
+        files[name] = tmp_path / f"{name}.csv"
+        lines = [f"{name}-{row},{place:.6f},{row % 5},{row % 2}" for row, place in enumerate(places)]
+        files[name].write_text("\n".join(["id,u,x,y", *lines]) + "\n")
+    job = parse(LINKED, Job, source="job")
+    given = {"clinic": private({"data": {"label": "y"}}, source="clinic"), "lab": private({}, source="lab")}
+    wire, owners = Recorder(), trial_settings(job, files, given=given)
+    simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, transcript=tmp_path / "t")
+    at_clinic, at_lab = (received(tmp_path / "t" / f"{name}.npz") for name in ("clinic", "lab"))
+    assert all(np.array_equal(at_clinic[name], at_lab[name]) for name in NUMBERS)
+    gradients = [*wire.messages(training_pb2.Gradient)]
+    sent = {of.step: of for of in wire.messages(training_pb2.LinkedEmbeddings)}
+    for step, gradient in enumerate(gradients):
+        lines = at_clinic["step"] == step
+        number = at_clinic["number"][lines]
+        of_step = sent[gradient.step]
+        embeddings, index = values(of_step, "embeddings"), values(of_step, "index", torch.int32)
+        assert np.array_equal(number, index.ravel())
+        np.testing.assert_array_equal(at_clinic["embeddings"][lines], embeddings[number])
+        np.testing.assert_array_equal(at_lab["gradients"][lines], values(gradient)[number])
+        assert len({*zip(at_clinic["rows"][lines], number, strict=True)}) == len(embeddings)  # one number for one record
+    assert np.array_equal(at_clinic["repeat"], (at_clinic["step"] >= len(gradients) // 2).astype(np.int64))
+    assert (at_clinic["active_rows"] >= 0).all()
+    known = at_clinic["rows"] >= 0
+    own, candidates = u["clinic"][at_clinic["active_rows"][known]], u["lab"][at_clinic["rows"][known]]
+    strangers = rng.permutation(candidates)
+    assert np.abs(own - candidates).mean() < 0.5 * np.abs(own - strangers).mean()  # each is near the record where it stands
 
 
 def test_trials_differ_in_what_they_ask_for() -> None:

@@ -119,6 +119,7 @@ def test_the_owner_may_allow_less_than_is_free(free: dict[str, float]) -> None:
     ("settings", "train"),
     [
         ({"features": FeatureAuditSettings(columns="all")}, {"bottom": [4, 65536]}),
+        ({"features": FeatureAuditSettings(columns="all")}, {"unaligned": {"method": "fedhssl", "projection": 8192}}),
         ({"defences": (read_params({"name": "fbs", "columns": "all"}),)}, {"bottom": [4, 65536]}),
         ({"defences": (read_params({"name": "nopeek", "columns": "all", "strength": 1}),)}, {"batch_size": 65536}),
     ],
@@ -126,7 +127,7 @@ def test_the_owner_may_allow_less_than_is_free(free: dict[str, float]) -> None:
 def test_what_audits_and_defends_columns_of_a_peers_wide_or_large_job_is_reserved(
     free: dict[str, float], settings: dict[str, Any], train: dict[str, Any]
 ) -> None:
-    large, table = job(train), TableShape(rows=20_000, numeric=10)
+    large, table = job(train, align={"protocol": "psi"}), TableShape(rows=20_000, numeric=10)
     free["free"] = 1.1 * need(large, "passive", table).bytes
     Budget(Limits()).fit(large, "passive", table)
     with pytest.raises(StateError, match=r"protection [0-9,]+ MiB") as caught:

@@ -171,19 +171,23 @@ def test_what_is_recorded_stands_once_after_any_cut(
     asked = Trial(transcript=True)
     results, left = attempt(trial, ram / "clean", 1, victim, 1 << 20, job=RECORDED, asked=asked)
     assert results == [None, None]
-    frames, clean = (1 << 20) - left, JobFolder(ram / "clean" / "lab", asked).transcript.read_bytes()
-    assert len(clean) == 8 + 4 * 140 * (16 + 2 * 4 * 8)  # epochs · rows · (step, row; embedding, gradient)
+    frames, clean = (1 << 20) - left, embeddings_of(ram / "clean", asked).read_bytes()
+    assert len(clean) == 8 + 2 * 4 * 140 * (5 * 8 + 2 * 4 * 8)  # repeats · epochs · rows · (five numbers; embedding, gradient)
     longer = 0
-    for moment in (0.5, 0.6, 0.9):  # in the first repeat, and in the second, which is not recorded
+    for moment in (0.5, 0.6, 0.9):  # in the first repeat, and in the second
         folder = ram / str(moment)
         attempt(trial, folder, 1, victim, int(moment * frames), job=RECORDED, asked=asked)
-        recorded = JobFolder(folder / "lab", asked).transcript
+        recorded = embeddings_of(folder, asked)
         newest = max((path.stem for path in (folder / "lab" / "checkpoints").glob("*.checkpoint")), default="r000-e000000")
-        epochs = int(newest[-6:]) if newest.startswith("r000") else 4
-        longer += recorded.stat().st_size > 8 + epochs * 140 * (16 + 2 * 4 * 8)
+        epochs = 4 * int(newest[1:4]) + int(newest[-6:])
+        longer += recorded.stat().st_size > 8 + epochs * 140 * (5 * 8 + 2 * 4 * 8)
         assert attempt(trial, folder, 2, job=RECORDED, asked=asked)[0] == [None, None]
         assert recorded.read_bytes() == clean
     assert longer  # some attempt had written rows after its last checkpoint
+
+
+def embeddings_of(folder: Path, asked: Trial) -> Path:
+    return JobFolder(folder / "lab", asked).transcript / "embeddings"
 
 
 JOBS = {

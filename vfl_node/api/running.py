@@ -67,8 +67,7 @@ def run(
         seed: from which the randomness of all parties follows, 0 to 2^63 - 1: the same run gives the same bytes again, and
             nothing in it is secret. Reports say so.
         predictions: whether the trained model's predictions of all shared rows are made (:attr:`Result.predictions`).
-        transcript: folder for what each party receives in training of the first repeat, row by row, for those who attack it
-            (docs/trial.md).
+        transcript: folder for what each party receives in training, row by row, for those who attack it (docs/trial.md).
         out: folder for the reports and models of all parties; by default one that ends with the result.
         progress: whether a bar is shown, on a terminal or in a notebook.
 

@@ -117,13 +117,14 @@ def need(
 
 def _protection_bytes(job: Job, protection: Protection, role: Role, table: TableShape, weights: int) -> int:
     assert job.train is not None
-    rows, width = job.train.sent()
+    rows, width, projected = job.train.sent()
     if not width or role == "coordinator":
         return 0
     if role == "active":
         return label_meter_bytes(width, len(job.parties.passive)) if protection.labels else 0
     _, most = job.align.spec.lengths_of_one(table.rows, None) or (0, None)
-    return protection_bytes(protection, table, rows=rows if most is None else min(rows, most), width=width, weights=weights)
+    rows = rows if most is None else min(rows, most)
+    return protection_bytes(protection, table, rows=rows, width=width, projected=projected, weights=weights)
 
 
 def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str] = NONE_DECLARED) -> int:

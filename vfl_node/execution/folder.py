@@ -116,7 +116,7 @@ class JobFolder(JobOutcome):
 
     @property
     def transcript(self) -> Path:
-        """What split training exchanged, in a trial that asked for it (:class:`vfl_node.session.transcript.Transcript`)."""
+        """What training exchanged, in a trial that asked for it (:class:`vfl_node.session.transcript.Transcript`)."""
         return self.path / "transcript"
 
     @property

@@ -102,6 +102,8 @@ async def _trained(
     if takes := after_alignment(job, alignment):
         session.progress.emit(TrainingCostKnown(takes))
     _check_settings(run, job.train)
+    if session.transcript and session.role == "active":
+        session.transcript.keep_rows(alignment.rows)
     before = _cautions(run, alignment)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)

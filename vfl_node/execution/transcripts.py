@@ -1,7 +1,9 @@
-"""``vfl-node run --transcript``: what each party received in split training, for outside judges of attacks and defences.
+"""``vfl-node run --transcript``: what each party received in training, for outside judges of attacks and defences.
 
-One file a receiver, ``RECEIVER.npz``; an active party that hears several has one a sender, ``RECEIVER.SENDER.npz``. Only a run
-on one machine writes them, whose user has all tables anyway: rows of the sender's file say whose record an embedding is of.
+One file a receiver, ``RECEIVER.npz``; an active party that hears several has one a sender, ``RECEIVER.SENDER.npz``. Projections
+have files of their own. Only a run on one machine writes them, whose user has all tables anyway: rows of the sender's file say
+whose record an embedding is of, and rows of the active party's file what lies beside it. No party knows both: they are joined
+here, by the shared position, once the run has ended.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from vfl_node.errors import UsageError
 from vfl_node.execution.folder import JobFolder
@@ -41,7 +44,7 @@ def prepare_transcripts(job: Job, out: Path) -> None:
         private_folder(out)
         with tempfile.TemporaryFile(dir=out):
             pass  # before hours of training, not after them
-        for _, _, name in _files(job):
+        for *_, name in _files(job):
             (out / name).unlink(missing_ok=True)
     except OSError as error:
         hint = "name a folder of your own, and no symbolic link"
@@ -53,23 +56,32 @@ def write_transcripts(job: Job, folders: Mapping[str, JobFolder], out: Path) -> 
 
     Args:
         job: the job, which has ended.
-        folders: passive party → its folder of the job.
+        folders: data party → its folder of the job.
         out: as :func:`prepare_transcripts` made it.
 
     Raises:
         UsageError: a file cannot be written (``E_FILE``).
     """
-    for passive, what, name in _files(job):
+    active = Transcript(folders[job.parties.active].transcript)
+    for passive, what, column, name in _files(job):
+        left = Transcript(folders[passive].transcript)
+        steps = left.projections if what == "projections" else left.embeddings
         try:
-            Transcript(folders[passive].transcript).write(out / name, what)
+            steps.write(out / name, what, column, active.rows)
         except OSError as error:
             hint = "the reports are written; the same run with another --transcript writes these files, too"
             raise UsageError(f"cannot write {out / name}: {error.strerror}", code="E_FILE", hint=hint) from None
 
 
-def _files(job: Job) -> Iterator[tuple[str, What, str]]:
-    """The passive party that recorded it, what the receiver got, and the name of the file."""
+def _files(job: Job) -> Iterator[tuple[str, What, Literal["sent", "got"], str]]:
+    """The passive party that recorded it, what the receiver got, as what that party noted it, and the name of the file."""
+    assert job.train is not None
     active, passives = job.parties.active, job.parties.passive
+    *_, projected = job.train.sent()
     for passive in passives:
-        yield passive, "embeddings", f"{active}.{passive}.npz" if len(passives) > 1 else f"{active}.npz"
-        yield passive, "gradients", f"{passive}.npz"
+        to_active = f"{active}.{passive}" if len(passives) > 1 else active
+        yield passive, "embeddings", "sent", f"{to_active}.npz"
+        yield passive, "gradients", "got", f"{passive}.npz"
+        if projected:
+            yield passive, "projections", "sent", f"{to_active}.projections.npz"
+            yield passive, "projections", "got", f"{passive}.projections.npz"

@@ -37,7 +37,7 @@ LEVELS = 257
 """Outputs of a decoder for one column at most: categories, and a missing one."""
 
 
-def protection_bytes(protection: Protection, table: TableShape, *, rows: int, width: int, weights: int) -> int:
+def protection_bytes(protection: Protection, table: TableShape, *, rows: int, width: int, projected: int, weights: int) -> int:
     """What this party's defences and its audit of columns take.
 
     Args:
@@ -45,6 +45,7 @@ def protection_bytes(protection: Protection, table: TableShape, *, rows: int, wi
         table: of this party.
         rows: of a batch.
         width: numbers of an embedding.
+        projected: numbers of a projection; 0: none is sent.
         weights: of this party's networks.
     """
     needed = 0
@@ -56,7 +57,7 @@ def protection_bytes(protection: Protection, table: TableShape, *, rows: int, wi
             needed += WEIGHT_BYTES * weights
         if isinstance(params, NoPeekParams):
             needed += DISTANCE_BYTES * rows**2
-    return needed + (_audit_bytes(protection.features.names, table, width) if protection.features else 0)
+    return needed + (_audit_bytes(protection.features.names, table, width, projected) if protection.features else 0)
 
 
 def label_meter_bytes(width: int, peers: int) -> int:
@@ -70,16 +71,23 @@ def label_meter_bytes(width: int, peers: int) -> int:
     return METER_COPIES * 4 * METER_ROWS * width * attackers
 
 
-def _audit_bytes(columns: Sequence[str], table: TableShape, width: int) -> int:
+def _audit_bytes(columns: Sequence[str], table: TableShape, width: int, projected: int) -> int:
     from vfl_node.privacy.features.attacks import depth  # loads torch, which an estimate of others does without
     from vfl_node.privacy.features.fitting import EARLY, EFFORT
     from vfl_node.privacy.features.rows import MOST
 
-    followed, outputs, epochs = min(table.rows, 2 * MOST), _outputs(columns, table), depth(width)
-    kept = 4 * followed * width * (4 * epochs + 4)  # side by side, standardised, in a checkpoint; their mean, and the newest
+    followed, outputs = min(table.rows, 2 * MOST), _outputs(columns, table)
+    beside, projected_beside = depth(width) * width, depth(projected) * projected if projected else 0
+    # side by side, standardised, in a checkpoint; their mean, and the newest
+    kept = 4 * followed * (4 * (beside + projected_beside) + 4 * (width + projected))
     copies = len(EARLY) + EFFORT.steps // EFFORT.every + 8  # of a decoder's weights: one a look, and while it learns
-    views = [(read, shape) for read in (epochs * width, width) for shape in EFFORT.shapes]
-    decoders = sum(_weights((read, *shape, outputs)) for read, shape in views)
+    embeddings, projections = [beside, width], [projected_beside, projected, projected]
+    if projected:
+        embeddings.append(beside + projected_beside)
+    decoders = max(
+        sum(_weights((read, *shape, outputs)) for read in views for shape in EFFORT.shapes)
+        for views in (embeddings, projections)
+    )
     layers = VALUE_BYTES * followed * (sum(max(EFFORT.shapes, key=sum)) + len(EFFORT.factors) * outputs)
     return kept + EFFORT.folds * (4 * copies * decoders + layers)
 

@@ -30,8 +30,9 @@ class Sent:
 
     Attributes:
         positions: int64[B], shared positions of the batch.
-        rows: float32[B, d], what the peer received: embeddings, or gradients; not changed afterwards.
-        gradients: float32[B, d], gradients of the batch's mean loss that crossed in this step; not changed afterwards.
+        rows: float32[B, d], what the peer received: embeddings, gradients or projections; not changed afterwards.
+        gradients: float32[B, d], gradients of the batch's mean loss that crossed in this step; not changed afterwards. Where
+            projections leave there are none, and these are the peer's projections of the same rows.
     """
 
     positions: NDArray[np.int64]
@@ -98,7 +99,7 @@ class Exit:
         """Show what left in this step to the observers.
 
         Args:
-            gradients: float32[B, d], which came back; None where gradients are what left.
+            gradients: float32[B, d], what came back: gradients, or the peer's projections; None where gradients are what left.
         """
         assert self._step is not None
         leaving, sent = self._step

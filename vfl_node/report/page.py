@@ -63,7 +63,6 @@ def render(report: Report) -> str:
         curves=_curves(data, unit),
         audit=_audit(data, unit),
         rebuilt=rebuilt.feature_audit(data),
-        attacks=rebuilt.ATTACKS,
         labels=read_labels.label_audit(data),
         rivals=results.rivals(data),
         comparisons=results.comparisons(data),

@@ -20,6 +20,7 @@ ATTACKS = {
     "stacked": ("epochs together", "fresh decoders learn from those of several epochs"),
     "adaptive": ("all along", "one decoder learns in every step of the training"),
     "held_out": ("held out", "fresh decoders learn from rows that all meet the same weights"),
+    "projections": ("projections", "fresh decoders learn from what was sent before the training with labels"),
 }
 """Attack of the feature audit → head of its column in the table, and what it does."""
 
@@ -41,7 +42,7 @@ class ColumnRow:
         sentence: what was found, after its name.
         metric: what the figures are.
         constant: what always guessing the same gives; None where it is not defined.
-        successes: of each of :data:`ATTACKS`; likewise.
+        successes: of each attack in the table; likewise.
         worst: which of these counts; None where none does.
         epoch: in which this was so; likewise.
         judged: rows behind it.
@@ -65,6 +66,7 @@ class FeatureAuditWords:
 
     Attributes:
         rows: of the columns on the page, those first that a defence hides.
+        attacks: of each attack in the table the head of its column, and what it does.
         columns: how many were tried.
         known: of how many rows the peer is assumed to know the columns, at most.
         limit: of this party's owner; None: there is none.
@@ -72,6 +74,7 @@ class FeatureAuditWords:
     """
 
     rows: tuple[ColumnRow, ...]
+    attacks: tuple[tuple[str, str], ...]
     columns: int
     known: int
     limit: float | None
@@ -91,11 +94,14 @@ def feature_audit(report: Mapping[str, Any]) -> FeatureAuditWords | None:
     bare = _bare(list(found), defences)
     worst = sorted(found, key=lambda name: (-_gain(found[name]), name))
     hidden, others = ([name for name in worst if (name in bare) == of] for of in (False, True))
+    projected = any(of.get("projections") is not None for of in found.values())  # an earlier version has no such figure
+    attacks = [name for name in ATTACKS if name != "projections" or projected]
     return FeatureAuditWords(
         rows=tuple(
-            _row(name, found[name], report["party"], hidden=name not in bare)
+            _row(name, found[name], report["party"], attacks, hidden=name not in bare)
             for name in (*hidden[:MOST_COLUMNS], *others[:MOST_COLUMNS])
         ),
+        attacks=tuple(ATTACKS[name] for name in attacks),
         columns=len(found),
         known=max((of["known"] for of in found.values()), default=0),
         limit=training["max_feature_gain"],
@@ -117,7 +123,7 @@ def _gain(of: Mapping[str, Any]) -> float:
     return float("-inf") if of["worst"] is None else of["worst"] - (of["constant"] or 0.0)
 
 
-def _row(name: str, of: Mapping[str, Any], party: str, *, hidden: bool) -> ColumnRow:
+def _row(name: str, of: Mapping[str, Any], party: str, attacks: Sequence[str], *, hidden: bool) -> ColumnRow:
     worst, constant = of["worst"], of["constant"]
     sentence = "was not judged: there were too few rows, or one value only"
     if worst is not None and constant is not None:
@@ -128,8 +134,8 @@ def _row(name: str, of: Mapping[str, Any], party: str, *, hidden: bool) -> Colum
         sentence=sentence,
         metric=METRICS_OF_COLUMNS[of["metric"]],
         constant=constant,
-        successes=tuple(of[attack] for attack in ATTACKS),
-        worst=None if of["attack"] is None else list(ATTACKS).index(of["attack"]),
+        successes=tuple(of[attack] for attack in attacks),
+        worst=None if of["attack"] is None else attacks.index(of["attack"]),
         epoch=of["epoch"],
         judged=of["judged"],
         hidden=hidden,

@@ -161,16 +161,15 @@ class ColumnAudit(Section):
     )
     static: float | None = Field(description="fresh decoders of an epoch's embeddings; worst epoch")
     adaptive: float | None = Field(description="one decoder that learns in every step; worst epoch")
-    stacked: float | None = Field(
-        description="fresh decoders of embeddings of the last epochs side by side; worst epoch. After one epoch as static"
-    )
+    stacked: float | None = Field(description="fresh decoders of last epochs side by side; worst epoch. After one as static")
     held_out: float | None = Field(
         description="fresh decoders of embeddings of rows held out or validated on, all by the same weights; null too where "
         "fewer than 100 could be judged"
     )
+    projections: float | None = Field(default=None, description="fresh decoders of projections; worst epoch. null: none left")
     worst: float | None = Field(description="of the attack and epoch of the largest gain over the constant")
-    attack: Literal["static", "adaptive", "stacked", "held_out"] | None = Field(description="which attack that is")
-    epoch: int | None = Field(description="after how many epochs, from 1")
+    attack: Literal["static", "adaptive", "stacked", "held_out", "projections"] | None = Field(description="which that is")
+    epoch: int | None = Field(description="after how many epochs, from 1; those before the training with labels count")
     known: Count = Field(description="rows whose value the peer is assumed to know")
     judged: Count = Field(description="rows behind worst")
     figures: dict[str, float | None] = Field(

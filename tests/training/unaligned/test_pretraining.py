@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 from tests.training.outside_rows import intersected, same_from_each
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.defences.registry import read_params
+from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
 from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.training.network import journal
 from vfl_node.training.split.trainer import SplitTrainer
@@ -107,10 +110,13 @@ def projections(of: Any) -> list[Any]:
     return [message for message in of.transcript if isinstance(message, training_pb2.Projection)]
 
 
-def test_projections_tell_the_columns_in_part_and_other_methods_send_none(run: Any) -> None:
-    """A linear decoder of the active party's columns, from what the passive one received; and of shuffled columns."""
+NOISE = {"name": "noise", "sigma": 20.0}
+
+
+def explained(run: Any, protection: Protection, *, shuffled: bool = False) -> float:
+    """Share of the variance of the active party's columns that a linear decoder finds in what the passive one received."""
     federation = intersected(600, 400, columns=(4, 3))
-    both = run(**settings(run, "fedhssl"))
+    both = run(**settings(run, "fedhssl"), protections=(protection, Protection()))
     both(federation)
     schedule = both.schedule(federation)
     training, _, _ = schedule.parts(0, HELD_OUT, 0.0)
@@ -118,21 +124,48 @@ def test_projections_tell_the_columns_in_part_and_other_methods_send_none(run: A
     received = projections(both)[1 : 2 * len(batches) : 2]  # the active party answers
     z = np.concatenate([decoded(message) for message in received])
     rows = federation.clinic_view.rows[np.concatenate(batches)]
-    x = np.stack([column.values[rows] for column in federation.clinic.columns.values()], axis=1)
+    columns = np.stack([column.values[rows] for column in federation.clinic.columns.values()], axis=1)
+    if shuffled:
+        columns = np.random.default_rng(0).permutation(columns)
+    known, asked = slice(0, 150), slice(150, None)
+    basis = np.hstack([z, np.ones((len(z), 1))])
+    solved = np.linalg.solve(basis[known].T @ basis[known] + 1.0 * np.eye(basis.shape[1]), basis[known].T @ columns[known])
+    rest = columns[asked] - basis[asked] @ solved
+    return float(1 - (rest**2).sum() / ((columns[asked] - columns[known].mean(0)) ** 2).sum())
 
-    def explained(columns: Any) -> float:
-        known, asked = slice(0, 150), slice(150, None)
-        basis = np.hstack([z, np.ones((len(z), 1))])
-        solved = np.linalg.solve(basis[known].T @ basis[known] + 1.0 * np.eye(basis.shape[1]), basis[known].T @ columns[known])
-        rest = columns[asked] - basis[asked] @ solved
-        return float(1 - (rest**2).sum() / ((columns[asked] - columns[known].mean(0)) ** 2).sum())
 
-    assert explained(x) > 0.3
-    assert explained(np.random.default_rng(0).permutation(x)) < 0.05
-    for method in ("ssl", "mpd"):
-        other = run(**settings(run, method))
-        other(matching())
-        assert not projections(other)
+def test_projections_tell_the_columns_in_part_and_noise_hides_them(run: Any) -> None:
+    assert explained(run, Protection()) > 0.3
+    assert explained(run, Protection(), shuffled=True) < 0.05
+    assert explained(run, Protection(defences=(read_params(NOISE),))) < 0.05
+
+
+@pytest.mark.parametrize("method", ["ssl", "mpd"])
+def test_other_methods_send_no_projection(run: Any, method: str) -> None:
+    other = run(**settings(run, method))
+    other(matching())
+    assert not projections(other)
+
+
+@pytest.mark.parametrize("party", ["clinic", "lab"])
+def test_noise_changes_what_is_sent_of_projections_and_not_what_is_learnt_from_them(run: Any, party: str) -> None:
+    """In the first batch both parties have the weights that they have without noise."""
+    noisy = Protection(defences=(read_params(NOISE),))
+    protections = (noisy, Protection()) if party == "clinic" else (Protection(), noisy)
+    with_noise, without = run(**settings(run, "fedhssl"), protections=protections), run(**settings(run, "fedhssl"))
+    active, passive = with_noise(matching())
+    without(matching())
+    first = [[decoded(message) for message in projections(of)[:4]] for of in (with_noise, without)]
+    own, other = (1, 0) if party == "clinic" else (0, 1)  # the passive party speaks first
+    added = first[0][own] - first[1][own]
+    assert added.std() == pytest.approx(NOISE["sigma"], rel=0.05)  # of 32 · 64 draws: six standard deviations
+    assert np.array_equal(first[0][other], first[1][other])
+    again = first[0][own + 2] - first[1][own + 2]
+    assert abs(np.corrcoef(again.ravel(), added.ravel())[0, 1]) < 0.1  # fresh in each step: four and a half deviations
+    (owner, peer), to = ((active, passive), "lab") if party == "clinic" else ((passive, active), "clinic")
+    said = "normal noise of standard deviation 20 is added to each number of every projection"
+    assert [said in entry.text for entry in owner.disclosures[to] if entry.what == "projections"] == [True]
+    assert not any(said in entry.text for entries in peer.disclosures.values() for entry in entries)  # its own affair
 
 
 def test_matched_pairs_are_told_where_columns_have_much_in_common(run: Any) -> None:
@@ -169,38 +202,97 @@ def test_a_job_that_sends_projections_needs_its_owners_word(tmp_path: Any) -> No
     assert {name for name, method in METHODS.usable() if not method.allowed_by_default} == {"fedhssl"}
 
 
-@pytest.mark.parametrize(
-    "protection",
-    [Protection(defences=(read_params({"name": "noise", "sigma": 1.0}),)), Protection(max_feature_gain=0.5)],
-    ids=["a defence", "a limit"],
-)
-def test_projections_are_refused_beside_what_protects_embeddings(run: Any, protection: Protection) -> None:
+FBS = {"name": "fbs", "columns": ["z0"]}
+NOPEEK = {"name": "nopeek", "columns": "all", "strength": 1.0}
+
+
+def prepare(run: Any, party: str, protection: Protection) -> None:
     both = run(**settings(run, "fedhssl"))
-    both.protections = Protection(), protection
-    channel = memory_channels("clinic", "lab")[1]
-    session = both.session("lab", channel, b"s" * 32, 1)
-    with pytest.raises(UsageError, match="sends projections of the same columns"):
-        SplitTrainer().prepare(session)
+    number = ["clinic", "lab"].index(party)
+    both.protections = (protection, protection)
+    SplitTrainer().prepare(both.session(party, memory_channels("clinic", "lab")[number], b"s" * 32, number))
 
 
-def test_embeddings_before_labels_are_judged_and_a_resumed_audit_is_the_same(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
-    features = FeatureAuditSettings(columns="all", known_share=0.3)
-    aligned = 400  # a decoder needs rows to learn from
-    batches, federation = BEFORE * -(-aligned // 2 // BATCH), matching(500, aligned)
+@pytest.mark.parametrize("chosen", [FBS, NOPEEK])
+def test_projections_are_refused_beside_what_protects_embeddings_alone(run: Any, chosen: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"'{chosen['name']}' changes embeddings alone, .* projections of the same columns"):
+        prepare(run, "lab", Protection(defences=(read_params(NOISE), read_params(chosen))))
 
-    def audited(limit: float | None) -> dict[str, Any]:
-        lab = Protection(membership=False, features=features, max_feature_gain=limit)
-        return settings(run, "mpd") | {"protections": (Protection(membership=False), lab)}
 
-    stopped = run(**audited(0.01))
-    error = stopped.raw(federation)[1]
+@pytest.mark.parametrize(
+    ("party", "protection"),
+    [
+        ("lab", Protection(defences=(read_params(NOISE),), max_feature_gain=0.5)),
+        ("clinic", Protection(defences=(read_params(NOISE), read_params({"name": "marvell", "power": 4.0})))),
+    ],
+    ids=["columns", "labels"],
+)
+def test_projections_go_with_what_protects_them_and_with_defences_of_labels(
+    run: Any, party: str, protection: Protection
+) -> None:
+    prepare(run, party, protection)
+
+
+def test_methods_that_pretrain_meet_no_synthetic_row() -> None:
+    """So no attack on membership has anything to find in what leaves before the training with labels."""
+    specs = [spec for _, spec in ALIGNMENTS.usable()]
+    seen = [spec for spec in specs if spec.shows_shared_records_to("active") and spec.shows_shared_records_to("passive")]
+    assert 0 < len(seen) < len(specs)
+    assert not any(spec.synthetic_rows_at for spec in seen)
+
+
+COLUMNS = FeatureAuditSettings(columns="all", known_share=0.3)
+
+
+def audited(run: Any, method: str, limit: float | None = None, defences: tuple[Any, ...] = (), **keys: Any) -> dict[str, Any]:
+    chosen = tuple(map(read_params, defences))
+    lab = Protection(membership=False, features=COLUMNS, max_feature_gain=limit, defences=chosen)
+    return settings(run, method, **keys) | {"protections": (Protection(membership=False), lab)}
+
+
+ENOUGH = 400
+"""Aligned rows: a decoder needs some to learn from."""
+
+
+@pytest.mark.parametrize("method", ["mpd", "fedhssl"])
+def test_what_leaves_before_labels_is_judged_and_stops_the_job(run: Any, method: str) -> None:
+    stopped = run(**audited(run, method, 0.01))
+    error = stopped.raw(matching(500, ENOUGH))[1]
     assert isinstance(error, PolicyError)
     assert error.code == "E_LEAK"
-    assert 0 < sum(isinstance(message, training_pb2.Embedding) for message in stopped.transcript) <= batches
+    sent = [message for message in stopped.transcript if hasattr(message, "step")]
+    assert 0 < len(sent) <= 2 * BEFORE * -(-ENOUGH // 2 // BATCH)  # none of the training with labels
+
+
+@pytest.mark.parametrize(("method", "defences"), [("mpd", ()), ("fedhssl", (NOISE,))])
+def test_a_resumed_audit_of_what_leaves_before_labels_is_the_same(
+    run: Any, method: str, defences: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     names = [f"r000-e000000-p{epoch:06d}" for epoch in range(1, BEFORE + 1)]
     names += [f"r000-e{epoch:06d}" for epoch in range(1, EPOCHS + 1)]
-    same_from_each(run, audited(None), federation, sorted(names))
+    same_from_each(run, audited(run, method, None, defences), matching(500, ENOUGH), sorted(names))
+
+
+def test_the_audit_of_columns_sees_projections_and_changes_no_message(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One epoch's embedding, a single number, tells less of three columns than all projections. Noise hides both."""
+    narrow, federation = {"bottom": (8, 1), "epochs": 1}, matching(900, 800)
+
+    def found(**more: Any) -> tuple[Any, dict[str, Any]]:
+        both = run(**audited(run, "fedhssl", **narrow, **more))
+        return both, both(federation)[1].feature_audit
+
+    seen, lab = found()
+    unseen = run(**settings(run, "fedhssl", **narrow))
+    unseen(federation)
+    assert [of.SerializeToString() for of in seen.transcript] == [of.SerializeToString() for of in unseen.transcript]
+    _, noisy = found(defences=(NOISE,))
+    monkeypatch.setattr(DecoderAudit, "projections", FeatureAudit())  # an audit that does not see them
+    _, blind = found()
+    assert all(of["projections"] is None for of in blind.values())
+    assert fmean(of["projections"] for of in lab.values()) > fmean(of["static"] for of in lab.values())
+    assert fmean(of["worst"] for of in lab.values()) > fmean(of["worst"] for of in blind.values()) + 0.05
+    assert all(of[attack] < 0.1 for of in noisy.values() for attack in ("projections", "worst"))  # of R², 0 at chance
 
 
 def test_copies_are_disturbed_in_a_share_of_their_cells() -> None:

@@ -7,8 +7,9 @@ from typing import Literal
 
 from vfl_node.configuration import Frozen
 
-Direction = Literal["embeddings", "gradients"]
-"""What leaves: embeddings at the passive party, gradients at the active one."""
+Direction = Literal["embeddings", "gradients", "projections"]
+"""What leaves: embeddings at the passive party, gradients at the active one; and at each of them projections of its columns,
+where a method of ``train.unaligned`` has some before the training with labels."""
 
 
 class DefenceParams(Frozen):
@@ -42,7 +43,7 @@ class DefenceSpec:
 
     Attributes:
         params: the model of its keys.
-        directions: the tensors that it can change.
+        directions: the tensors that it can change. Of projections it is asked to ``protect`` alone.
         implementation: ``module:attribute`` of its :class:`~vfl_node.privacy.defences.defence.Defence`, loaded when it first
             runs.
     """

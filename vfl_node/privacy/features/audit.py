@@ -5,6 +5,8 @@ and the truth. A share of its rows is taken as known to the peer; fresh decoders
 
 * after each epoch fresh decoders are made, ``static`` and ``stacked``, and the ``adaptive`` one learns from its batches in
   their order;
+* where projections leave before the training with labels, fresh decoders learn from those of an epoch and of several together
+  (``projections``); later they lie beside the embeddings in ``stacked``;
 * held-out rows meet ``held_out`` decoders before they leave: those known among them and, if these are fewer than 50, the known
   rows of the newest epoch are learnt from.
 
@@ -31,12 +33,13 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attacks.attack import Positions, Subset
-from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, spread, views
+from vfl_node.privacy.features.attacks import Adaptive, rebuild, spread
+from vfl_node.privacy.features.followed import Followed
 from vfl_node.privacy.features.measures import FIGURES, Score, measure
 from vfl_node.privacy.features.rows import LEAST_KNOWN, AuditedRows, Inputs, check_enough, choose
 from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.features.worst import Found, Worst
-from vfl_node.privacy.outgoing import Sent
+from vfl_node.privacy.outgoing import Observer, Sent
 from vfl_node.progress import CONSTANT, Rebuilt
 
 TRAINING = ("static", "adaptive", "stacked")
@@ -45,12 +48,20 @@ TRAINING = ("static", "adaptive", "stacked")
 HELD_OUT = "held_out"
 """The attack on rows held out, or validated on."""
 
+PROJECTIONS = "projections"
+"""The attack on projections, in the epochs before the training with labels."""
+
 REPLAYED = 64
 """Known rows of other batches from which an adaptive decoder learns in each step, too."""
 
 
 class FeatureAudit:
     """Attacks nothing: of a party that sends no embeddings, or that does not ask for it."""
+
+    @property
+    def projections(self) -> Observer:
+        """What sees projections where they leave; :meth:`see` sees embeddings."""
+        return self
 
     def see(self, sent: Sent) -> None:
         """Look at one step of training."""
@@ -99,10 +110,11 @@ class DecoderAudit(FeatureAudit):
         UsageError: too few rows are known or left to judge (``E_CONFIG``).
 
     Cost: at most 2,048 known and 2,048 judged rows, whatever the number of rows. At the end of an epoch two trainings of fresh
-        decoders, one of them of two views, and a step of the adaptive decoder for each batch with known rows. Of 8,000 rows in
-        batches of 128 a training with it took about three times as long as one without, with one column and with 15. Memory:
+        decoders, one of them of two views (of three after projections), and a step of the adaptive decoder for each batch with
+        known rows. Of 8,000 rows in batches of 128 a training with it took about three times as long as one without, with one
+        column and with 15. At the end of an epoch of projections one training of fresh decoders, of up to three views. Memory:
         embeddings of these rows of the last epochs, at most 16 and about 256 numbers a row, and their mean, all of it also in
-        a checkpoint; and two numbers for each number of an embedding and each batch of an epoch.
+        a checkpoint; as much of projections; and two numbers for each number of an embedding and each batch of an epoch.
 
     Leaks: by how long the party takes. Between two steps there is no more work where a batch has known rows, which are real
         ones: all decoders learn at the end of an epoch. How long that takes depends on how many rows are followed, on how many
@@ -125,55 +137,54 @@ class DecoderAudit(FeatureAudit):
         self._randomness, self._party, self._limit = randomness, party, limit
         self._rows = choose(trained[real[trained]], share, inputs, randomness.derive("rows"))
         check_enough(len(self._rows.known), len(self._rows.judged), share=share)
-        self._followed = Subset(np.concatenate([self._rows.known, self._rows.judged]), len(real))
         self._known_at = self._at(self._rows.known)
-        self._worst = Worst(targets, (*TRAINING, HELD_OUT))
-        self._epochs: list[Tensor] = []
-        """Embeddings of the followed rows, float32[k + n, d], of the last epochs."""
-        self._mean = torch.empty(0)
-        """Their mean over all epochs, likewise."""
-        self._now: Tensor | None = None
-        """Those of this epoch as far as it is."""
+        self._worst = Worst(targets, (*TRAINING, HELD_OUT, PROJECTIONS))
+        followed = Subset(np.concatenate([self._rows.known, self._rows.judged]), len(real))
+        self._embeddings, self._projections = Followed(followed), Followed(followed)
         self._adaptive: Adaptive | None = None
         self._batches: list[tuple[tuple[Tensor, Tensor] | None, Tensor, Tensor]] = []
         """What the adaptive decoder is to learn from each batch of this epoch: its spread, its known rows, and their places."""
         self._epoch = 0
+        """Epochs that are over, those before the training with labels included."""
+
+    @property
+    def projections(self) -> Observer:
+        """As :attr:`FeatureAudit.projections`."""
+        return self._projections
 
     @torch.no_grad()
     def see(self, sent: Sent) -> None:
         """As :meth:`FeatureAudit.see`."""
-        if self._now is None:
-            self._now = sent.rows.new_zeros(len(self._followed), sent.rows.shape[1])
-        places = torch.from_numpy(self._followed.places(sent.positions).astype(np.int64)).to(sent.rows.device)
-        followed = places >= 0
-        self._now[places[followed]] = sent.rows[followed]
-        known = followed & (places < len(self._rows.known))
-        self._batches.append((spread(sent.rows), sent.rows[known], self._known_at[places[known]]))
+        followed, places = self._embeddings.take(sent)
+        known = places < len(self._rows.known)
+        self._batches.append((spread(sent.rows), sent.rows[followed][known], self._known_at[places[known]]))
 
     def epoch_done(self) -> Rebuilt:
         """As :meth:`FeatureAudit.epoch_done`. The figures are those of the half of the judged rows that chooses nothing."""
-        if self._now is None:
+        if self._projections.epoch_done():
+            self._judge_projections()
+        if not self._embeddings.epoch_done():
             return {}
-        now, self._now = self._now, None
+        now = self._embeddings.epochs[-1]
         adaptive, batches, self._batches = self._adaptive_of(now.shape[1]), self._batches, []
         for batch in batches:
             adaptive.learn(*batch)
-        self._epochs = [*self._epochs, now][-depth(now.shape[1]) :]
         self._epoch += 1
-        self._mean = now.clone() if self._epoch == 1 else self._mean + (now - self._mean) / self._epoch
         known = len(self._rows.known)
         drawn = self._randomness.derive(f"epoch/{self._epoch}")
         static = together = self._rebuild((now,), drawn.derive("static"))
-        if len(self._epochs) > 1:
-            together = self._rebuild(views(self._epochs, self._mean), drawn.derive("stacked"))
+        seen = self._embeddings.together()
+        if self._projections.count:
+            seen = (*seen, torch.cat([self._embeddings.beside(), self._projections.beside()], dim=1))
+        if len(seen) > 1:
+            together = self._rebuild(seen, drawn.derive("stacked"))
         outputs = {
             "static": static,
             "adaptive": adaptive.rebuild(now[known:]),
             "stacked": together,
         }
         shown = {attack: self._take(attack, said, self._rows) for attack, said in outputs.items()}
-        failpoints.reach("rebuilt")
-        self._check()
+        self._checked()
         return {
             name: {CONSTANT: score.constant, **{attack: shown[attack][name].success for attack in TRAINING}}
             for name, score in shown["static"].items()
@@ -185,16 +196,15 @@ class DecoderAudit(FeatureAudit):
         like = self._inputs(self._rows.known).digests()
         own = self._randomness.derive("held out")
         chosen = choose(positions[self._real[positions]], self._share, self._inputs, own.derive("rows"), like=like)
-        if not chosen.enough or not self._epochs:
+        if not chosen.enough or not self._embeddings.count:
             return
+        followed, at = self._embeddings.epochs[-1], self._at(chosen.known)
         known, judged = (rows[torch.from_numpy(place.places(of).astype(np.int64))] for of in (chosen.known, chosen.judged))
-        at = self._at(chosen.known)
         if len(chosen.known) < LEAST_KNOWN:
-            known, at = torch.cat([known, self._epochs[-1][: len(self._rows.known)]]), torch.cat([at, self._known_at])
+            known, at = torch.cat([known, followed[: len(self._rows.known)]]), torch.cat([at, self._known_at])
         said = rebuild(known, at, judged, self._targets, own.derive(f"epoch/{self._epoch}"))
         self._take(HELD_OUT, said, chosen)
-        failpoints.reach("rebuilt")
-        self._check()
+        self._checked()
 
     def result(self) -> dict[str, dict[str, Any]]:
         """As :meth:`FeatureAudit.result`; a figure is None where it was never defined."""
@@ -206,7 +216,7 @@ class DecoderAudit(FeatureAudit):
                 "kind": column.kind,
                 "metric": names[0],
                 "constant": found.score.constant if found else None,
-                **{name: _success(self._worst.of(name, column.name)) for name in (*TRAINING, HELD_OUT)},
+                **{name: _success(self._worst.of(name, column.name)) for name in (*TRAINING, HELD_OUT, PROJECTIONS)},
                 "worst": _success(found),
                 "attack": attack,
                 "epoch": found.epoch if found else None,
@@ -221,19 +231,31 @@ class DecoderAudit(FeatureAudit):
         """As :meth:`FeatureAudit.tensors`; empty before the first epoch is done."""
         if not self._epoch:
             return {}
-        kept = {"epoch": torch.tensor(self._epoch), "embeddings": torch.stack(self._epochs), "mean": self._mean}
-        adaptive = self._adaptive_of(self._epochs[-1].shape[1]).tensors()
-        return {**kept, **prefixed("worst", self._worst.tensors()), **prefixed("adaptive", adaptive)}
+        kept = {"epoch": torch.tensor(self._epoch), **self._embeddings.tensors()}
+        adaptive = self._adaptive.tensors() if self._adaptive else {}
+        projected = prefixed(PROJECTIONS, self._projections.tensors())
+        return {**kept, **projected, **prefixed("worst", self._worst.tensors()), **prefixed("adaptive", adaptive)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """As :meth:`FeatureAudit.restore`."""
         if not tensors:
             return
         self._epoch = int(tensors["epoch"])
-        self._epochs = list(tensors["embeddings"].to(self._known_at.device))
-        self._mean = tensors["mean"].to(self._known_at.device)
+        device = self._known_at.device
+        self._embeddings.restore({"count": tensors["epoch"], **tensors}, device)  # an earlier version saw no projections
+        self._projections.restore(under(PROJECTIONS, tensors), device)
         self._worst.restore(under("worst", tensors))
-        self._adaptive_of(self._epochs[-1].shape[1]).restore(under("adaptive", tensors))
+        if adaptive := under("adaptive", tensors):
+            self._adaptive_of(self._embeddings.epochs[-1].shape[1]).restore(adaptive)
+
+    def _judge_projections(self) -> None:
+        """Attack the projections of the epoch that is over, and those of all such epochs."""
+        self._epoch += 1
+        newest, together = self._projections.epochs[-1], self._projections.together()
+        seen = (newest, *together) if len(together) > 1 else together
+        said = self._rebuild(seen, self._randomness.derive(f"epoch/{self._epoch}/{PROJECTIONS}"))
+        self._take(PROJECTIONS, said, self._rows)
+        self._checked()
 
     def _rebuild(self, rows: Sequence[Tensor], randomness: Randomness) -> Tensor:
         """Guess the columns of the judged ones of the followed rows; ``rows`` are views of all of these."""
@@ -247,8 +269,9 @@ class DecoderAudit(FeatureAudit):
         self._worst.take(attack, self._epoch, choosing, measured)
         return measured
 
-    def _check(self) -> None:
+    def _checked(self) -> None:
         """Refuse to go on where a column is rebuilt better than the owner allows."""
+        failpoints.reach("rebuilt")
         if self._limit is None:
             return
         found = {column.name: self._worst.overall(column.name) for column in self._targets.columns}

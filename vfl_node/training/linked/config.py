@@ -32,6 +32,7 @@ class Linked(NetworkConfig):
     report_section: ClassVar[str] = "vfl_node.training.linked.section:LinkedSection"
     unmetered: ClassVar[str] = "no attack was run on the embeddings and gradients that linked training sends"
     by_similarity: ClassVar[bool] = True
+    recorded: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {

@@ -28,7 +28,7 @@ from vfl_node import failpoints
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
-from vfl_node.models.storage import under
+from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.features.audit import FeatureAudit
 from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.session.session import Session
@@ -40,6 +40,7 @@ from vfl_node.training.messages import check_step, received
 from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.network.recorder import StepRecorder
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.pretraining import NoPretraining
 from vfl_node.training.unaligned.unused import UnusedRows
@@ -75,6 +76,8 @@ class LinkedPassive:
         self.features, self.labels = FeatureAudit(), LabelAudit()
         self.outside, self.pretraining = UnusedRows(), NoPretraining()
         self._crossed = Crossed()
+        steps = session.transcript.embeddings if session.transcript else None
+        self._recorder = StepRecorder(steps, repeat, self._candidates, under("transcript", saved or {}))
         if saved is not None:
             self.learner.restore(saved)
             self._crossed = Crossed.restored(under("crossed", saved))
@@ -82,13 +85,14 @@ class LinkedPassive:
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         self.learner.begin(number)
-        embeddings = await self._send(number, positions)  # (U, d)
+        embeddings, index = await self._send(number, positions)  # (U, d), (B, K)
         message = await self._channel.receive(training_pb2.Gradient)
         check_step(self._channel, message.step, number)
         gradient = received(self._channel, message.tensor, tuple(embeddings.shape)).to(embeddings.device)
         self._crossed.gradients += len(gradient)
         embeddings.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()
+        self._recorder.see_candidates(positions, index, embeddings, gradient)
 
     def figures(self) -> Figures:
         """As :meth:`Half.figures`: nothing."""
@@ -109,7 +113,8 @@ class LinkedPassive:
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        return {**self.learner.tensors(), **self._crossed.tensors()}
+        recorded = prefixed("transcript", self._recorder.tensors())
+        return {**self.learner.tensors(), **self._crossed.tensors(), **recorded}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""
@@ -128,8 +133,8 @@ class LinkedPassive:
         for offset, positions in enumerate(rows.batches):
             await self._send(rows.number + offset, positions)
 
-    async def _send(self, number: int, positions: Positions) -> Tensor:
-        """Send the embeddings of the batch's distinct candidates, float32[U, d], and return them with their graph."""
+    async def _send(self, number: int, positions: Positions) -> tuple[Tensor, NDArray[np.int32]]:
+        """Send embeddings of the batch's distinct candidates; these, float32[U, d] with their graph, and where each stands."""
         distinct, index = deduplicated(self._candidates[positions], mean=len(self._inputs) - 1)
         failpoints.reach("forward")
         embeddings: Tensor = check_finite(self._bottom(self._inputs.at(distinct)))
@@ -138,7 +143,7 @@ class LinkedPassive:
         codec.encode(torch.from_numpy(index), message.index)
         self._crossed.count(len(distinct), index.size)
         await self._channel.send(message)
-        return embeddings
+        return embeddings, index
 
 
 def deduplicated(candidates: NDArray[np.int64], *, mean: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

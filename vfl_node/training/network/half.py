@@ -15,6 +15,7 @@ from vfl_node.models import architecture_of
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.defences.defence import Sender, build
+from vfl_node.privacy.defences.idle import effective
 from vfl_node.privacy.features.audit import FeatureAudit
 from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.privacy.outgoing import Exit, Observer
@@ -133,6 +134,12 @@ def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: 
 def way_out(session: Session, sender: Sender, draws: Randomness, repeat: int, *observers: Observer) -> Exit:
     """The place where the tensors of ``sender`` leave in this repeat; ``draws`` is what predictions draw from, too."""
     return Exit(build(session.protection.defences, sender, defence_draws(draws, repeat)), observers)
+
+
+def way_out_of_projections(session: Session, sender: Sender, draws: Randomness, repeat: int, *observers: Observer) -> Exit:
+    """As :func:`way_out`, with those defences alone that change projections. It draws otherwise than what leaves later."""
+    chosen = effective(session.protection.defences, "projections")
+    return Exit(build(chosen, sender, defence_draws(draws.derive("projections"), repeat)), observers)
 
 
 def defence_draws(draws: Randomness, repeat: int) -> Randomness:

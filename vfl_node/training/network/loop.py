@@ -165,7 +165,7 @@ async def _pretrain(session: Session, half: Half, journal: Journal, schedule: Sc
             journal.exchanges += 1
             session.progress.emit(Advanced(1))
     pretraining.epoch_ends(number)
-    if pretraining.embeds:
+    if pretraining.exchanges:
         half.features.epoch_done()  # what left is judged, and stops the job, as in any other epoch
     failpoints.reach("pretrained")
     journal.pretrained += 1

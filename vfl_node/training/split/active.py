@@ -26,7 +26,7 @@ from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, Figures, Repeats, Values, assess, measure, real_share
 from vfl_node.training.intervals import Output
 from vfl_node.training.network.alone import by_aligned_rows, logits_alone
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner, way_out_of_projections
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import cut
@@ -119,8 +119,10 @@ class ActiveHalf:
             session, table, data.alignment, self._model, self.learner, self._inputs, self._task, training, learnt, own
         )
         self.outside = outside_of(parts, under("outside", saved or {}))
-        meeting = PretrainingMeeting(session, conversations=self.peers)
         bottom = self._model.bottom
+        projecting = Sender("projections", self._owned, bottom, self._inputs.at)
+        projections = way_out_of_projections(session, projecting, draws, repeat)
+        meeting = PretrainingMeeting(session, projections, conversations=self.peers)
         self.pretraining = before_labels(
             session, data.alignment, bottom, self._inputs, training, rows, meeting, randomness, repeat
         )

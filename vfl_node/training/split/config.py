@@ -239,9 +239,10 @@ class Train(NetworkConfig):
         """As the base."""
         return self.unaligned.method
 
-    def sent(self) -> tuple[int, int]:
+    def sent(self) -> tuple[int, int, int]:
         """As the base."""
-        return self.batch_size, cut_width(self)
+        width, method = cut_width(self), self.unaligned
+        return self.batch_size, width, method.exchanged_width(width) if method.exchanges == "projections" else 0
 
     def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
         """Values of every layer for each row of a batch, and their gradients."""

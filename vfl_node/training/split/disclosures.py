@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
+from vfl_node.privacy.defences.idle import effective
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
 from vfl_node.trainers import Task
 from vfl_node.training.class_weight import BALANCED
@@ -161,6 +162,7 @@ def _before_labels(exchange: TrainingExchange, received: str) -> tuple[Disclosur
     each = f"each aligned row trained on in each of {method.epochs_before} epochs before the training with labels"
     if method.exchanges == "projections":
         text = f"from {peer} a projection of {each}: values of {peer}'s columns can be inferred from it in part"
+        text += _defended(effective(exchange.defences, "projections"), "projections")
         return (Disclosure("projections", count, text),)
     if method.exchanges == "embeddings and gradients":
         tells = {

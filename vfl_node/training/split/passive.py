@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,15 +23,15 @@ from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner, way_out
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner, way_out, way_out_of_projections
 from vfl_node.training.network.local import check_finite
+from vfl_node.training.network.recorder import StepRecorder
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import audit, encode, feature_audit
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels, unshared_rows
-from vfl_node.training.split.recorder import StepRecorder
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.unused import UnusedRows
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -66,12 +67,16 @@ class PassiveHalf:
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
         self.labels, self.outside = LabelAudit(), UnusedRows()  # it has none
         self.features = feature_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
-        transcript = session.transcript if repeat == 0 else None
-        self._recorder = StepRecorder(transcript, data.alignment.rows, under("transcript", saved or {}))
+        kept, rows = session.transcript, data.alignment.rows
+        steps, projected = (kept.embeddings, kept.projections) if kept else (None, None)
+        self._recorder = StepRecorder(steps, repeat, rows, under("transcript", saved or {}))
+        self._projected = StepRecorder(projected, repeat, rows, under("projected", saved or {}))
         self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder)
         self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
-        meeting = PretrainingMeeting(session, learn=self.step)
+        projecting = dataclasses.replace(sender, direction="projections")
+        projections = way_out_of_projections(session, projecting, draws, repeat, self.features.projections, self._projected)
+        meeting = PretrainingMeeting(session, projections, learn=self.step)
         self.pretraining = before_labels(
             session, data.alignment, self._bottom, self._inputs, training, outside, meeting, randomness, repeat
         )
@@ -157,6 +162,7 @@ class PassiveHalf:
         """As :meth:`Half.tensors`."""
         audits = {**prefixed("audit", self.audit.tensors()), **prefixed("features", self.features.tensors())}
         defended, recorded = prefixed("defences", self.exit.state()), prefixed("transcript", self._recorder.tensors())
+        recorded |= prefixed("projected", self._projected.tensors())
         before = prefixed("pretraining", self.pretraining.tensors())
         return {**self.learner.tensors(), **audits, **defended, **recorded, **self._averages(), **before}
 

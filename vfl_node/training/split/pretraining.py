@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import numpy as np
 from torch import Tensor, nn
@@ -11,6 +11,8 @@ from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
+from vfl_node.privacy.defences.defence import Leaving
+from vfl_node.privacy.outgoing import Exit
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_step, received
 from vfl_node.training.network.half import NO_ROWS, Positions
@@ -93,6 +95,7 @@ class PretrainingMeeting:
 
     Args:
         session: whom it meets.
+        projections: where projections leave.
         learn: the passive party's: send an embedding and learn by the gradient.
         conversations: the active party's.
     """
@@ -100,13 +103,14 @@ class PretrainingMeeting:
     def __init__(
         self,
         session: Session,
+        projections: Exit,
         *,
         learn: Callable[[int, Positions], Awaitable[None]] | None = None,
         conversations: Conversations | None = None,
     ) -> None:
         self._channel, self._device = next(iter(session.data_peers.values())), session.device
         self._first = session.role == "passive"
-        self._learn, self._conversations = learn, conversations
+        self._projections, self._learn, self._conversations = projections, learn, conversations
 
     async def meet(self, number: int, positions: Positions, answer: Callable[[Tensor], Tensor] | None = None) -> None:
         """As :meth:`~vfl_node.training.unaligned.pretraining.PretrainingExchange.meet`."""
@@ -118,19 +122,29 @@ class PretrainingMeeting:
         (embedding,) = await self._conversations.embeddings(number, positions)
         await self._conversations.answer(number, check_finite(answer(embedding)))
 
-    async def swap(self, number: int, own: Tensor) -> Tensor:
+    async def swap(self, number: int, positions: Positions, own: Tensor) -> Tensor:
         """As :meth:`~vfl_node.training.unaligned.pretraining.PretrainingExchange.swap`."""
+        sent = self._projections.step(own, Leaving(f"step/{number}", positions))
         if self._first:
-            await self._send(number, own)
+            await self._send(number, sent)
         message = await self._channel.receive(training_pb2.Projection)
         check_step(self._channel, message.step, number)
         theirs = received(self._channel, message.tensor, tuple(own.shape)).to(self._device)
         if not self._first:
-            await self._send(number, own)
+            await self._send(number, sent)
+        self._projections.step_done(theirs)
         return theirs
 
-    async def _send(self, number: int, own: Tensor) -> None:
+    def tensors(self) -> dict[str, Tensor]:
+        """As :meth:`~vfl_node.training.unaligned.pretraining.PretrainingExchange.tensors`: of the defences."""
+        return self._projections.state()
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """As :meth:`~vfl_node.training.unaligned.pretraining.PretrainingExchange.restore`."""
+        self._projections.restore(tensors)
+
+    async def _send(self, number: int, projection: Tensor) -> None:
         failpoints.reach("projection")
         message = training_pb2.Projection(step=number)
-        codec.encode(check_finite(own), message.tensor)
+        codec.encode(check_finite(projection), message.tensor)
         await self._channel.send(message)

@@ -124,18 +124,27 @@ def _check_defences(session: Session) -> None:
 
 
 def _check_projections(session: Session) -> None:
-    """Refuse to send projections of columns where this owner protects embeddings. Raises UsageError (``E_CONFIG``)."""
-    protection, method = session.protection, Train.of(session.job).unaligned
+    """Refuse to send projections of columns that this owner's defences hide in embeddings alone.
+
+    A defence of columns moves the bottom by what a decoder makes of the embeddings that it gives in training with labels; what
+    is learnt before, and what a head makes of it, is no part of that. The active party's defences protect labels, of which
+    projections tell nothing.
+
+    Raises:
+        UsageError: there is such a defence (``E_CONFIG``).
+    """
+    method = Train.of(session.job).unaligned
     if method.exchanges != "projections" or session.role != "passive":
         return
-    named = [f"the defence {params.name!r}" for params in effective(protection.defences, sent_by(session.role))]
-    if protection.max_feature_gain is not None:
-        named.append("limits.max_feature_gain")
-    if named:
+    chosen = session.protection.defences
+    covered = effective(chosen, "projections")
+    if named := [params.name for params in effective(chosen, sent_by(session.role)) if params not in covered]:
         raise UsageError(
-            f"{named[0]} is about embeddings, and train.unaligned: {method.method} sends projections of the same columns, too",
+            f"the defence {named[0]!r} changes embeddings alone, and train.unaligned: {method.method} sends projections of the "
+            "same columns, too",
             code="E_CONFIG",
-            hint="the job can choose another method; or remove it from this node's settings",
+            hint="the job can choose another method; or remove it from this node's settings, in favour of noise, which changes "
+            "both",
             for_peer=f"its settings do not allow train.unaligned: {method.method}",
         )
 

@@ -45,8 +45,14 @@ class PretrainingExchange(Protocol):
     async def meet(self, number: int, positions: Rows, answer: Callable[[Tensor], Tensor] | None = None) -> None:
         """Send embeddings and learn by the gradient (passive party), or receive them and send what ``answer`` makes of them."""
 
-    async def swap(self, number: int, own: Tensor) -> Tensor:
-        """Send ``own`` float32[B, p]; the peer's of the same rows, the same shape."""
+    async def swap(self, number: int, positions: Rows, own: Tensor) -> Tensor:
+        """Send ``own`` float32[B, p], which has no graph, as the defences leave it; the peer's of the same rows, likewise."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint must hold of it while the pretraining lasts."""
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what :meth:`tensors` gave."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +98,10 @@ class NoPretraining:
     Attributes:
         epochs: without labels.
         exchanges: whether each batch of aligned rows has a message each way.
-        embeds: whether the passive party's is an embedding, as in training with labels.
     """
 
     epochs = 0
-    exchanges = embeds = False
+    exchanges = False
 
     async def step(self, number: int, positions: Rows) -> None:
         """Learn from the aligned batch at ``positions``; only where ``exchanges``."""
@@ -128,7 +133,6 @@ class Pretraining(NoPretraining):
 
     def __init__(self, method: Unaligned, half: PretrainedHalf, module: nn.Module | None) -> None:
         self.epochs, self.exchanges = method.epochs_before, method.exchanges != "nothing"
-        self.embeds = method.exchanges == "embeddings and gradients"
         self._half = half
         self._training = half.training(module, half.randomness.derive("masks")) if module else None
         self._steps, self._losses, self._over = 0, (0.0, 0), False
@@ -162,7 +166,8 @@ class Pretraining(NoPretraining):
             return {}
         learnt = prefixed("training", self._training.tensors()) if self._training else {}
         means, seconds = (torch.tensor(of, dtype=torch.float64) for of in (self._means, self._seconds))
-        return {"steps": torch.tensor(self._steps), "means": means, "seconds": seconds, **learnt}
+        exchanged = prefixed("exchange", self._half.exchange.tensors())
+        return {"steps": torch.tensor(self._steps), "means": means, "seconds": seconds, **learnt, **exchanged}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """As the base."""
@@ -172,6 +177,7 @@ class Pretraining(NoPretraining):
         self._steps, self._means, self._seconds = int(tensors["steps"]), tensors["means"].tolist(), float(tensors["seconds"])
         if self._training:
             self._training.restore(under("training", tensors))
+        self._half.exchange.restore(under("exchange", tensors))
 
     def end(self) -> Mapping[str, Any] | None:
         """As the base."""

@@ -16,8 +16,8 @@ class NoiseParams(DefenceParams):
     sigma: float = Field(
         ge=0,
         allow_inf_nan=False,
-        description="standard deviation of what is added to each number of an embedding, or of the gradient of a row's own "
-        "loss: a batch's gradients are divided by its number of rows, and the noise on them too; 0: nothing is added",
+        description="standard deviation of what is added to each number of an embedding or projection, or of the gradient of a "
+        "row's own loss: a batch's gradients are divided by its number of rows, and the noise on them too; 0: nothing is added",
     )
 
     @property
@@ -27,12 +27,12 @@ class NoiseParams(DefenceParams):
 
     def words(self, direction: Direction) -> str:
         """As :meth:`DefenceParams.words`."""
-        what = "embedding" if direction == "embeddings" else "gradient of a row's loss"
+        what = {"embeddings": "embedding", "gradients": "gradient of a row's loss", "projections": "projection"}[direction]
         return f"normal noise of standard deviation {self.sigma:g} is added to each number of every {what}"
 
 
 NOISE = DefenceSpec(
     params=NoiseParams,
-    directions=frozenset({"embeddings", "gradients"}),
+    directions=frozenset({"embeddings", "gradients", "projections"}),
     implementation="vfl_node.privacy.defences.noise.defence:Noise",
 )

@@ -10,7 +10,8 @@
 Source: He et al. 2022, A Hybrid Self-Supervised Learning Framework for Vertical Federated Learning, stages 1 and 2, to which
 FedAds limits it. Deviation: one bottom is the encoder between the parties and the local one, since the joint model has one.
 
-What the peer learns: a projection of each aligned row in each epoch, which tells of the party's columns in part.
+What the peer learns: a projection of each aligned row in each epoch, as the party's defences leave it, which tells of its
+columns in part. The party's own loss has the clean one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class FedHsslPretraining(OwnRowsPretraining):
         """As the base: stage 1."""
         self._begin()
         projected = self._cross.project(self._half.shared(positions))
-        received = await self._half.exchange.swap(number, projected.detach())
+        received = await self._half.exchange.swap(number, positions, projected.detach())
         self._learn(apart(self._cross.peer(projected), received))
 
     def epoch_ends(self, epoch: int) -> None:
