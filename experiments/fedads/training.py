@@ -25,6 +25,7 @@ from vfl_node.data.tables import Table, rows_of
 from vfl_node.job import Job
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.protection import Protection
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import MemoryCheckpoints
@@ -141,6 +142,7 @@ def train(
                 secrets[party],
                 job=job,
                 protection=protections[party],
+                memories={peer: MemoryOfOneRun(secrets[party].derive("memory")) for peer in job.parties.others(party)},
                 clock=lambda: 0.0,
             )
             for party, held in memory_network(*cut.tables).items()
