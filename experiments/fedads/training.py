@@ -94,6 +94,8 @@ def train(
     aligned: NDArray[np.int64] | None = None,
     recorded: bool = False,
     scored: bool = False,
+    metrics: Sequence[str] = ("auc",),
+    remembered: int | None = None,
 ) -> Done:
     """Train.
 
@@ -107,13 +109,15 @@ def train(
         aligned: rows that the other party has; None: all. The last ones in the order of the label party's table are held out.
         recorded: whether messages are kept.
         scored: whether it is wanted what the models say of the rows held out, if some are ``aligned``.
+        metrics: that are measured.
+        remembered: seed of what the parties keep from job to job; None: that of all else.
 
     Raises:
         VflError: settings or defences are none that a node would take, or the training failed.
     """
     install()
     chosen = {**TRAIN, **(settings or {})}
-    evaluate: Settings = {"test_fraction": cut.held_out, "metrics": ["auc"]}
+    evaluate: Settings = {"test_fraction": cut.held_out, "metrics": list(metrics)}
     if aligned is not None:
         evaluate = {"split": {"last": (cut.tested - 0.5) / len(aligned)}, "metrics": ["auc", "nll"]}
     job = Job.model_validate(
@@ -127,6 +131,7 @@ def train(
     )
     recorder, root = Recorder(), f"fedads {seed}"
     secrets = {party: Randomness(hashlib.sha256(f"{root} {party}".encode()).digest()) for party in cut.tables}
+    kept = Randomness(hashlib.sha256(f"fedads memories {seed if remembered is None else remembered}".encode()).digest())
     params = tuple(read_params(entry) for entry in defences)
     protections = {ACTIVE: Protection(params, membership=labelled < 1), PASSIVE: Protection(membership=False)}
     if aligned is not None:
@@ -142,7 +147,7 @@ def train(
                 secrets[party],
                 job=job,
                 protection=protections[party],
-                memories={peer: MemoryOfOneRun(secrets[party].derive("memory")) for peer in job.parties.others(party)},
+                memories={peer: MemoryOfOneRun(kept.derive(party)) for peer in job.parties.others(party)},
                 clock=lambda: 0.0,
             )
             for party, held in memory_network(*cut.tables).items()
