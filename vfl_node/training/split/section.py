@@ -219,9 +219,10 @@ class SplitSection(TrainerSection):
         at_work = [entry for entry in self.defences if effective([read_params(entry)], sent)]
         if not at_work:
             return ()
+        keys = [{name: value for name, value in of.items() if name != "name" and value is not None} for of in at_work]
         each = (
-            f"{defence['name']} ({', '.join(f'{name} {_value(value)}' for name, value in defence.items() if name != 'name')})"
-            for defence in at_work
+            f"{of['name']} ({', '.join(f'{name} {_value(value)}' for name, value in own.items())})"
+            for of, own in zip(at_work, keys, strict=True)
         )
         took = ""
         if self.defence_seconds_share is not None:

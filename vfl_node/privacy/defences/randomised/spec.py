@@ -22,7 +22,7 @@ class RandomisedParams(DefenceParams):
         gt=0,
         le=MOST_EPSILON,
         allow_inf_nan=False,
-        description="ε of each label, whatever is trained with it and however often; another ε is another answer, and they add up",
+        description="ε of each label, whatever is trained with it and however often; another ε is another answer, which adds",
     )
     target_range: tuple[float, float] | None = Field(
         default=None,
@@ -38,12 +38,9 @@ class RandomisedParams(DefenceParams):
 
     def words(self, direction: Direction) -> str:
         """As :meth:`DefenceParams.words`."""
-        how = "another one with a probability that its number of classes and ε give"
-        if self.target_range:
-            how = f"a number of {self.target_range[0]:g} to {self.target_range[1]:g} with Laplace noise"
         return (
-            f"each label is replaced by a randomised one, drawn once for its record and kept in every job ({how}): whatever is "
-            f"trained with it, and however often, tells of a label no more than ε = {self.epsilon:g} allows"
+            "each label is replaced by a randomised one, drawn once for its record and kept in every job: whatever is trained "
+            f"with it, and however often, tells of a label no more than ε = {self.epsilon:g} allows"
         )
 
 
