@@ -25,6 +25,7 @@ from vfl_node.data.tables import Table, rows_of
 from vfl_node.job import Job
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.protection import Protection
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import MemoryCheckpoints
@@ -94,7 +95,8 @@ def train(
     recorded: bool = False,
     scored: bool = False,
     repeats: int = 1,
-    metric: str = "auc",
+    metrics: Sequence[str] = ("auc",),
+    remembered: int | None = None,
 ) -> Done:
     """Train.
 
@@ -109,14 +111,15 @@ def train(
         recorded: whether messages are kept.
         scored: whether it is wanted what the models say of the rows held out, if some are ``aligned``.
         repeats: trainings, each with other rows held out.
-        metric: that is measured.
+        metrics: that are measured.
+        remembered: seed of what the parties keep from job to job; None: that of all else.
 
     Raises:
         VflError: settings or defences are none that a node would take, or the training failed.
     """
     install()
     chosen = {**TRAIN, **(settings or {})}
-    evaluate: Settings = {"test_fraction": cut.held_out, "metrics": [metric], "repeats": repeats}
+    evaluate: Settings = {"test_fraction": cut.held_out, "metrics": list(metrics), "repeats": repeats}
     if aligned is not None:
         evaluate = {"split": {"last": (cut.tested - 0.5) / len(aligned)}, "metrics": ["auc", "nll"]}
     job = Job.model_validate(
@@ -130,6 +133,7 @@ def train(
     )
     recorder, root = Recorder(), f"fedads {seed}"
     secrets = {party: Randomness(hashlib.sha256(f"{root} {party}".encode()).digest()) for party in cut.tables}
+    kept = Randomness(hashlib.sha256(f"fedads memories {seed if remembered is None else remembered}".encode()).digest())
     params = tuple(read_params(entry) for entry in defences)
     protections = {ACTIVE: Protection(params, membership=labelled < 1), PASSIVE: Protection(membership=False)}
     if aligned is not None:
@@ -145,6 +149,7 @@ def train(
                 secrets[party],
                 job=job,
                 protection=protections[party],
+                memories={peer: MemoryOfOneRun(kept.derive(party)) for peer in job.parties.others(party)},
                 clock=lambda: 0.0,
             )
             for party, held in memory_network(*cut.tables).items()

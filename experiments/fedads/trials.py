@@ -31,6 +31,7 @@ STRENGTHS: Mapping[str, Sequence[Defence]] = {
     "maxnorm": [{"name": "maxnorm"}],
     "marvell": [{"name": "marvell", "power": power} for power in (0.2, 1.0, 8.0)],
     "mixpro": [{"name": "mixpro", "goal": goal, "share": share} for goal, share in ((-0.9, 0.1), (0.3, 0.6), (0.866, 0.6))],
+    "randomised-labels": [{"name": "randomised-labels", "epsilon": epsilon} for epsilon in (4.0, 2.0, 1.0)],
 }
 """Defence → its strengths, the weakest first. ``maxnorm`` has no key."""
 

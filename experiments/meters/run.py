@@ -70,7 +70,7 @@ def meters(shared: Path, *, data: str, defence: str, seed: int, repeats: int) ->
         defences=[entry] if entry else [],
         recorded=True,
         repeats=repeats,
-        metric=problem.metric,
+        metrics=[problem.metric],
     )
     taken = _taken(done, repeats)
     columns, labels = values(problem.cut.tables[PASSIVE]), np.asarray(problem.cut.tables[ACTIVE].labels, dtype=np.float64)

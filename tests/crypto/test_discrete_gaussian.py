@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, norm
 
-from vfl_node.crypto.discrete_gaussian import DiscreteGaussian
+from vfl_node.crypto.discrete_gaussian import DiscreteGaussian, DiscreteLaplace
 from vfl_node.crypto.randomness import Randomness
 
 
@@ -41,3 +41,20 @@ def test_a_seed_is_a_sequence_and_no_variance_is_zero() -> None:
     assert drawn(10**20, 50) == drawn(10**20, 50) != drawn(10**20, 50, seed=1)
     with pytest.raises(ValueError, match="variance"):
         DiscreteGaussian(Randomness(bytes(32)), 0)
+
+
+@pytest.mark.parametrize("scale", [1, 3, 20])
+def test_laplace_numbers_have_the_exact_probabilities(scale: int) -> None:
+    laplace = DiscreteLaplace(Randomness(bytes(32)), scale)
+    values, most = np.array([laplace.draw() for _ in range(20_000)]), 4 * scale
+    odds = np.exp(-np.abs(np.arange(-60 * scale, 60 * scale + 1)) / scale)
+    odds /= odds.sum()
+    inner = np.arange(-most, most + 1)
+    expected = [*odds[inner + 60 * scale], 1 - odds[inner + 60 * scale].sum()]
+    found = [*((values == of).sum() for of in inner), (np.abs(values) > most).sum()]
+    assert chisquare(found, np.array(expected) * len(values)).pvalue > 1e-4
+
+
+def test_no_scale_is_zero() -> None:
+    with pytest.raises(ValueError, match="scale"):
+        DiscreteLaplace(Randomness(bytes(32)), 0)

@@ -24,6 +24,7 @@ DEFENCES = {
     "mixpro": {},
     "maxnorm": {},
     "isotropic": {"noise": 2},
+    "randomised-labels": {"epsilon": 1},
 }
 
 

@@ -23,6 +23,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate
 from vfl_node.protection import Protection
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
@@ -146,6 +147,8 @@ class Run:
     evaluate: Evaluate = field(default_factory=Evaluate)
     clinic_seed: bytes = CLINIC
     lab_seed: bytes = LAB
+    remembered: bytes = bytes(32)
+    """Of what both keep from job to job."""
     checkpoints: tuple[Any, Any] = field(default_factory=lambda: (MemoryCheckpoints(), MemoryCheckpoints()))
     pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
@@ -211,6 +214,7 @@ class Run:
             protection=self.protections[number],
             models=self.models[number],
             compare=self.compare,
+            memories={channel.peer: MemoryOfOneRun(Randomness(self.remembered).derive(name))},
         )
 
     def schedule(self, parties: Federation) -> Schedule:

@@ -18,6 +18,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Align, Evaluate, Parties
 from vfl_node.protection import Protection
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import MemoryCheckpoints
@@ -157,6 +158,7 @@ class SeveralRuns:
                 clock=lambda: float(next(ticks)),
                 protection=self.protections.get(name, Protection()),
                 models=self.models,
+                memories={peer: MemoryOfOneRun(Randomness(bytes(32))) for peer in parties.parties.others(name)},
             )
 
         return {name: of(name) for name in parties.names}

@@ -25,6 +25,7 @@ DEFENCES = [
     {"name": "mixpro"},
     {"name": "maxnorm"},
     {"name": "isotropic", "noise": 8},
+    {"name": "randomised-labels", "epsilon": 0.5},
 ]
 ON_GRADIENTS = [name for name in OF_TWO_CLASSES.names if not name.startswith("embeddings")]
 EVALUATE = Evaluate(test_fraction=0.2)
@@ -141,7 +142,10 @@ def test_above_its_owners_limit_training_stops_and_the_peer_knows_no_more(run: A
 
 @pytest.mark.parametrize(
     "entry",
-    [entry if entry["name"] == "marvell" else pytest.param(entry, marks=pytest.mark.slow) for entry in DEFENCES],
+    [
+        entry if entry["name"] in ("marvell", "randomised-labels") else pytest.param(entry, marks=pytest.mark.slow)
+        for entry in DEFENCES
+    ],
     ids=lambda entry: entry["name"],
 )
 def test_a_resumed_training_gives_the_same_bytes(run: Any, parties: Any, entry: Any) -> None:

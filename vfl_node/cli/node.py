@@ -117,14 +117,21 @@ def accept_loss(
     peer: Annotated[str, typer.Argument(metavar="PEER", help="The peer whose memory at this node is lost or too old.")],
     config: Annotated[Path, typer.Option("--config", help="The node's configuration file.")],
 ) -> None:
-    """Work with a peer again after this node's memory of it was lost, for example by an old backup (E_STATE_OLDER)."""
+    """Work with a peer again after this node's memory of it was lost, for example by an old backup (E_STATE_OLDER).
+
+    Also after the secret was lost under which labels were answered to it (E_STATE_LOST, defence randomised-labels).
+    """
     from vfl_node.node.partners import accept_loss as accept
+    from vfl_node.node.partners import accept_new_answers
 
     _checked_name(peer)
     settings = load_settings(config)
     if peer not in settings.peers:
         hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
         raise UsageError(f"{peer} is no peer of {settings.name}", code="E_UNKNOWN_PEER", hint=hint)
+    if accept_new_answers(settings.state_dir / "partners", peer):
+        out.print(f"accepted: {peer} gets a second answer about each label, and the ε of both add up. Submit the job again")
+        return
     seen = accept(settings.state_dir / "partners", peer)
     out.print(f"accepted: {peer} has seen {seen} alignments; what was lost counts as a changed set. Submit the job again")
     out.print(

@@ -1,4 +1,6 @@
-"""Exact discrete Gaussian numbers from a stream of random bytes: integers x with probability ∝ exp(−x²/2σ²).
+"""Exact discrete Laplace and Gaussian numbers from a stream of random bytes.
+
+Integers x with probability ∝ exp(−|x|/t), and ∝ exp(−x²/2σ²).
 
 All is arithmetic of whole numbers, so no rounding weakens the promise that the noise makes, and the same seed gives the same
 numbers on every machine.
@@ -15,32 +17,22 @@ from vfl_node.crypto.randomness import Randomness
 _PIECE = 1 << 12
 
 
-class DiscreteGaussian:
-    """Draws numbers of one σ. Takes about 7 µs a number.
+class DiscreteLaplace:
+    """Draws numbers of one scale t.
 
     Args:
         randomness: of which bytes are consumed.
-        variance: σ², a whole number above 0.
+        scale: t, a whole number above 0.
     """
 
-    def __init__(self, randomness: Randomness, variance: int) -> None:
-        if variance < 1:
-            raise ValueError("a variance is 1 or more")
-        self._randomness, self._variance = randomness, variance
-        self._scale = math.isqrt(variance) + 1
+    def __init__(self, randomness: Randomness, scale: int) -> None:
+        if scale < 1:
+            raise ValueError("a scale is 1 or more")
+        self._randomness, self._scale = randomness, scale
         self._piece, self._place = b"", 0
 
     def draw(self) -> int:
         """The next number."""
-        variance, scale = self._variance, self._scale
-        while True:
-            drawn = self._laplace()
-            off = abs(drawn) * scale - variance
-            if self._exponential(off * off, 2 * variance * scale * scale):
-                return drawn
-
-    def _laplace(self) -> int:
-        """x with probability ∝ exp(−|x|/scale)."""
         while True:
             rest = self._below(self._scale)
             if not self._at_most_one(rest, self._scale):
@@ -78,3 +70,27 @@ class DiscreteGaussian:
             self._place += size
             if value < bound:
                 return value
+
+
+class DiscreteGaussian(DiscreteLaplace):
+    """Draws numbers of one σ. Takes about 7 µs a number.
+
+    Args:
+        randomness: of which bytes are consumed.
+        variance: σ², a whole number above 0.
+    """
+
+    def __init__(self, randomness: Randomness, variance: int) -> None:
+        if variance < 1:
+            raise ValueError("a variance is 1 or more")
+        super().__init__(randomness, math.isqrt(variance) + 1)
+        self._variance = variance
+
+    def draw(self) -> int:
+        """The next number."""
+        variance, scale = self._variance, self._scale
+        while True:
+            drawn = super().draw()
+            off = abs(drawn) * scale - variance
+            if self._exponential(off * off, 2 * variance * scale * scale):
+                return drawn

@@ -14,8 +14,10 @@ numpy's and torch's logarithms and cosines.
 
 from __future__ import annotations
 
+import builtins
 import hmac
 import math
+from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
@@ -74,6 +76,14 @@ class Randomness:
     def uint64(self, count: int) -> NDArray[np.uint64]:
         """``count`` uniform 64-bit words."""
         return np.frombuffer(self.bytes(8 * count), dtype="<u8").astype(np.uint64)
+
+    def words_of(self, names: Iterable[builtins.bytes], count: int) -> NDArray[np.uint64]:
+        """``count`` uniform 64-bit words, 8 at most, for each of n ``names``, uint64[n, count]; consumes nothing.
+
+        Those of a name are the same whatever other names there are. Cost: one HMAC a name, about 2 µs.
+        """
+        digests = b"".join([hmac.digest(self._seed, b"name:" + name, "sha512")[: 8 * count] for name in names])
+        return np.frombuffer(digests, dtype="<u8").astype(np.uint64).reshape(-1, count)
 
     def permutation(self, count: int) -> NDArray[np.int64]:
         """A permutation of 0 … count−1: the order of ``count`` random 128-bit keys.

@@ -210,7 +210,14 @@ def table_of(
     groups = read_groups(text, data.group) if data.group and features else None
     read = read_keys(text, data, keys, party)
     apart = left_out(set_apart, needs_label=needs_label) if features else {}
-    return replace(table_with(labels, ids, columns, plain, image), order=order, groups=groups, keys=read, left_out=apart)
+    return replace(
+        table_with(labels, ids, columns, plain, image),
+        order=order,
+        groups=groups,
+        keys=read,
+        label=data.labels.column if labels else "",
+        left_out=apart,
+    )
 
 
 def table_with(

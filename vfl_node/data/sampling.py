@@ -58,6 +58,7 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         order=None if table.order is None else table.order[rows],
         groups=None if table.groups is None else table.groups[rows],
         keys={name: key_rows_of(column, rows) for name, column in table.keys.items()},
+        label=table.label,
         left_out=table.left_out,
     )
 

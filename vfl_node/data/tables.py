@@ -128,6 +128,7 @@ class Table:
         order: float64[n], finite: the larger, the later is the record (``data.order``). None where a job needs no order.
         keys: name of a key of the job → its values, in the order of the job; they are no columns.
         groups: int64[n], records of equal codes belong together (``data.group``); −1: the record has no group. None without.
+        label: name of the column of labels; empty without.
         left_out: column that is none of ``columns`` → what it was taken for, though the settings do not say so.
     """
 
@@ -141,6 +142,7 @@ class Table:
     order: NDArray[np.float64] | None = None
     groups: NDArray[np.int64] | None = None
     keys: Mapping[str, KeyColumn] = field(default_factory=dict)
+    label: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -60,6 +60,10 @@ class Trial:
         """The secret of this party's memory of a peer; None without a seed."""
         return None if self.seed is None else self._derived("memory", peer)
 
+    def own_secret(self) -> bytes | None:
+        """This party's secret for all peers alike; None without a seed."""
+        return None if self.seed is None else self._derived("own", "")
+
     def _derived(self, what: str, name: str) -> bytes:
         assert self.seed is not None
         return hashlib.sha256(b"vfl-node trial " + self.seed + f"{what} {name}".encode()).digest()

@@ -4,8 +4,10 @@ Each partner has a folder (0700) with
 
 - a secret, from which everything is drawn that hides something and must be the same in every job with this partner;
 - data stored by name;
-- which sets of ids were aligned with the partner, how often one of them was trained on, and what hidden trainings over a table
-  have spent.
+- which sets of ids were aligned with the partner, how often one of them was trained on, what hidden trainings over a table
+  have spent, and which randomised answers about labels the partner has.
+
+Beside the folders lies a secret of the node for all of them (:mod:`vfl_node.node.own_secret`).
 
 It outlives jobs, because a partner could compare a second draw over the same ids with the first. Therefore both nodes count
 the alignments that they have begun with each other, and remember the other's count. A node whose memory is older than what its
@@ -25,13 +27,17 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.files import read_checked, remove, write_checked
 from vfl_node.job import Name
 from vfl_node.node.counts import PartnerCounts
+from vfl_node.node.own_secret import own_secret
 from vfl_node.node.partner_upgrade import SECRET_BYTES, upgrade
+from vfl_node.session.answers import Answer, check_secret, mark
 from vfl_node.session.counted import LOSS
 from vfl_node.session.memory import older
 from vfl_node.session.spent import loss_line
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
+_REDRAWN, _ACCEPTED = "answers-redrawn", "answers-accepted"
+"""Files with the mark of a secret under which labels would be answered anew: one that was met, and one that is accepted."""
 
 
 class Partner(PartnerCounts):
@@ -40,13 +46,14 @@ class Partner(PartnerCounts):
     There must be only one such object for a folder.
     """
 
-    def __init__(self, folder: Path, peer: str, secret: bytes | None = None) -> None:
+    def __init__(self, folder: Path, peer: str, secret: bytes | None = None, own: bytes | None = None) -> None:
         """Open the memory of ``peer`` in ``folder``, or begin one, whose secret is drawn from the operating system.
 
         Args:
             folder: of all partners.
             peer: a party's name.
             secret: with which it begins in a trial.
+            own: with which :attr:`own` begins in a trial.
 
         Raises:
             ValueError: ``peer`` is not a party's name.
@@ -57,6 +64,7 @@ class Partner(PartnerCounts):
         except ValidationError:
             raise ValueError("not a party's name") from None
         super().__init__(folder / peer, peer)
+        self._partners, self._first = folder, own
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         path = self._folder / "secret"
@@ -76,6 +84,24 @@ class Partner(PartnerCounts):
     def secret(self) -> Randomness:
         """A new stream of this node's randomness for this peer; the same in every job."""
         return Randomness(self._secret)
+
+    @property
+    def own(self) -> Randomness:
+        """As :attr:`vfl_node.session.memory.Memory.own`. Raises StateError as :func:`own_secret`."""
+        return Randomness(own_secret(self._partners, self._first))
+
+    def answer(self, what: Answer) -> float:
+        """As :meth:`vfl_node.session.memory.Memory.answer`; it is on the disk when this returns."""
+        with self._lock:
+            own, lines = self.own, self._lines("answers")
+            try:
+                check_secret(mark(own), lines, (self._read(self._folder / _ACCEPTED) or b"").decode(), self._peer)
+            except StateError:
+                write_checked(self._folder / _REDRAWN, mark(own).encode())
+                raise
+            if what.line(own) not in lines:
+                self._add("answers", what.line(own))
+            return what.together([*lines, what.line(own)])
 
     def recall(self, name: str) -> bytes | None:
         """The data stored under ``name``, if any.
@@ -181,3 +207,22 @@ def accept_loss(folder: Path, peer: str) -> int:
     write_checked(folder / peer / "accepted", claimed)
     remove(folder / peer / "claimed")
     return int(claimed)
+
+
+def accept_new_answers(folder: Path, peer: str) -> bool:
+    """Let a node answer ``peer`` under the secret that it has, although earlier answers had another one; it may be running.
+
+    Args:
+        folder: as for :class:`Partner`.
+        peer: a party's name.
+
+    Returns:
+        Whether there was something to accept.
+    """
+    try:
+        redrawn = read_checked(folder / peer / _REDRAWN)
+    except FileNotFoundError:
+        return False
+    write_checked(folder / peer / _ACCEPTED, redrawn)
+    remove(folder / peer / _REDRAWN)
+    return True

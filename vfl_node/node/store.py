@@ -277,7 +277,8 @@ class Store:
         """What this node remembers of ``peer`` beyond any job; the same object for every job."""
         with self._lock:
             if peer not in self._partners:
-                self._partners[peer] = Partner(self.folder / "partners", peer, self._trial.memory_secret(peer))
+                secret, own = self._trial.memory_secret(peer), self._trial.own_secret()
+                self._partners[peer] = Partner(self.folder / "partners", peer, secret, own)
             return self._partners[peer]
 
     def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"]) -> None:

@@ -42,7 +42,7 @@ class LabelWords:
         strongest: the largest AUC.
         limit: of this party's owner; None: there is none.
         defended: whether a defence changed gradients.
-        budget: ε, δ and releases of ``dp``; None without one.
+        budget: :class:`~vfl_node.training.split.section.LabelPrivacy`; None without one.
     """
 
     rows: tuple[LabelRow, ...]

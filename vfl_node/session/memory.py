@@ -8,6 +8,7 @@ from typing import Protocol
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
+from vfl_node.session.answers import Answer
 from vfl_node.session.counted import Counted
 from vfl_node.session.spent import Expense, Spent
 
@@ -22,6 +23,10 @@ class Memory(Protocol):
     @property
     def secret(self) -> Randomness:
         """Randomness of this node for the peer; the same in every job."""
+
+    @property
+    def own(self) -> Randomness:
+        """Randomness of this node; the same in every job and for every peer."""
 
     def recall(self, name: str) -> bytes | None:
         """The data stored under ``name``, if any."""
@@ -50,6 +55,13 @@ class Memory(Protocol):
 
         Raises:
             PolicyError: it would be more than the owner allows (``E_BUDGET``).
+        """
+
+    def answer(self, what: Answer) -> float:
+        """Remember answers about labels, unless they are remembered already; returns ε of all about the same labels together.
+
+        Raises:
+            StateError: earlier ones were drawn under a secret that is gone (``E_STATE_LOST``).
         """
 
 
@@ -105,6 +117,11 @@ class JointMemory:
         each = b"".join(memory.secret.derive("with other parties").bytes(32) for memory in self._memories)
         return Randomness(hashlib.sha256(each).digest())
 
+    @property
+    def own(self) -> Randomness:
+        """As :attr:`Memory.own`, which all of them have in common."""
+        return self._memories[0].own
+
     def recall(self, name: str) -> bytes | None:
         """What the first of them that has something under ``name`` has."""
         return next((data for memory in self._memories if (data := memory.recall(name)) is not None), None)
@@ -142,6 +159,10 @@ class JointMemory:
         self.check_expense(what)  # a job that one of them refuses is charged to none
         return Spent.most(memory.spend(what) for memory in self._memories)
 
+    def answer(self, what: Answer) -> float:
+        """As :meth:`Memory.answer`, in each. Returns the most."""
+        return max(memory.answer(what) for memory in self._memories)
+
 
 def joint(memories: Sequence[Memory]) -> Memory:
     """The memories as one; an only one as it is."""
@@ -165,6 +186,11 @@ class MemoryOfOneRun:
     def secret(self) -> Randomness:
         """As :attr:`Memory.secret`."""
         return self._secret
+
+    @property
+    def own(self) -> Randomness:
+        """As :attr:`Memory.own`."""
+        return self._secret.derive("own")
 
     def recall(self, name: str) -> bytes | None:
         """As :meth:`Memory.recall`."""
@@ -210,3 +236,7 @@ class MemoryOfOneRun:
     def spend(self, what: Expense) -> Spent:
         """Of this job alone."""
         return Spent(what.mu, int(bool(what.unbounded)), frozenset({what.about}))
+
+    def answer(self, what: Answer) -> float:
+        """ε of this job alone."""
+        return what.epsilon

@@ -27,6 +27,7 @@ DEFENCES: Registry[DefenceSpec] = Registry(
         "mixpro": "vfl_node.privacy.defences.mixpro.spec:MIXPRO",
         "maxnorm": "vfl_node.privacy.defences.maxnorm.spec:MAXNORM",
         "isotropic": "vfl_node.privacy.defences.isotropic.spec:ISOTROPIC",
+        "randomised-labels": "vfl_node.privacy.defences.randomised.spec:RANDOMISED",
     },
     check=instance_of(DefenceSpec),
 )

@@ -41,7 +41,8 @@ from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
 from vfl_node.training.split.outside import as_many_as_announced, outside_of, rows_outside
 from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels
-from vfl_node.training.split.tasks import start_at_rate, task_of
+from vfl_node.training.split.randomised import learnt_task, own_task, with_answers
+from vfl_node.training.split.tasks import start_at_rate
 from vfl_node.training.trainer import TrainingData
 
 
@@ -73,7 +74,8 @@ class ActiveHalf:
         self._session, self._data, self._alignment = session, data, data.alignment
         train, self._owned = Train.of(session.job), data.alignment.owned
         self._train, self._evaluate = train, session.job.evaluate
-        self._labels = _labels(data)
+        learnt = with_answers(session, data)  # whatever a peer gets may depend on its labels, and not on those of ``data``
+        self._labels, self._answers = _labels(data), _labels(learnt)
         labelled = training[self._owned[training]]
         if len(labelled) == 0:
             raise DataError(
@@ -88,13 +90,14 @@ class ActiveHalf:
                 hint="use more records, or a larger evaluate.validation_fraction",
             )
         self._validation = validation
-        self._task = task_of(train, self._labels[labelled])
-        self._targets = self._task.targets(self._labels).to(session.device)
+        self._task = learnt_task(session, self._answers[labelled])
+        self._own_task = own_task(session, self._task, self._labels[labelled])
+        self._targets = self._task.targets(self._answers).to(session.device)
         self._real = torch.from_numpy(self._owned).to(session.device)
         self._synthetic: Labels | None = None
         if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
             own = draws.derive("labels")
-            known = self._task.known(self._labels[self._owned], len(self._owned), own)
+            known = self._task.known(self._answers[self._owned], len(self._owned), own)
             self._synthetic = build(train.missing.label_strategy, known)
         missing = train.missing
         self._calibration = self._task.calibration(
@@ -113,10 +116,10 @@ class ActiveHalf:
         self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)
         self.learner = learner(self._model, session, randomness, repeat)
         start_at_rate(self._model, self._task, train)
-        own, table = randomness.derive(f"unaligned/{repeat}"), data.table
-        learnt = as_many_as_announced(session, data, rows, own)
+        own, table = randomness.derive(f"unaligned/{repeat}"), learnt.table
+        beside = as_many_as_announced(session, data, rows, own)
         parts = ActiveParts(
-            session, table, data.alignment, self._model, self.learner, self._inputs, self._task, training, learnt, own
+            session, table, data.alignment, self._model, self.learner, self._inputs, self._task, training, beside, own
         )
         self.outside = outside_of(parts, under("outside", saved or {}))
         bottom = self._model.bottom
@@ -211,9 +214,9 @@ class ActiveHalf:
         scores = np.concatenate([self._calibration.expectation(*batch) for batch in await self._logits(rows)])
         positions = np.concatenate(rows.batches)
         owned = self._owned[positions]
-        labels, scores = self._labels[positions][owned], scores[owned]
-        auc = measure(("auc",), labels, scores)["auc"] if self._ranks else None
-        return Figures(validation_loss=self._task.mean_loss(labels, scores), validation_auc=auc)
+        positions, scores = positions[owned], scores[owned]
+        auc = measure(("auc",), self._labels[positions], scores)["auc"] if self._ranks else None
+        return Figures(validation_loss=self._task.mean_loss(self._answers[positions], scores), validation_auc=auc)
 
     async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> Evaluation:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
@@ -227,10 +230,10 @@ class ActiveHalf:
         owned = self._owned[held_out]
         labels = self._labels[held_out]
         alone, own = self._alone(held_out)
-        joint, constant = self._task.output(scores[owned]), self._task.constant(int(np.count_nonzero(owned)))
+        joint, constant = self._task.output(scores[owned]), self._own_task.constant(int(np.count_nonzero(owned)))
         tree = boosted_tree.train(self._session, self._data, own, self._private.derive("tree"))
         aligned = by_aligned_rows(
-            self._session, self._data, own, self._rows_outside, self._task, self._private.derive("aligned")
+            self._session, self._data, own, self._rows_outside, self._own_task, self._private.derive("aligned")
         )
         evaluation = assess(
             self._evaluate, labels[owned], joint, alone, constant, self._resampling, rival=tree, aligned=aligned
@@ -286,8 +289,9 @@ class ActiveHalf:
             validation=self._validation,
             order=table.order,
         )
-        logits = logits_alone(self._session, self._data, own, self._task, self._private.derive("network"))
-        return None if logits is None else self._task.output(self._task.alone(logits)), own
+        task = self._own_task
+        logits = logits_alone(self._session, self._data, own, task, self._private.derive("network"))
+        return None if logits is None else task.output(task.alone(logits)), own
 
     def _judge(self) -> dict[str, Tensor]:
         if self._local is None:

@@ -49,6 +49,8 @@ class TrainingExchange:
         stopped: where training stopped.
         others: each passive party that is neither of the two → how many of the shared rows it does not own, as ``lacks``.
         hidden: whether the alignment hides from a party how many records are shared.
+        answered: ε of the randomised answers about labels, and of all that the receiver has about the same labels; in the
+            active party's own report, if it gives such.
     """
 
     peer: str
@@ -61,6 +63,7 @@ class TrainingExchange:
     stopped: Stopped = ()
     others: Mapping[str, int | None] = field(default_factory=dict)
     hidden: bool = False
+    answered: tuple[float, float] | None = None
 
     @property
     def epochs(self) -> int:
@@ -115,6 +118,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, exchange.defences, train.task)} (see "
         f"docs/privacy.md){_weighted(train, peer)}{_defended(exchange.defences, 'gradients')}",
     )
+    answers = (_answered(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
         each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
@@ -137,10 +141,22 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     if exchange.others:
         counts = (*counts, _indirectly(exchange))
     if exchange.lacks == 0:
-        return (gradients, figures, *counts)
+        return (gradients, *answers, figures, *counts)
     strategy = train.missing.label_strategy
     membership = f"{strategy.learnt(peer)} (see docs/privacy.md){_compared(exchange.training, drawn=strategy.redrawn)}"
-    return (gradients, Disclosure("membership", exchange.lacks, membership), figures, *counts)
+    return (gradients, *answers, Disclosure("membership", exchange.lacks, membership), figures, *counts)
+
+
+def _answered(rows: RowCounts, peer: str, epsilon: float, together: float) -> Disclosure:
+    """What is bounded where gradients are made of randomised answers."""
+    answers = f"a randomised answer of ε = {epsilon:g} about the label of each, the same in every epoch, repeat and job"
+    earlier = f"; together with answers of earlier jobs that had another ε or other terms: ε = {together:g}"
+    return Disclosure(
+        "randomised labels",
+        rows.trained + rows.validated,
+        f"from {peer} by all of training at most {answers}{earlier if together > epsilon else ''}. Whoever else has the same "
+        "answers learns nothing more by putting them together",
+    )
 
 
 def _held_out(exchange: TrainingExchange) -> Disclosure:

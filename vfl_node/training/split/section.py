@@ -104,11 +104,22 @@ def contributions_of(drops: Mapping[str, Mapping[str, Sequence[float | None]]] |
 
 
 class LabelPrivacy(Section):
-    """What all gradients of a row together tell of its label at most, if ``dp`` is the only defence: (ε, δ)."""
+    """What a row's gradients tell of its label at most: (ε, δ).
+
+    Of ``randomised-labels`` that is all of what is trained with the label, in every job; of ``dp``, if it is the only defence,
+    all gradients of the row in this one.
+    """
 
     epsilon: float | None = Field(description="ε; null where it is so large that it says nothing")
     delta: float = Field(description="δ")
-    releases: Count = Field(description="gradients of each row: epochs × repeats × passive parties")
+    releases: Count = Field(
+        description="of dp: gradients of each row, epochs × repeats × passive parties; of randomised-labels: 1, the answer"
+    )
+    epsilon_together: float | None = Field(
+        default=None,
+        description="of randomised-labels: ε of all answers about the same labels that a partner has, those of earlier jobs "
+        "with another ε or on other terms included; null of dp",
+    )
 
 
 class UnalignedRows(Section):
@@ -140,7 +151,9 @@ class SplitSection(TrainerSection):
         default=(), description="this party's own defences, in their order: name and parameters"
     )
     label_privacy: LabelPrivacy | None = Field(
-        default=None, description="of the active party's defence dp; null without it, and beside other defences of gradients"
+        default=None,
+        description="of the active party's defence randomised-labels; else of dp, where it is the only defence of gradients; "
+        "null without either",
     )
     defence_seconds_share: float | None = Field(
         default=None,
@@ -206,9 +219,10 @@ class SplitSection(TrainerSection):
         at_work = [entry for entry in self.defences if effective([read_params(entry)], sent)]
         if not at_work:
             return ()
+        keys = [{name: value for name, value in of.items() if name != "name" and value is not None} for of in at_work]
         each = (
-            f"{defence['name']} ({', '.join(f'{name} {_value(value)}' for name, value in defence.items() if name != 'name')})"
-            for defence in at_work
+            f"{of['name']} ({', '.join(f'{name} {_value(value)}' for name, value in own.items())})"
+            for of, own in zip(at_work, keys, strict=True)
         )
         took = ""
         if self.defence_seconds_share is not None:

@@ -45,6 +45,7 @@ from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, act
 from vfl_node.training.split.half import of_two_classes
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf
+from vfl_node.training.split.randomised import answer_of, check_randomised
 from vfl_node.training.split.section import (
     HeldOut,
     LabelPrivacy,
@@ -78,8 +79,9 @@ class SplitTrainer(Trainer):
                 on (``E_EMPTY``), or the loss diverged (``E_DIVERGED``).
             PolicyError: this party's attacks on what it sends do better than its owner allows (``E_LEAK``).
             ProtocolError: the peer sent another step, shape or type, or cheated in the toss.
-            StateError: the checkpoint is damaged or belongs to another schedule, or the peer's
-                share of the toss is not that of an earlier attempt.
+            StateError: the checkpoint is damaged or belongs to another schedule, the peer's
+                share of the toss is not that of an earlier attempt, or the secret is gone under which labels were answered
+                in earlier jobs (``E_STATE_LOST``).
             UsageError: a batch would not fit into one message (``E_SIZE``).
 
         Cost: for each passive party 8·d bytes on the wire a training row and epoch, 4·d a test row.
@@ -88,6 +90,8 @@ class SplitTrainer(Trainer):
             the job says so; to the active party an embedding of each row of every batch and of every test row from each
             passive party.
         """
+        if answer := answer_of(session, data):  # before anything leaves that depends on a label
+            session.memory.answer(answer)
         async with session.phase("train") as traffic:
             halves = Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.of(session.job)))
             journal = await train(session, data, checkpoints, resume, traffic, halves)
@@ -105,10 +109,12 @@ def _check_defences(session: Session) -> None:
     """Refuse defences that do not protect what this job sends.
 
     Raises:
-        UsageError: the job draws embeddings for rows that this party lacks, beside a defence of columns; or its labels are not
-            of two classes, beside a defence that is about two (``E_CONFIG``).
+        UsageError: the job draws embeddings for rows that this party lacks, beside a defence of columns; its labels are not
+            of two classes, beside a defence that is about two; or it does something that ``randomised-labels``
+            does not allow (``E_CONFIG``).
     """
     _check_labels(session)
+    check_randomised(session)
     _check_projections(session)
     missing, spec = Train.of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
     drawn = missing.feature_strategy.embeddings and session.role in spec.synthetic_rows_at
@@ -191,7 +197,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             else None,
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
-            label_privacy=_label_privacy(session, journal),
+            label_privacy=_label_privacy(session, data, journal),
             defence_seconds_share=_share_of_defences(session, journal),
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned(session, journal),
@@ -223,10 +229,12 @@ def _unaligned(session: Session, journal: Journal) -> UnalignedRows | None:
     return UnalignedRows(method=method, steps_federated=federated, **journal.unaligned)
 
 
-def _label_privacy(session: Session, journal: Journal) -> LabelPrivacy | None:
-    """ε of all gradients of a row, at the active party."""
+def _label_privacy(session: Session, data: TrainingData, journal: Journal) -> LabelPrivacy | None:
+    """ε of a row's label, at the active party: of its answer, or of all gradients of the row."""
     if session.role != "active":
         return None
+    if answer := answer_of(session, data):
+        return LabelPrivacy(epsilon=answer.epsilon, delta=0.0, releases=1, epsilon_together=session.memory.answer(answer))
     epochs = exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job))
     found = budget(effective(session.protection.defences, sent_by(session.role)), epochs * len(session.data_peers))
     return LabelPrivacy(**asdict(found)) if found else None
@@ -272,7 +280,11 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict
     job, parties, lacks = session.job, session.job.parties, lacking(session, data.alignment)
     if lacks[session.name] and None in lacks.values():  # synthetic rows may be among them
         lacks[session.name] = None
-    rows = RowCounts(*journal.rows, len(journal.validated))
+    rows, answer = RowCounts(*journal.rows, len(journal.validated)), answer_of(session, data)
+
+    def answered(receiver: str) -> tuple[float, float] | None:
+        """ε of the answers about labels that a passive party has: of these, and of all."""
+        return (answer.epsilon, session.memories[receiver].answer(answer)) if answer else None
 
     def exchange(sender: str, receiver: str) -> TrainingExchange:
         """What ``sender`` sent that party."""
@@ -288,6 +300,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict
             journal.stopped,
             {name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
             data.alignment.hides_intersection,
+            answered(receiver) if sender == session.name else None,
         )
 
     def by(name: str) -> tuple[Disclosure, ...]:

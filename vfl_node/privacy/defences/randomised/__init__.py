@@ -1,0 +1,1 @@
+"""Labels that are answered at random, once: gradients are made of the answers alone."""
