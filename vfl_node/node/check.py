@@ -28,6 +28,7 @@ from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
 from vfl_node.execution import cautions, column_cautions
+from vfl_node.execution.recognisable import recognisable
 from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.machine import now
@@ -133,7 +134,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             check_budget(settings, job)
         except VflError as error:
             errors.append(error)
-    format, seen, use = None, None, None
+    format, seen, use, known = None, None, None, tuple[str, ...]()
     try:
         data = data or data_of(settings, job)
         needs_label = settings.role == (job.label_holder if job else "active")
@@ -166,9 +167,11 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
 
             train, name = job.train if job else None, settings.name
             check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)
+        if seen.table and seen.whole and job:
+            known = recognisable(job, settings.audit.linkage, seen.table.keys, settings.name)
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, format, seen, use, tuple(errors), _warnings(seen, job, use) if seen else ())
+    return TableCheck(data, format, seen, use, tuple(errors), (*known, *_warnings(seen, job, use)) if seen else ())
 
 
 def _warnings(seen: TableProfile, job: Job | None, use: JobUse | None) -> tuple[str, ...]:
