@@ -51,7 +51,7 @@ def made_up_names(count: int) -> list[str]:
 
 def encoded(texts: Sequence[str], seed: str, key: TextKey = NAME) -> Rows:
     """Filters of texts under a seed."""
-    return GroupFilter(key, key.bits(Encoding()), Randomness(seed.encode().ljust(32))).of(texts)
+    return GroupFilter(key, key.bits(Encoding()), Randomness(seed.encode().ljust(32)), key.ones(Encoding())).of(texts)
 
 
 def mixed_up(filters: Rows) -> Rows:
