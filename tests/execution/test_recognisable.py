@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.linkage_texts import made_up_names
+from benchmarks.linkage_lists import made_up_names
 from vfl_node.configuration import parse
 from vfl_node.errors import DataError
 from vfl_node.execution.private import trial_settings

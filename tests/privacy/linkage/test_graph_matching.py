@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.linkage_texts import encoded, made_up_names, mixed_up, names, recognised
+from benchmarks.linkage_lists import encoded, made_up_names, mixed_up, names, recognised
 from vfl_node.privacy.linkage import graph_matching
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.linkage_lists import made_up_names
 from benchmarks.linkage_privacy import Linkage, made_up
-from benchmarks.linkage_texts import made_up_names
 from vfl_node.job.keys import Encoding, TextKey
 from vfl_node.privacy.linkage import listed
 from vfl_node.privacy.linkage.listed import placed_errors, recognised_texts
