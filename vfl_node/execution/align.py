@@ -44,7 +44,7 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
 
     Raises:
         VflError: as :func:`vfl_node.alignment.protocols.align`.
-        DataError: as :func:`vfl_node.execution.recognisable.recognisable`; no key has been sent then.
+        DataError: as :func:`vfl_node.execution.recognisable.recognisable`; this attempt has sent no key then.
         PolicyError: a peer stopped, and too few records are shared to go on (``E_TOO_FEW_SHARED``).
     """
     session, folder = run.session, run.folder
