@@ -26,7 +26,6 @@ from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
 from vfl_node.execution import cautions, column_cautions
-from vfl_node.execution.recognisable import recognisable
 from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.machine import now
@@ -165,7 +164,9 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
 
             train, name = job.train if job else None, settings.name
             check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)
-        if seen.table and seen.whole and job:
+        if seen.table and seen.whole and job and settings.audit.linkage:
+            from vfl_node.execution.recognisable import recognisable  # loads scipy
+
             known = recognisable(job, settings.audit.linkage, seen.table.keys, settings.name)
     except VflError as error:
         errors.append(error)
