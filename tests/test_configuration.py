@@ -130,7 +130,8 @@ def test_a_mistake_is_placed_where_it_stands_or_what_should_have_it(text: str, p
         (
             "{u: {kind: text, lenght: 3, reach: 1}}",
             "unknown key 'align.keys.u.lenght'; 3:62: unknown key 'align.keys.u.reach'",
-            "'align.keys.u.lenght': did you mean 'length'? 'align.keys.u.reach': known keys: edits, hashes, kind, length, q",
+            "'align.keys.u.lenght': did you mean 'length'? 'align.keys.u.reach': "
+            "known keys: edits, fixed_ones, hashes, kind, length, q",
         ),
         ("{}", "'align.keys' has 0 entries, and must have at least 1", None),
     ],

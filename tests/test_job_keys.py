@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from vfl_node.alignment.linkage.terms import digest_of
 from vfl_node.job.alignment import Align
 from vfl_node.job.keys import EARTH_M, MOST_BYTES, Encoding, Key, check_filters, filter_bits
 
@@ -59,6 +60,18 @@ def test_texts() -> None:
     assert key(kind="text").bits(Encoding(delta=0.1)) == 1400
     assert key(kind="text", length=30, q=3, hashes=7, edits=2).bits(Encoding()) == 4480  # 896 / (4·0.05)
     assert key(kind="text", length=10, hashes=11).bits(Encoding()) == 1216  # 242 / (4·0.05) = 1,210
+
+
+def test_jobs_without_fixed_ones_are_what_they_were_before_there_was_this_key() -> None:
+    """Noise, and what is counted, hang on the terms."""
+    text = {"kind": "text", "length": 20, "q": 2, "hashes": 10, "edits": 1}
+    assert key(**text).model_dump(mode="json") == key(**text, fixed_ones=False).model_dump(mode="json") == text
+    fixed = key(**text, fixed_ones=True)
+    assert fixed.model_dump(mode="json") == text | {"fixed_ones": True}
+    assert fixed.bits(Encoding()) == key(**text).bits(Encoding())
+    before, after = (align({"name": of.model_dump(mode="json")}) for of in (key(**text), fixed))
+    assert digest_of(before, bytes(32)).hex()[:16] == "18d8184bf844c2a4"
+    assert digest_of(after, bytes(32)) != digest_of(before, bytes(32))
 
 
 def align(keys: dict[str, Any], **encoding: float) -> Align:

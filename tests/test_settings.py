@@ -79,6 +79,12 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (PASSIVE + "audit: {features: {columns: all, known_share: 0.6}}\n", "'audit.features.known_share'"),
         (PASSIVE + "audit: {features: {colunms: [x]}}\n", "unknown key 'audit.features.colunms'"),
         (
+            BASE.replace("active", "coordinator") + "audit: {linkage: {list: names.csv}}\n",
+            "audit.linkage is for a node with a table",
+        ),
+        (PASSIVE + "audit: {linkage: {keys: {name: who}}}\n", "'audit.linkage.list'"),
+        (PASSIVE + "audit: {linkage: {list: a.csv, keys: {home: [a, b, c]}}}\n", "'audit.linkage.keys.home'"),
+        (
             PASSIVE + "audit: {membership: true}\nlimits: {max_feature_gain: 0.1}\n",
             "node.yaml:5:10: limits.max_feature_gain needs audit.features",
         ),

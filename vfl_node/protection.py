@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from vfl_node.configuration import Frozen
 from vfl_node.privacy.defences.spec import DefenceParams
+from vfl_node.table_settings import KeyColumns
 
 ColumnNames = Annotated[tuple[str, ...], Field(min_length=1)]
 """Columns of a party's own table; at least one, since no name would read as no column."""
@@ -32,6 +34,16 @@ class FeatureAuditSettings(Frozen):
         return () if self.columns == "all" else self.columns
 
 
+class LinkageAuditSettings(Frozen):
+    """A public list by which a coordinator could recognise this party's keys."""
+
+    list: Path = Field(description="a table of public keys, such as names of a register: CSV, Parquet or Arrow, as data.path")
+    keys: dict[str, KeyColumns] = Field(
+        default={},
+        description="columns of the list behind the keys of a job that are not called as the key is, as in data.keys",
+    )
+
+
 class AuditSettings(Frozen):
     """Which attacks this node runs on what it sends itself."""
 
@@ -48,6 +60,11 @@ class AuditSettings(Frozen):
     features: FeatureAuditSettings | None = Field(
         default=None, description="for a passive node: whether it tries to rebuild columns from the embeddings that it sends"
     )
+    linkage: LinkageAuditSettings | None = Field(
+        default=None,
+        description="for a node with a table: whether it tries, before it sends its keys to the coordinator of a linkage, how "
+        "many of them are recognised by a public list",
+    )
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,7 @@ class Protection:
         max_feature_gain: training stops if one of them is rebuilt by this much better than by a constant; None: it goes on.
         labels: whether the attacks on labels run.
         max_label_auc: training stops if one of these does better, folded; None: it goes on.
+        linkage: a public list by which it tries its own keys before a linkage; None: none.
     """
 
     defences: tuple[DefenceParams, ...] = ()
@@ -71,3 +89,4 @@ class Protection:
     max_feature_gain: float | None = None
     labels: bool = True
     max_label_auc: float | None = None
+    linkage: LinkageAuditSettings | None = None

@@ -192,6 +192,8 @@ class Settings(Frozen):
             )
         if self.role != "passive" and self.audit.features:
             raise ValueError("audit.features is for a passive node, whose columns the embeddings tell of")
+        if self.role == "coordinator" and self.audit.linkage:
+            raise ValueError("audit.linkage is for a node with a table, whose keys a coordinator could recognise")
         if self.limits.max_feature_gain is not None and not self.audit.features:
             raise ValueError("limits.max_feature_gain needs audit.features, which says which columns are tried")
         if self.limits.max_label_auc is not None and self.role != "active":
@@ -228,6 +230,7 @@ class Settings(Frozen):
             self.limits.max_feature_gain,
             self.audit.labels,
             self.limits.max_label_auc,
+            self.audit.linkage,
         )
 
     @property
@@ -296,6 +299,9 @@ def settled(settings: Settings, base: Path) -> Settings:
         update["data"] = tables[DEFAULT_TABLE] if isinstance(settings.data, Data) else tables
     if settings.tls:
         update["tls"] = Tls(ca=base / settings.tls.ca, certificate=base / settings.tls.certificate, key=base / settings.tls.key)
+    if audited := settings.audit.linkage:
+        moved = audited.model_copy(update={"list": base / audited.list})
+        update["audit"] = settings.audit.model_copy(update={"linkage": moved})
     return settings.model_copy(update=update)
 
 

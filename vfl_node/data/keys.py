@@ -6,8 +6,6 @@ public bounds is refused, because a filter of it would tell so to the coordinato
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,9 +56,14 @@ def read_keys(text: TextColumns, data: Data, keys: Keys, party: str) -> dict[str
     return read
 
 
-def bounds_text(keys: Keys) -> Mapping[str, str]:
-    """Each key in words, for its owner."""
-    return {name: _bounds(key) for name, key in keys.items()}
+def keys_text(keys: Keys, data: Data, party: str) -> tuple[str, ...]:
+    """Each key in words, with the columns behind it, for its owner.
+
+    Raises:
+        DataError: as :func:`vfl_node.data.columns_apart.key_columns_of`.
+    """
+    columns = key_columns_of(data, keys, party)
+    return tuple(f"{name} ({_bounds(key)}): {', '.join(columns[name])}" for name, key in keys.items())
 
 
 def _bounds(key: Key) -> str:

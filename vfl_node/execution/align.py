@@ -10,8 +10,9 @@ from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.errors import PeerError
 from vfl_node.execution.overlap import OverlapDoubt, doubt_overlap
+from vfl_node.execution.recognisable import recognisable
 from vfl_node.execution.run import Run
-from vfl_node.progress import OverlapDoubted
+from vfl_node.progress import OverlapDoubted, ResultDoubted
 from vfl_node.transport.pipe import Traffic
 
 
@@ -24,12 +25,14 @@ class Aligned:
         seconds: wall time, waiting for the peers included.
         traffic: of its phase.
         doubt: that the ids may not meet, if so few records are shared.
+        recognisable: what the coordinator of a linkage recognises by a public list, if this party's owner has one.
     """
 
     alignment: Alignment
     seconds: float
     traffic: Traffic
     doubt: OverlapDoubt | None = None
+    recognisable: tuple[str, ...] = ()
 
 
 async def aligned(run: Run, *, resume: bool) -> Aligned:
@@ -41,9 +44,13 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
 
     Raises:
         VflError: as :func:`vfl_node.alignment.protocols.align`.
+        DataError: as :func:`vfl_node.execution.recognisable.recognisable`; this attempt has sent no key then.
         PolicyError: a peer stopped, and too few records are shared to go on (``E_TOO_FEW_SHARED``).
     """
     session, folder = run.session, run.folder
+    known = recognisable(session.job, session.protection.linkage, run.data.table.keys, session.name)
+    for text in known:
+        session.progress.emit(ResultDoubted(text))
     stored = folder.load_alignment(session.others) if resume else None
     if stored is None:
         records = OwnRecords(run.data.table.ids, run.data.whole.identity, run.data.table.keys, run.data.name)
@@ -66,4 +73,4 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
             doubt.check()
         raise
     folder.remove_lists()
-    return Aligned(*stored, doubt)
+    return Aligned(*stored, doubt, known)

@@ -99,4 +99,4 @@ def keep(
 def _of_alignment(run: Run, aligned: Aligned) -> tuple[str, ...]:
     """What the owner should know of the alignment."""
     doubt = (aligned.doubt.text,) if aligned.doubt else ()
-    return (*doubt, *located_by_peer(run.session.job, aligned.alignment, run.data.table))
+    return (*doubt, *aligned.recognisable, *located_by_peer(run.session.job, aligned.alignment, run.data.table))

@@ -44,16 +44,17 @@ def located_by_peer(job: Job, alignment: Alignment, table: Table) -> tuple[str, 
         errors = active_errors(own, alignment.peers[peer].records or len(own), align.candidates, space)
         return (
             f"{peer} can locate this party's records by their candidates, whatever the noise is. {simulated} it found "
-            f"{_said(align.keys, errors)}, in the median. If that is too close, do not link (limits.reveal_candidates).",
+            f"{placed_words(align.keys, errors)}, in the median. If that is too close, do not link (limits.reveal_candidates).",
         )
     uses = _uses(alignment, facts)
     if not uses:
         return ()
     errors = passive_errors(own, uses, align.candidates, facts.sigma, space)
+    found = f"{placed_words(align.keys, errors)}, in the median"
     training = "a training shows which similarities are of one record" if job.train is None else "the training shows this"
     return (
         f"{peer} can locate this party's records, from about {uses:,} similarities of each, or from which of its own records "
-        f"have one as a candidate; {training}. {simulated} it found {_said(align.keys, errors)}, in the median. More noise "
+        f"have one as a candidate; {training}. {simulated} it found {found}. More noise "
         "(align.noise) makes that larger only as far as the second way allows. Fewer candidates hardly do: they are closer.",
     )
 
@@ -65,7 +66,7 @@ def _uses(alignment: Alignment, facts: LinkageFacts) -> int:
     return min(int(np.median(counts)), facts.reuse or 0) if len(counts) else 0
 
 
-def _said(keys: Keys, errors: Mapping[str, float]) -> str:
+def placed_words(keys: Keys, errors: Mapping[str, float]) -> str:
     """Each key, and how closely it was found, to two digits."""
     said = []
     for name, error in errors.items():

@@ -10,7 +10,7 @@ Each key becomes some bits of a record's filter (:mod:`vfl_node.crypto.filters`)
   with probability p1 = 2t / (high − low + 2t), and N = ⌈2·ln(1/δ) / (ε²·p1)⌉ bits have fewer than (1 − ε)·N·p1 ones with
   probability below δ (Chernoff). A date is a number of days, and a place two numbers of metres.
 * A text has ⌈2·θ·k·n / ((c + 1)·δ)⌉ bits, c = ⌈4·θ·k·0.05⌉, where θ is ``edits``, k is ``hashes`` and n = length + q − 1 is the
-  number of groups in a usual text.
+  number of groups in a usual text. With ``fixed_ones`` M·(1 − (1 − 1/M)^(n·k)) of each filter's M bits are ones.
 
 Source: Karapiperis, Gkoulalas-Divanis and Verykios, "FEDERAL: A framework for distance-aware privacy-preserving record
 linkage", 2018, as FedSim uses it (Wu, Li and He 2021, arXiv 2106.06312, appendix B). There the pivots lie on [low, high], so
@@ -22,9 +22,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from vfl_node.configuration import Frozen
 
@@ -147,12 +147,36 @@ class TextKey(Frozen):
     q: int = Field(default=2, ge=1, le=4, description="letters of a group")
     hashes: int = Field(default=10, ge=1, le=64, description="bits that a group sets")
     edits: int = Field(default=1, ge=1, le=16, description="letters by which two texts of the same record usually differ")
+    fixed_ones: bool = Field(
+        default=False,
+        description="whether the filters of all texts have as many ones, so that the coordinator does not read lengths from "
+        "their number",
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``fixed_ones`` where it is off, so that linkages from before there was this key are on the same terms."""
+        fields = written(self)
+        if not self.fixed_ones:
+            fields.pop("fixed_ones", None)
+        return fields
+
+    @property
+    def _groups(self) -> int:
+        """Of a usual text: q - 1 spaces stand before it and behind it."""
+        return self.length + self.q - 1
+
+    def ones(self, encoding: Encoding) -> int | None:
+        """How many ones the filter of each text has; None: as many as its groups set."""
+        if not self.fixed_ones:
+            return None
+        bits = self.bits(encoding)
+        return round(bits * (1 - (1 - 1 / bits) ** (self._groups * self.hashes)))
 
     def bits(self, encoding: Encoding) -> int:
         """Bits of a filter that are this key's."""
-        groups = self.length + self.q - 1  # q - 1 spaces stand before a text and behind it
         collisions = -(-self.edits * self.hashes // 5)  # ⌈4·θ·k·0.05⌉
-        return _whole_bytes(2 * self.edits * self.hashes * groups / ((collisions + 1) * encoding.delta))
+        return _whole_bytes(2 * self.edits * self.hashes * self._groups / ((collisions + 1) * encoding.delta))
 
 
 Key = Annotated[NumberKey | DateKey | PlaceKey | TextKey, Field(discriminator="kind")]

@@ -6,17 +6,15 @@ Everything here is for the owner. It has column names, counts and the texts of e
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
-from vfl_node.data.columns_apart import key_columns_of
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.images import Image
-from vfl_node.data.keys import bounds_text
+from vfl_node.data.keys import keys_text
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
@@ -133,7 +131,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             check_budget(settings, job)
         except VflError as error:
             errors.append(error)
-    format, seen, use = None, None, None
+    format, seen, use, known = None, None, None, tuple[str, ...]()
     try:
         data = data or data_of(settings, job)
         needs_label = settings.role == (job.label_holder if job else "active")
@@ -166,9 +164,13 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
 
             train, name = job.train if job else None, settings.name
             check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)
+        if seen.table and seen.whole and job and settings.audit.linkage:
+            from vfl_node.execution.recognisable import recognisable  # loads scipy
+
+            known = recognisable(job, settings.audit.linkage, seen.table.keys, settings.name)
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, format, seen, use, tuple(errors), _warnings(seen, job, use) if seen else ())
+    return TableCheck(data, format, seen, use, tuple(errors), (*known, *_warnings(seen, job, use)) if seen else ())
 
 
 def _warnings(seen: TableProfile, job: Job | None, use: JobUse | None) -> tuple[str, ...]:
@@ -236,17 +238,9 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),
         min_set_size=settings.limits.min_set_size,
         image=_image(job, settings, seen.image) if job.train else "",
-        keys=tuple(_keys(job, data, settings.name)),
+        keys=keys_text(job.align.keys or NO_KEYS, data, settings.name),
         noise=_noise(job, settings),
     )
-
-
-def _keys(job: Job, data: Data, party: str) -> Iterator[str]:
-    """The keys of a job in words, with the columns behind them."""
-    keys = job.align.keys or NO_KEYS
-    columns = key_columns_of(data, keys, party)
-    for name, text in bounds_text(keys).items():
-        yield f"{name} ({text}): {', '.join(columns[name])}"
 
 
 def _noise(job: Job, settings: Settings) -> str:

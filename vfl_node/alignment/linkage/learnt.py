@@ -58,8 +58,8 @@ def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Ma
             Disclosure(
                 "distances",
                 sizes.active * sizes.passive,
-                "how far any two of these records lie apart, also two of the same party: a map of all of them, which a few "
-                "records with known keys put in its place",
+                "how far any two of these records lie apart, also two of the same party: a map of all of them. A public list, "
+                "of names or addresses for example, puts it in its place and names the records, without a record that it knows",
             ),
         ),
     }

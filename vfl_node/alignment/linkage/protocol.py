@@ -23,7 +23,8 @@ A gets no place of B's records, B no similarity, C no key and no seed. The share
 Leaks: to A, n_B and m·K similarities with noise, of which it can tell which belong to the same record of B. To B, n_A and
 which of its records are nearest to each of A's: that *set* locates A's records, and noise does not touch it. To C, all
 distances between filters, those within one party too, and which filters are equal. A and B know the seed, so
-filters hide keys from C alone. σ bounds how often the greedy attack of the paper guesses a filter from one similarity (τ); it
+filters hide keys from C alone, and not from a C with a public list of them (``privacy/linkage``: ``graph_matching``,
+``registration``). σ bounds how often the greedy attack of the paper guesses a filter from one similarity (τ); it
 does not bound how exactly A locates a key of B from many.
 
 Deviations from the paper: everything lasts from job to job (seed, noise, order, μ0 and σ0), and linkages and the use of each

@@ -32,7 +32,7 @@ def encode(
     names its keys. So a party that begins again goes on with the same bytes, and equal records of both parties have
     equal filters. Keys follow each other by their names.
 
-    Cost: about 0.6 ns a bit of numbers, 10 µs a text. Memory: 20 MiB and two blocks.
+    Cost: about 0.6 ns a bit of numbers, 10 µs a text, 60 µs with a fixed number of ones. Memory: 20 MiB and two blocks.
 
     Args:
         keys: of the job.
@@ -60,7 +60,7 @@ def encode(
 def _filters(key: Key, encoding: Encoding, secret: Randomness) -> Callable[[KeyValues], Rows]:
     """What makes the filters of a part of a column: uint8[n, bits of this key / 8]."""
     if isinstance(key, TextKey):
-        groups = GroupFilter(key, key.bits(encoding), secret)
+        groups = GroupFilter(key, key.bits(encoding), secret, key.ones(encoding))
         return lambda texts: groups.of(str(text) for text in texts)
     scales, spans = (key.metres, key.spans) if isinstance(key, PlaceKey) else ((1.0,), (key.span,))
     low = bounds(key)[:, 0]

@@ -4,8 +4,13 @@ A text is normalised, so that case, accents and spaces do not count. Then q − 
 first and last letters are in as many groups as the others. Each group sets k bits. A changed letter changes at most q groups,
 and so at most 2·q·k bits.
 
+A longer text sets more bits, so that their number tells the coordinator how long it is. With a fixed number of ones, w, groups
+set their first bits, then their second ones, and so on, in a keyed order of groups, until there are w: a short text sets more
+bits for each group, and a long one fewer. So texts with the same groups have about the same bits, and two without a common
+one have as many in common, w²/M of M, whatever their lengths are.
+
 Source: Schnell, Bachteler and Reiher 2009, "Privacy-preserving record linkage using Bloom filters"; hashes with a key, against
-dictionaries: Karapiperis et al. 2018 (FEDERAL).
+dictionaries: Karapiperis et al. 2018 (FEDERAL); the fixed number of ones: ours.
 """
 
 from __future__ import annotations
@@ -21,9 +26,10 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.job.keys import TextKey
 
-_KNOWN = 1 << 15  # groups whose bits are remembered
+_KNOWN, _BESIDE = 1 << 20, 24  # words that are remembered of groups' bits, and what each group takes beside
 _CELLS = 1 << 23  # bits computed at a time, a byte each
 _WORDS = 8  # of 64 bits, in a digest
+_ORDER = 1 << 32  # the number of the digest by which groups are ordered
 
 
 def normalised(text: str) -> str:
@@ -45,15 +51,17 @@ class GroupFilter:
         key: q and how many hashes.
         bits: of a filter, a multiple of 8.
         secret: where the key of the hashes is drawn from.
+        ones: that each filter has; None: as many as its groups set.
     """
 
-    def __init__(self, key: TextKey, bits: int, secret: Randomness) -> None:
-        self._q, self._hashes, self._bits = key.q, key.hashes, bits
+    def __init__(self, key: TextKey, bits: int, secret: Randomness, ones: int | None = None) -> None:
+        self._q, self._hashes, self._bits, self._ones = key.q, key.hashes, bits, ones
         self._secret = secret.bytes(32)
-        self._known: dict[str, NDArray[np.int64]] = {}
+        self._known: dict[tuple[str, int], NDArray[np.int64]] = {}
+        self._words = 0
 
     def of(self, texts: Iterable[str]) -> Rows:
-        """The filters of n texts, uint8[n, bits/8]. Cost: about 10 µs a text of 20 letters. Memory beside: 10 MiB."""
+        """The filters of n texts, uint8[n, bits/8]. Cost: 10 µs a text of 20 letters, 60 µs with fixed ones. Memory: 16 MiB."""
         every = list(texts)
         filters = np.empty((len(every), self._bits // 8), dtype=np.uint8)
         step = max(1, _CELLS // self._bits)
@@ -61,20 +69,36 @@ class GroupFilter:
             part = every[start : start + step]
             ones = np.zeros((len(part), self._bits), dtype=np.bool_)
             for row, text in zip(ones, part, strict=True):
-                for group in groups_of(normalised(text), self._q):
-                    row[self._places(group)] = True
+                groups = groups_of(normalised(text), self._q)
+                if self._ones is None:
+                    for group in groups:
+                        row[self._places(group, self._hashes)] = True
+                else:
+                    row[self._first(groups, self._ones)] = True
             filters[start : start + step] = np.packbits(ones, axis=1)
         return filters
 
-    def _places(self, group: str) -> NDArray[np.int64]:
+    def _first(self, groups: Iterable[str], ones: int) -> NDArray[np.int64]:
+        """The first ``ones`` different bits that the groups of a text set, int64[ones]."""
+        ordered, hashes = sorted(groups, key=lambda group: self._digest(group, _ORDER)), self._hashes
+        while True:
+            places = np.stack([self._places(group, hashes) for group in ordered], axis=1).ravel()  # hash by hash
+            _, firsts = np.unique(places, return_index=True)
+            if len(firsts) >= ones:
+                return places[np.sort(firsts)[:ones]]
+            hashes *= 2
+
+    def _places(self, group: str, hashes: int) -> NDArray[np.int64]:
         """The bits that a group sets, int64[hashes]; two hashes may choose the same."""
-        places = self._known.get(group)
+        places = self._known.get((group, hashes))
         if places is None:
-            if len(self._known) >= _KNOWN:
+            self._words += hashes + _BESIDE
+            if self._words > _KNOWN:
                 self._known.clear()
-            digests = (self._digest(group, number) for number in range(-(-self._hashes // _WORDS)))
-            words = np.frombuffer(b"".join(digests), dtype="<u8")[: self._hashes]
-            places = self._known[group] = (words % np.uint64(self._bits)).astype(np.int64)  # bias below 2⁻⁴⁵
+                self._words = hashes + _BESIDE
+            digests = (self._digest(group, number) for number in range(-(-hashes // _WORDS)))
+            words = np.frombuffer(b"".join(digests), dtype="<u8")[:hashes]
+            places = self._known[group, hashes] = (words % np.uint64(self._bits)).astype(np.int64)  # bias below 2⁻⁴⁵
         return places
 
     def _digest(self, group: str, number: int) -> bytes:

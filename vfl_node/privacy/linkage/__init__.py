@@ -12,7 +12,10 @@ file                 who          finds                                       ag
 ``cells``            passive      an active record's keys, from candidates    nothing (``reveal_candidates`` refuses all)
 ``anchors``          coordinator  keys, from distances to a few known ones    nothing
 ``frequency``        coordinator  keys, from how many filters are equal       nothing
+``graph_matching``   coordinator  texts, from distances and a public list     nothing
+``registration``     coordinator  places, from distances and a public list    nothing
 ===================  ===========  ==========================================  ============================================
 
-``space`` makes points of keys, and ``fitting`` finds the points that distances fit best. Figures: docs/privacy.md.
+The last two need no record that is known. ``space`` makes points of keys, and ``fitting`` finds the points that distances fit
+best. Figures: docs/privacy.md.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.filters.encoding import encode
 from vfl_node.crypto.filters.values import DAY_S, KeyValues, bounds, numbers_of
+from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.job.keys import DateKey, Encoding, Key, PlaceKey, TextKey
@@ -70,6 +71,24 @@ class KeySpace:
             share = 2 * np.minimum(apart, 2 * reach) / (span + 2 * reach)
             distances += self.encoding.pivots(span, reach) * share
         return distances
+
+    @property
+    def reaches(self) -> tuple[float, ...]:
+        """The reach of each axis in its own unit: degrees for places."""
+        return tuple(reach / unit for unit, _, reach in self._axes())
+
+    def apart(self, filters: Rows) -> Iterator[tuple[Floats, float]]:
+        """For each axis how far apart any two records are along it, as the bits of this axis tell, and its reach.
+
+        float64[n, n], and the reach, both in the unit of points; two reaches also stand for more. Needs no seed: where the
+        bits of an axis stand is public.
+        """
+        start = 0
+        for unit, span, reach in self._axes():
+            pivots = self.encoding.pivots(span, reach)
+            part = np.ascontiguousarray(filters[:, start // 8 : (start + pivots) // 8])
+            start += pivots
+            yield hamming(part, part).astype(np.float64) * ((span + 2 * reach) / (2 * pivots * unit)), reach / unit
 
     def errors(self, guess: Floats, truth: Floats) -> dict[str, float]:
         """Key → median distance of guess and truth, in its own unit: days for a date, metres for a place."""
