@@ -36,10 +36,11 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import under
-from vfl_node.privacy.attacks import ATTACKS, follow, spectral
+from vfl_node.privacy.attacks import ATTACKS, follow, joint, spectral
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import works_at_once
 from vfl_node.progress import Silent
+from vfl_node.training.boosted_tree import design
 from vfl_node.training.network.local import local_logits, train_local
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
@@ -208,6 +209,8 @@ class Training:
             channels = {name: self._recorder.wrap(name, channel) for name, channel in channels.items()}
         self._own = randomness.derive(ACTIVE)
         self._halves: dict[str, Any] = {}
+        self._tables: dict[str, Table] = {}
+        self._rows: dict[str, NDArray[np.int64]] = {}
         self._tested: dict[str, Table] = {}
         for name, other, half_of in ((ACTIVE, PASSIVE, ActiveHalf), (PASSIVE, ACTIVE, PassiveHalf)):
             mine = owns[name][kept]
@@ -220,7 +223,8 @@ class Training:
                     other: PeerFacts(int(owns[other][kept].sum()), intersection=self.real, missing=int(mine.sum()) - self.real)
                 },
             )
-            table = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
+            table = self._tables[name] = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
+            self._rows[name] = view.rows
             of = session(name, {other: channels[name]}, randomness, train=trial.train, parties=PARTIES, clock=lambda: 0.0)
             own, draws = randomness.derive(name), randomness.derive(f"{name} draws")
             self._halves[name] = half_of(of, TrainingData(view, table), own, draws, 0, np.arange(len(mine)), None)
@@ -262,6 +266,44 @@ class Training:
             name: follow(ATTACKS[name], labelled if name == "spectral" else transcript, secret).score()
             for name in self._trial.attacks
         }
+
+    def joint(self, attacker: str, permuted: bool = False) -> float | None:
+        """AUC of the joint attack of one party on the rows that it owns: which of them does the other one lack.
+
+        Args:
+            attacker: the active party, with the last embedding of each row; or the passive one, with its mean gradient.
+            permuted: whether it has other rows' columns and labels, as a control.
+        """
+        other = PASSIVE if attacker == ACTIVE else ACTIVE
+        shown = self._last_embeddings() if attacker == ACTIVE else self._mean_gradients()
+        randomness, table = self._own.derive(f"joint/{attacker}"), self._tables[attacker]
+        mine = joint.sample(np.flatnonzero(~self._secret[attacker]), randomness.derive("sample"))
+        rows = self._rows[attacker][mine]
+        if permuted:
+            rows = rows[randomness.derive("permuted").permutation(len(rows))]
+        cells, categorical = design(table, rows)
+        if table.labels is not None:
+            cells, categorical = np.column_stack([cells, table.labels]), [*categorical, False]
+        found = joint.scores(cells[rows], shown[mine].astype(np.float64), randomness, categorical=np.array(categorical, bool))
+        return metrics.auc(self._secret[other][mine], found)
+
+    def _last_embeddings(self) -> NDArray[np.float32]:
+        """float32[m, d], of each row what the active party received last."""
+        each = self._tensors(training_pb2.Embedding)
+        shown = np.zeros((0, 0), np.float32)
+        for (_, positions), tensor in zip(self._batches, each, strict=True):
+            shown = shown if len(shown) else np.zeros((len(self._labels), tensor.shape[1]), np.float32)
+            shown[positions] = tensor.numpy()
+        return shown
+
+    def _mean_gradients(self) -> NDArray[np.float32]:
+        """float32[m, d], of each row the mean of the gradients of its own loss that the passive party received."""
+        each = self._tensors(training_pb2.Gradient)
+        total = np.zeros((0, 0), np.float32)
+        for (_, positions), tensor in zip(self._batches, each, strict=True):
+            total = total if len(total) else np.zeros((len(self._labels), tensor.shape[1]), np.float32)
+            total[positions] += tensor.numpy() * len(positions) / self._trial.train.epochs
+        return total
 
     def labels_read(self) -> float | None:
         """AUC of the direction of the gradients that the passive party received, on labels of rows that the active one has."""
