@@ -86,6 +86,7 @@ class Trial:
         attacked: after which epochs the transcript is attacked, by ``attacks``.
         watched: whether it is measured on its way.
         at_active: how many columns are the active party's, the first ones.
+        joint: whether each party runs the joint attack at the end; then the first half of the columns is the active party's.
     """
 
     data: str
@@ -104,6 +105,7 @@ class Trial:
     attacks: tuple[str, ...] = ("spectral",)
     watched: bool = False
     at_active: int = 0
+    joint: bool = False
 
     @property
     def train(self) -> Train:
@@ -136,6 +138,7 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
         JSON. ``test``: reading → {auc, ace, nll}, where ``plain`` is the model as it was trained, ``te`` calibrated
         afterwards for what is synthetic, ``te-labels`` for the labels alone. ``attacks``: attack → AUC after each of the
         epochs :attr:`Trial.attacked`; ``equal weights``: on all rows as the last weights embed them.
+        ``joint``: attacker → AUC of the joint attack; empty where it is not asked for.
         ``curve``: (step, training loss since the last point, test loss, test AUC).
         ``real``: rows that are real on both sides.
     """
@@ -150,6 +153,7 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
         "test": training.measure(),
         "attacks": {name: [of[name] for of in found] for name in trial.attacks if found},
         "equal weights": training.attacked_at_once() if trial.attacked and len(trial.attacks) > 1 else {},
+        "joint": {of: training.joint(name) for of, name in (("active", ACTIVE), ("passive", PASSIVE))} if trial.joint else {},
         "curve": curve,
         "real": training.real,
     }
@@ -202,7 +206,8 @@ class Training:
         self._secret = {name: ~of[kept] for name, of in owns.items()}
 
         names = list(records.columns)
-        columns = {ACTIVE: names[: trial.at_active], PASSIVE: names[trial.at_active :]}
+        self._at_active = len(names) // 2 if trial.joint else trial.at_active
+        columns = {ACTIVE: names[: self._at_active], PASSIVE: names[self._at_active :]}
         self._recorder = Recorder()
         channels = dict(zip(owns, memory_channels(ACTIVE, PASSIVE), strict=True))
         if trial.attacked:
@@ -275,7 +280,6 @@ class Training:
             permuted: whether it has other rows' columns and labels, as a control.
         """
         other = PASSIVE if attacker == ACTIVE else ACTIVE
-        shown = self._last_embeddings() if attacker == ACTIVE else self._mean_gradients()
         randomness, table = self._own.derive(f"joint/{attacker}"), self._tables[attacker]
         mine = joint.sample(np.flatnonzero(~self._secret[attacker]), randomness.derive("sample"))
         rows = self._rows[attacker][mine]
@@ -284,26 +288,22 @@ class Training:
         cells, categorical = design(table, rows)
         if table.labels is not None:
             cells, categorical = np.column_stack([cells, table.labels]), [*categorical, False]
-        found = joint.scores(cells[rows], shown[mine].astype(np.float64), randomness, categorical=np.array(categorical, bool))
+        shown = self._received(attacker)[mine].astype(np.float64)
+        found = joint.scores(cells[rows], shown, randomness, categorical=np.array(categorical, bool))
         return metrics.auc(self._secret[other][mine], found)
 
-    def _last_embeddings(self) -> NDArray[np.float32]:
-        """float32[m, d], of each row what the active party received last."""
-        each = self._tensors(training_pb2.Embedding)
-        shown = np.zeros((0, 0), np.float32)
-        for (_, positions), tensor in zip(self._batches, each, strict=True):
-            shown = shown if len(shown) else np.zeros((len(self._labels), tensor.shape[1]), np.float32)
-            shown[positions] = tensor.numpy()
+    def _received(self, attacker: str) -> NDArray[np.float32]:
+        """float32[m, d], of each row the last embedding, or the mean of the gradients of its own loss."""
+        kind, shown = training_pb2.Embedding if attacker == ACTIVE else training_pb2.Gradient, None
+        for (_, positions), tensor in zip(self._batches, self._tensors(kind), strict=True):
+            if shown is None:
+                shown = np.zeros((len(self._labels), tensor.shape[1]), np.float32)
+            if attacker == ACTIVE:
+                shown[positions] = tensor.numpy()
+            else:
+                shown[positions] += tensor.numpy() * len(positions) / self._trial.train.epochs
+        assert shown is not None
         return shown
-
-    def _mean_gradients(self) -> NDArray[np.float32]:
-        """float32[m, d], of each row the mean of the gradients of its own loss that the passive party received."""
-        each = self._tensors(training_pb2.Gradient)
-        total = np.zeros((0, 0), np.float32)
-        for (_, positions), tensor in zip(self._batches, each, strict=True):
-            total = total if len(total) else np.zeros((len(self._labels), tensor.shape[1]), np.float32)
-            total[positions] += tensor.numpy() * len(positions) / self._trial.train.epochs
-        return total
 
     def labels_read(self) -> float | None:
         """AUC of the direction of the gradients that the passive party received, on labels of rows that the active one has."""
@@ -350,7 +350,7 @@ class Training:
             half.learner.rest()
         embedding = passive.learner.model["bottom"](inputs[PASSIVE].at(everything))  # (t, d)
         logits = active.learner.model(inputs[ACTIVE].at(everything), [embedding])  # (t,)
-        if not self._trial.at_active:
+        if not self._at_active:
             return logits, torch.full((len(everything),), active.scoring()["positive_rate"])
         local = build_classifier(architecture_of(self._trial.train.model), self._trial.train, inputs[ACTIVE].schema, [])
         if weights := under("local", active.weights()):
