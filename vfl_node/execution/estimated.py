@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from vfl_node.data.tables import Table
 from vfl_node.job import Job
 from vfl_node.protection import Protection
+from vfl_node.registry import load
 from vfl_node.training.section import JointAttack
-from vfl_node.training.split.config import Train
-from vfl_node.training.split.joint_estimate import estimate
 
 
 def estimated_joint(job: Job, table: Table, protection: Protection, models: Mapping[str, str]) -> JointAttack | None:
@@ -19,6 +18,8 @@ def estimated_joint(job: Job, table: Table, protection: Protection, models: Mapp
     none, as the peer waits and sees how long it takes, which depends on their number up to 2,048.
     """
     train, possible = job.train, "passive" in job.align.spec.synthetic_rows_at
-    if not isinstance(train, Train) or not possible or not protection.membership or job.align.padding:
+    if not (train and train.estimated and possible and protection.membership) or job.align.padding:
         return None
-    return estimate(table, train, models)
+    estimate = load(train.estimated, what=f"the estimate of the joint attack of trainer {train.algorithm!r}")
+    found: JointAttack | None = estimate(table, train, models)
+    return found

@@ -116,7 +116,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         rows: only so many from the beginning; None: all.
 
     Cost: 0.4 s for 10,000 rows of 30 columns (one core of a small server); with a job in which a passive party makes rows
-        up about 8 s more, for an estimate of what they tell (:mod:`vfl_node.training.split.joint_estimate`).
+        up about 3 s more, for an estimate of what they tell (:mod:`vfl_node.training.split.joint_estimate`).
 
     Raises:
         UsageError: this node is a coordinator, or the job predicts, and so reads the table as another job did.

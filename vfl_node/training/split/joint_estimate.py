@@ -5,7 +5,7 @@ the other half, with another person's cells in a share of the rows, and the atta
 looks for these. Of :data:`SPLITS` such splits the largest figure counts.
 
 It is a guess: how much the own columns tell of each other is not how much the peer's tell of them. Against the true attack it
-was .12 too low to .33 too high (docs/privacy.md). Training the bottom on what gradients say changed it by .03 at most, so it is
+was .15 too low to .33 too high (docs/privacy.md). Training the bottom on what gradients say changed it by .03 at most, so it is
 not trained.
 
 Nothing of it is sent. It does not depend on which rows are shared, so how long it takes tells nothing of that.
@@ -56,7 +56,7 @@ def estimate(table: Table, train: Train, models: Mapping[str, str]) -> JointAtta
         None where there are fewer than two columns or 200 records, the library is not installed, or the job's architecture
         cannot be built for fewer columns.
 
-    Cost: five times 15 fits of 50 trees to at most 2,048 records; 8 s (one core of a small server). All its draws are fixed, so
+    Cost: five times 15 fits of 50 trees to at most 2,048 records; 3 s (one core of a small server). All its draws are fixed, so
         the same table gives the same figure.
     """
     if len(table.columns) < 2 or len(table) < joint.LEAST or not joint.available():
