@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from vfl_node.configuration import parse
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.federation import LocalFederation
+from vfl_node.privacy.outgoing import Sent
 from vfl_node.report.envelope import Report
+from vfl_node.training.split.received import Received
 from vfl_node.transport.recorder import Recorder
 
 pytest.importorskip("sklearn")
@@ -107,6 +110,33 @@ def test_an_owner_may_switch_it_off_and_where_no_row_is_made_up_there_is_none(fi
     assert report(tmp_path / "off")["training"]["joint"] is not None
     simulate(job("psi"), files, tmp_path / "psi", joint=True)
     assert report(tmp_path / "psi" / "lab")["training"]["joint"] is None
+
+
+def test_what_was_received_is_kept_and_a_later_attempt_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    generator, training = torch.Generator().manual_seed(1), np.arange(3, 43)
+    batches = [training[start : start + 10] for start in (0, 10, 20, 30)] * 2  # two epochs
+    steps = [Sent(of, torch.randn(10, 4, generator=generator), torch.randn(10, 4, generator=generator)) for of in batches]
+    whole = Received(tmp_path / "whole", training, {})
+    for step in steps:
+        whole.see(step)
+    first = Received(tmp_path / "resumed", training, {})
+    for step in steps[:5]:
+        first.see(step)
+    saved = first.tensors()
+    first.see(steps[5])  # after the checkpoint: forgotten
+    later = Received(tmp_path / "resumed", training, saved)
+    for step in steps[5:]:
+        later.see(step)
+    records, resumed = (np.load(tmp_path / name) for name in ("whole", "resumed"))
+    np.testing.assert_array_equal(records, resumed)
+    np.testing.assert_array_equal(records["position"], training)
+    assert (records["steps"] == 2).all()
+    np.testing.assert_array_equal(records["embedding"], np.concatenate([step.rows.numpy() for step in steps[4:]]))
+    both = [np.concatenate([step.gradients.numpy() for step in epoch]) for epoch in (steps[:4], steps[4:])]
+    np.testing.assert_allclose(records["gradient"], 10 * (both[0] + both[1]), rtol=1e-5, atol=1e-5)
+    nothing = Received(None, training, {})
+    nothing.see(steps[0])
+    assert nothing.tensors() == {}
 
 
 @pytest.mark.slow

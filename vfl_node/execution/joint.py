@@ -45,10 +45,7 @@ def report_joint(job: Job, parties: Mapping[str, TrialParty], out: Mapping[str, 
     views = {name: _view(job, name, party) for name, party in parties.items()}
     active, found = job.parties.active, dict[str, list[JointAttack]]()
     for name in job.parties.passive:
-        path = parties[name].folder.received
-        if not path.exists():  # it was trained before
-            continue
-        records = np.load(path, mmap_mode="r")
+        records = np.load(parties[name].folder.received)
         records = records[records["steps"] > 0]
         last, mean = records["embedding"], records["gradient"] / records["steps"][:, None]
         for attacker, target, received in ((active, name, last), (name, active, mean)):

@@ -35,7 +35,7 @@ class Received:
     """
 
     def __init__(self, path: Path | None, training: Positions, saved: Mapping[str, Tensor]) -> None:
-        self._path, self._positions = path, joint.sample(training, SAMPLE)
+        self._path, self._positions = path, training if path is None else joint.sample(training, SAMPLE)
         self._records: NDArray[Any] | None = None
         if saved:
             self._open(saved["embedding"].shape[1])
