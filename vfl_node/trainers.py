@@ -3,8 +3,7 @@
 A trainer is a folder under ``vfl_node/training`` (or an installed package) with three parts: the *config*, the job's ``train``
 section, a subclass of :class:`TrainerConfig` that imports neither torch nor grpc, so that any command can check a job; the
 *implementation*, a :class:`vfl_node.training.trainer.Trainer`, loaded when it first runs; and the *report section*, a
-:class:`vfl_node.training.section.TrainerSection` with what it alone reports. CONTRIBUTING.md ("Another trainer") lists what
-belongs to a trainer of this project besides.
+:class:`vfl_node.training.section.TrainerSection` with what it alone reports. CONTRIBUTING.md ("Another trainer") has the rest.
 """
 
 from __future__ import annotations
@@ -79,6 +78,7 @@ class TrainerConfig(Frozen):
             trial whose tables have one owner; empty: nothing does.
         embedded: ``module:attribute`` of the :class:`~vfl_node.training.serving.Embeddings` that a passive party's kept half
             sends, so that its owner can attack them (``vfl-node audit``); empty: it sends none.
+        estimated: ``module:attribute`` of what estimates the joint attack: (table, train, models) → figure; empty: none.
         max_passive_parties: how many passive parties it can train with.
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.
@@ -103,6 +103,7 @@ class TrainerConfig(Frozen):
     serves_coordinated: ClassVar[bool] = False
     joined: ClassVar[str] = ""
     embedded: ClassVar[str] = ""
+    estimated: ClassVar[str] = ""
     max_passive_parties: ClassVar[int] = 1
     defended: ClassVar[frozenset[str]] = frozenset()
     unmetered: ClassVar[str] = "no attack on what this training sends is known here"
@@ -322,7 +323,7 @@ class TrainerConfig(Frozen):
 REPORT_KEYS = frozenset(
     {
         *("algorithm", "epochs", "rows", "steps", "repeats", "classes", "device", "audit", "max_attack_auc", "columns"),
-        *("feature_audit", "max_feature_gain", "label_audit", "max_label_auc", "warnings", "section"),
+        *("joint", "feature_audit", "max_feature_gain", "label_audit", "max_label_auc", "warnings", "section"),
     }
 )
 """What no trainer is called, since its section of a report stands beside these."""

@@ -36,10 +36,11 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import under
-from vfl_node.privacy.attacks import ATTACKS, follow, spectral
+from vfl_node.privacy.attacks import ATTACKS, follow, joint, spectral
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import works_at_once
 from vfl_node.progress import Silent
+from vfl_node.training.boosted_tree import design
 from vfl_node.training.network.local import local_logits, train_local
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
@@ -85,6 +86,7 @@ class Trial:
         attacked: after which epochs the transcript is attacked, by ``attacks``.
         watched: whether it is measured on its way.
         at_active: how many columns are the active party's, the first ones.
+        joint: whether each party runs the joint attack at the end; then the first half of the columns is the active party's.
     """
 
     data: str
@@ -103,6 +105,7 @@ class Trial:
     attacks: tuple[str, ...] = ("spectral",)
     watched: bool = False
     at_active: int = 0
+    joint: bool = False
 
     @property
     def train(self) -> Train:
@@ -135,6 +138,7 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
         JSON. ``test``: reading → {auc, ace, nll}, where ``plain`` is the model as it was trained, ``te`` calibrated
         afterwards for what is synthetic, ``te-labels`` for the labels alone. ``attacks``: attack → AUC after each of the
         epochs :attr:`Trial.attacked`; ``equal weights``: on all rows as the last weights embed them.
+        ``joint``: attacker → AUC of the joint attack; empty where it is not asked for.
         ``curve``: (step, training loss since the last point, test loss, test AUC).
         ``real``: rows that are real on both sides.
     """
@@ -149,6 +153,7 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
         "test": training.measure(),
         "attacks": {name: [of[name] for of in found] for name in trial.attacks if found},
         "equal weights": training.attacked_at_once() if trial.attacked and len(trial.attacks) > 1 else {},
+        "joint": {of: training.joint(name) for of, name in (("active", ACTIVE), ("passive", PASSIVE))} if trial.joint else {},
         "curve": curve,
         "real": training.real,
     }
@@ -201,13 +206,16 @@ class Training:
         self._secret = {name: ~of[kept] for name, of in owns.items()}
 
         names = list(records.columns)
-        columns = {ACTIVE: names[: trial.at_active], PASSIVE: names[trial.at_active :]}
+        self._at_active = len(names) // 2 if trial.joint else trial.at_active
+        columns = {ACTIVE: names[: self._at_active], PASSIVE: names[self._at_active :]}
         self._recorder = Recorder()
         channels = dict(zip(owns, memory_channels(ACTIVE, PASSIVE), strict=True))
         if trial.attacked:
             channels = {name: self._recorder.wrap(name, channel) for name, channel in channels.items()}
         self._own = randomness.derive(ACTIVE)
         self._halves: dict[str, Any] = {}
+        self._tables: dict[str, Table] = {}
+        self._rows: dict[str, NDArray[np.int64]] = {}
         self._tested: dict[str, Table] = {}
         for name, other, half_of in ((ACTIVE, PASSIVE, ActiveHalf), (PASSIVE, ACTIVE, PassiveHalf)):
             mine = owns[name][kept]
@@ -220,7 +228,8 @@ class Training:
                     other: PeerFacts(int(owns[other][kept].sum()), intersection=self.real, missing=int(mine.sum()) - self.real)
                 },
             )
-            table = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
+            table = self._tables[name] = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
+            self._rows[name] = view.rows
             of = session(name, {other: channels[name]}, randomness, train=trial.train, parties=PARTIES, clock=lambda: 0.0)
             own, draws = randomness.derive(name), randomness.derive(f"{name} draws")
             self._halves[name] = half_of(of, TrainingData(view, table), own, draws, 0, np.arange(len(mine)), None)
@@ -262,6 +271,39 @@ class Training:
             name: follow(ATTACKS[name], labelled if name == "spectral" else transcript, secret).score()
             for name in self._trial.attacks
         }
+
+    def joint(self, attacker: str, permuted: bool = False) -> float | None:
+        """AUC of the joint attack of one party on the rows that it owns: which of them does the other one lack.
+
+        Args:
+            attacker: the active party, with the last embedding of each row; or the passive one, with its mean gradient.
+            permuted: whether it has other rows' columns and labels, as a control.
+        """
+        other = PASSIVE if attacker == ACTIVE else ACTIVE
+        randomness, table = self._own.derive(f"joint/{attacker}"), self._tables[attacker]
+        mine = joint.sample(np.flatnonzero(~self._secret[attacker]), randomness.derive("sample"))
+        rows = self._rows[attacker][mine]
+        if permuted:
+            rows = rows[randomness.derive("permuted").permutation(len(rows))]
+        cells, categorical = design(table, rows)
+        if table.labels is not None:
+            cells, categorical = np.column_stack([cells, table.labels]), [*categorical, False]
+        shown = self._received(attacker)[mine].astype(np.float64)
+        found = joint.scores(cells[rows], shown, randomness, categorical=np.array(categorical, bool))
+        return metrics.auc(self._secret[other][mine], found)
+
+    def _received(self, attacker: str) -> NDArray[np.float32]:
+        """float32[m, d], of each row the last embedding, or the mean of the gradients of its own loss."""
+        kind, shown = training_pb2.Embedding if attacker == ACTIVE else training_pb2.Gradient, None
+        for (_, positions), tensor in zip(self._batches, self._tensors(kind), strict=True):
+            if shown is None:
+                shown = np.zeros((len(self._labels), tensor.shape[1]), np.float32)
+            if attacker == ACTIVE:
+                shown[positions] = tensor.numpy()
+            else:
+                shown[positions] += tensor.numpy() * len(positions) / self._trial.train.epochs
+        assert shown is not None
+        return shown
 
     def labels_read(self) -> float | None:
         """AUC of the direction of the gradients that the passive party received, on labels of rows that the active one has."""
@@ -308,7 +350,7 @@ class Training:
             half.learner.rest()
         embedding = passive.learner.model["bottom"](inputs[PASSIVE].at(everything))  # (t, d)
         logits = active.learner.model(inputs[ACTIVE].at(everything), [embedding])  # (t,)
-        if not self._trial.at_active:
+        if not self._at_active:
             return logits, torch.full((len(everything),), active.scoring()["positive_rate"])
         local = build_classifier(architecture_of(self._trial.train.model), self._trial.train, inputs[ACTIVE].schema, [])
         if weights := under("local", active.weights()):

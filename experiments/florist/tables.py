@@ -138,6 +138,17 @@ def feature_transcripts(plan: Plan) -> list[Way]:
     return [Way(name, plan.transcript | {"alpha": HALF, "features": name}) for name in made]
 
 
+def joint_ways(plan: Plan) -> list[Way]:
+    """Strategies of which both parties run the joint attack, each with half of the columns."""
+    shares = {"alpha": 0.3, "beta": 0.2, "rows": plan.rows or 6000, "epochs": 4, "joint": True}
+    attacked = shares | {"attacked": (4,), "attacks": tuple(ATTACKS)}
+    made = [Way(name, attacked | {"features": name}) for name in ("sampling", "smoothed", "naive", "random")]
+    labelled = [
+        Way(f"smoothed, {name}", attacked | {"features": "smoothed", "labels": name}) for name in ("random-pred", "neighbors")
+    ]
+    return [*made, *labelled]
+
+
 class Results:
     """The outcomes of all trials of a plan.
 
@@ -160,6 +171,10 @@ class Results:
     def attack(self, way: Way, data: str, name: str = "spectral", stage: int = -1) -> Floats:
         """An attack's AUC, float64[seeds]; NaN where it is not defined."""
         return np.array([outcome["attacks"][name][stage] for outcome in self.each(way, data)], np.float64)
+
+    def joint(self, way: Way, data: str, attacker: str) -> Floats:
+        """AUC of the joint attack by one party, float64[seeds]; NaN where it is not defined."""
+        return np.array([outcome["joint"][attacker] for outcome in self.each(way, data)], np.float64)
 
     def equal_weights(self, way: Way, data: str, name: str) -> Floats | None:
         """An attack's AUC on all rows under the last weights, float64[seeds]; None where it was not run."""
@@ -316,6 +331,23 @@ def feature_attacks(results: Results) -> Written:
     return _attacked(results, feature_transcripts(results.plan))
 
 
+def joint_attacks(results: Results) -> Written:
+    """The joint attack of both parties, beside the strongest other one on embeddings."""
+    heads = [f"{data}: {of}" for data in results.plan.names for of in ("joint, active", "joint, passive", "others")]
+    written = begun("", *heads)
+    for way in joint_ways(results.plan):
+        cells = []
+        for data in results.plan.names:
+            found = {attacker: results.joint(way, data, attacker) for attacker in ("active", "passive")}
+            cells += [cell(written.keep(values, data, way.label, attacker), 2) for attacker, values in found.items()]
+            others = {name: float(results.attack(way, data, name).mean()) for name in ATTACKS}
+            strongest = max((name for name in others if not np.isnan(others[name])), key=lambda name: abs(others[name] - 0.5))
+            written.keep(results.attack(way, data, strongest), data, way.label, strongest)
+            cells.append(f"{others[strongest]:.2f}, {strongest}")
+        written.row(way.label, *cells)
+    return written
+
+
 def _attacked(results: Results, ways: Sequence[Way]) -> Written:
     stages = results.plan.transcript["attacked"]
     written = begun(f"after {', '.join(map(str, stages))} epochs", *ATTACKS, "furthest from .5", "test AUC")
@@ -431,6 +463,7 @@ OUTPUTS: dict[str, Output] = {
     "rare": Output(lambda plan: [way for pace in PACES for way in paced(*pace)], rare_table, only=RARE),
     "label-attacks": Output(label_transcripts, label_attacks),
     "feature-attacks": Output(feature_transcripts, feature_attacks),
+    "joint": Output(joint_ways, joint_attacks),
     "figure-2": Output(_all_ratios, figure_2),
     "convergence": Output(lambda plan: [both_at(ratio)[1] for ratio in plan.ratios if ratio >= 0.25], convergence),
 }

@@ -20,7 +20,7 @@ from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.intervals import ConfidenceInterval
-from vfl_node.training.section import TrainerSection
+from vfl_node.training.section import JointAttack, TrainerSection
 from vfl_node.training.trainer import Trained
 
 EVALUATE = Evaluate(test_fraction=0.2)
@@ -224,3 +224,15 @@ def test_a_column_that_few_values_spoil_is_named_to_its_owner_alone(trial: Any, 
     assert all("a few values" not in text for text in reports["clinic"]["training"]["warnings"])
     (spoilt,) = (of for of in reports["lab"]["training"]["columns"] if of["name"] == name)
     assert spoilt["transform"] == "quantile"
+
+
+def test_rows_that_do_not_fit_are_warned_of_above_a_limit_and_an_estimate_is_called_one() -> None:
+    assert cautions.of_membership(JointAttack(value=0.6, estimate=False, judged=900)) == ()
+    (exact,), (guess,) = (
+        cautions.of_membership(JointAttack(value=0.8125, estimate=estimate, judged=900)) for estimate in (False, True)
+    )
+    assert "81 of 100 pairs" in exact
+    assert "psi" in exact
+    assert "hidden" in exact
+    assert "estimate" not in exact
+    assert "by an estimate" in guess

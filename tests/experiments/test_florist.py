@@ -187,6 +187,7 @@ def test_every_output_is_written_from_its_own_trials() -> None:
             trial.name: {
                 "test": dict.fromkeys(("plain", "te", "te-labels"), reading | {"auc": 0.7 + 0.1 * trial.seed}),
                 "attacks": {attack: [0.4 + 0.1 * trial.seed] * len(trial.attacked) for attack in trial.attacks},
+                "joint": {"active": 0.6 + 0.1 * trial.seed, "passive": 0.5} if trial.joint else {},
                 "curve": [(10, 0.5, 0.6, 0.7), (20, 0.4, 0.5, 0.8)] if trial.watched else [],
             }
             for trial in output.trials(plan)
@@ -197,6 +198,8 @@ def test_every_output_is_written_from_its_own_trials() -> None:
         if name == "table-1":
             assert "| majority | 0.576 | 0.558 | 0.450 ± 0.071 (0.550) | 0.450 ± 0.071 (0.550) |" in written.lines
             assert len(written.lines) == 2 + len(paper.LABELS)
+        if name == "joint":
+            assert written.lines[2] == "| sampling |" + 2 * " 0.65 ± 0.07 | 0.50 ± 0.00 | 0.45, collinear |"
         if name == "table-3":
             assert len(written.lines) == 2 + len(paper.CHANGE)
             assert written.lines[2] == "| 0.05 | -0.08 | -0.07 |" + 4 * " 0.00 ± 0.00 (0.00 %) |"

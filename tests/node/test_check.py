@@ -69,6 +69,17 @@ def test_a_job_that_only_aligns_reads_no_column_and_a_passive_party_no_label(tmp
     assert (passive.features, passive.label) == (("x", "kind"), None)
 
 
+def test_a_passive_party_is_warned_where_rows_that_it_makes_up_would_not_fit(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    content = "id,x,y,z\n" + "".join(f"r{row},{row / 8},{row % 50 + row / 4},{3 - row / 9}\n" for row in range(300))
+    own, kept = settings_of(tmp_path, content, "passive"), "No strategy of train.missing prevents that"
+    assert any(kept in warning for warning in check_table(own, job=job(SPLIT)).warnings)
+    for other in (job("align: {protocol: psi}\n" + SPLIT), job(), None):
+        assert not any(kept in warning for warning in check_table(own, job=other).warnings)
+    silent = settings_of(tmp_path, content, "passive", audit={"membership": False})
+    assert not any(kept in warning for warning in check_table(silent, job=job(SPLIT)).warnings)
+
+
 def test_a_party_without_labels_is_warned_of_its_columns(tmp_path: Path) -> None:
     content = "id,place,size\n" + "".join(f"r{row},{row % 90:05},{row} {'kg' if row % 2 else 'g'}\n" for row in range(200))
     own = settings_of(tmp_path, content, "passive")

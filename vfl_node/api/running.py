@@ -141,6 +141,7 @@ def _in_one(
             seed=seed,
             predictions=predictions,
             transcript=transcript,
+            joint=True,
         )
     finally:
         torch.set_num_threads(threads)
@@ -158,7 +159,7 @@ def _in_processes(
     from vfl_node.node.federation import LocalFederation
 
     keeps = predictions is not None
-    nodes = LocalFederation(job, owners, logs=out / "logs", seed=seed, keeps=keeps, transcript=transcript)
+    nodes = LocalFederation(job, owners, logs=out / "logs", seed=seed, keeps=keeps, transcript=transcript, joint=True)
     with nodes as federation:
         ended = federation.run(out, view)
         if predictions:

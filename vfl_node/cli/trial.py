@@ -117,12 +117,14 @@ def run(
                 seed=seed,
                 predictions=predictions,
                 transcript=transcript,
+                joint=True,
             )
         else:
             from vfl_node.node.federation import LocalFederation
 
             keeps = predictions is not None
-            nodes = LocalFederation(spec, parties, logs=folder / "logs", seed=seed, keeps=keeps, transcript=transcript)
+            logs = folder / "logs"
+            nodes = LocalFederation(spec, parties, logs=logs, seed=seed, keeps=keeps, transcript=transcript, joint=True)
             with nodes as federation:
                 view = federation.run(folder, shown.update)
                 if predictions:

@@ -18,6 +18,7 @@ from vfl_node.yaml_text import as_key
 
 if TYPE_CHECKING:
     from vfl_node.training.evaluation import Confusion
+    from vfl_node.training.section import JointAttack
     from vfl_node.training.trainer import Trained
 
 FEW_ROWS = 50
@@ -28,6 +29,9 @@ FEW_POSITIVES = 30
 
 NEARLY_PERFECT, FAR_FROM_IT = 0.995, 0.95
 """AUCs: with the federated model above the one and this party alone below the other, a column may follow from the outcome."""
+
+TELLING = 0.6
+"""AUC of the joint attack from which on an owner is advised to train otherwise."""
 
 CHANCE = {"auc": 0.5, "lift": 1.0, "r2": 0.0}
 """Metric, of which more is better → what a model has that knows nothing."""
@@ -54,6 +58,19 @@ def of_labels(table: Table, classes: int) -> tuple[str, ...]:
         for column in label_like(table, classes)
     ]
     return (*said, *few(found, "more columns alone predict the label almost perfectly"))
+
+
+def of_membership(attack: JointAttack) -> tuple[str, ...]:
+    """What the joint attack on this party's made-up rows gives rise to."""
+    if not attack.value > TELLING:
+        return ()
+    pairs, how = round(100 * attack.value), "by an estimate " if attack.estimate else ""
+    return (
+        f"Another party can see {how}which of its records you lack: of a made-up and a real row it names the made-up one in "
+        f"{pairs} of 100 pairs, as it does not fit that party's own columns of the same person. No strategy of train.missing "
+        "prevents that. If it must stay hidden, train with train.algorithm: hidden. If it need not, align by psi: it tells the "
+        "same openly, and no row is made up.",
+    )
 
 
 def of_rows(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:

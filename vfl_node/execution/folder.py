@@ -120,6 +120,11 @@ class JobFolder(JobOutcome):
         return self.path / "transcript"
 
     @property
+    def received(self) -> Path:
+        """What was received of some rows, in a trial that runs the joint attack (:mod:`vfl_node.training.split.received`)."""
+        return self.path / "received"
+
+    @property
     def cancelled(self) -> bool:
         """Whether the owner wants the end of the job, which has not ended yet."""
         return self._cancelled.exists()
@@ -271,6 +276,8 @@ class JobFolder(JobOutcome):
             remaining |= {self.path / _EARLIER_SERVING, self.path / "alignment.safetensors"}
         if self.trial.transcript:
             remaining |= {self.transcript}
+        if self.trial.joint:
+            remaining |= {self.received, self._alignment}
         for entry in self.path.iterdir():
             if entry in remaining:
                 continue

@@ -169,5 +169,6 @@ def set_up(
         protection=settings.protection,
         compare=settings.compare,
         transcript=Transcript(folder.transcript, inputs.places) if folder.trial.transcript and inputs else None,
+        received=folder.received if folder.trial.joint and inputs else None,
     )
     return Run(session, folder, inputs, trained)

@@ -22,6 +22,7 @@ from vfl_node.execution.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.execution.conversations import conversations
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
+from vfl_node.execution.joint import report_joint, runs_joint
 from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.private import trial_settings
@@ -56,6 +57,7 @@ def simulate(
     seed: int | None = None,
     predictions: Path | None = None,
     transcript: Path | None = None,
+    joint: bool = False,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
 
@@ -76,6 +78,7 @@ def simulate(
         seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
         predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.execution.known_rows`).
         transcript: folder for what each party receives in training (:mod:`vfl_node.execution.transcripts`).
+        joint: whether the joint attack runs at the end, where it has something to find (:mod:`vfl_node.execution.joint`).
 
     Returns:
         Party name → folder of its artefacts.
@@ -86,6 +89,7 @@ def simulate(
     if transcript:
         check_transcribable(job)
         prepare_transcripts(job, transcript)
+    joint = joint and runs_joint(job)
     settings = settings or trial_settings(job, files, columns=columns, threads=threads, models=models)
     torch.set_num_threads(settings[job.parties.active].threads)
     for own in settings.values():
@@ -103,7 +107,7 @@ def simulate(
             if table is not None:
                 read[name] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
-            trial = Trial.of(seed, name, keeps=predictions is not None, transcript=transcript is not None)
+            trial = Trial.of(seed, name, keeps=predictions is not None, transcript=transcript is not None, joint=joint)
             folder = JobFolder(kept / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
             secrets = {peer: trial.memory_secret(peer) for peer in job.remembered_by(name)}
@@ -127,14 +131,16 @@ def simulate(
             raise error
         for run in runs:
             copy_artefacts(run.folder.artefacts, folders[run.session.name])
+        halves = {
+            run.session.name: TrialParty(
+                parties[run.session.name], run.folder, run.inputs.whole, run.inputs.table, tables.get(run.session.name)
+            )
+            for run in runs
+            if run.inputs
+        }
+        if joint:
+            report_joint(job, halves, folders)
         if predictions:
-            halves = {
-                run.session.name: TrialParty(
-                    parties[run.session.name], run.folder, run.inputs.whole, run.inputs.table, tables.get(run.session.name)
-                )
-                for run in runs
-                if run.inputs
-            }
             write_predictions(job, halves, predictions)
         if transcript:
             write_transcripts(job, {run.session.name: run.folder for run in runs}, transcript)

@@ -13,6 +13,7 @@ from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import after_alignment
 from vfl_node.execution import cautions, column_cautions
 from vfl_node.execution.align import Aligned, aligned
+from vfl_node.execution.estimated import estimated_joint
 from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.named_columns import check_named_columns
@@ -116,6 +117,9 @@ async def _trained(
     )
     after = column_cautions.of_encoded(trained.columns, before)
     after += cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
+    if session.role == "passive" and session.received is None:  # a trial has the peer's columns, and attacks in earnest
+        trained = dataclasses.replace(trained, joint=estimated_joint(job, run.data.table, session.protection, session.models))
+    after += cautions.of_membership(trained.joint) if trained.joint else ()
     if run.data.table.labels is not None:
         after += cautions.of_models(trained, held_out=job.evaluate.test_fraction > 0)
     for text in after:

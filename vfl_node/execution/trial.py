@@ -29,19 +29,21 @@ class Trial:
         seed: 32 bytes from which all its secrets follow; None: they come from the operating system.
         keeps: whether it keeps its half of the model as for predictions, although the job does not say ``serve``.
         transcript: whether it records what split training exchanges (:mod:`vfl_node.session.transcript`).
+        joint: whether it keeps what the joint attack needs (:mod:`vfl_node.execution.joint`).
     """
 
     seed: bytes | None = field(default=None, repr=False)
     keeps: bool = False
     transcript: bool = False
+    joint: bool = False
 
     @classmethod
-    def of(cls, number: int | None, party: str, *, keeps: bool = False, transcript: bool = False) -> Trial:
+    def of(cls, number: int | None, party: str, *, keeps: bool = False, transcript: bool = False, joint: bool = False) -> Trial:
         """The trial of ``party`` in a run whose seed is ``number``, of at most 64 bits, or that has none."""
         if number is None:
-            return cls(None, keeps, transcript)
+            return cls(None, keeps, transcript, joint)
         seed = hashlib.sha256(b"vfl-node trial" + number.to_bytes(8, "big") + party.encode()).digest()
-        return cls(seed, keeps, transcript)
+        return cls(seed, keeps, transcript, joint)
 
     @property
     def seeded(self) -> bool:
@@ -72,7 +74,12 @@ class Trial:
 def write_trial(state: Path, trial: Trial) -> None:
     """Make ``state`` the state folder of a party in a trial, before its node first starts."""
     state.mkdir(mode=0o700)
-    document = {"seed": trial.seed.hex() if trial.seed else None, "keeps": trial.keeps, "transcript": trial.transcript}
+    document = {
+        "seed": trial.seed.hex() if trial.seed else None,
+        "keeps": trial.keeps,
+        "transcript": trial.transcript,
+        "joint": trial.joint,
+    }
     write_checked(state / FILE, json.dumps(document).encode())
 
 
@@ -95,4 +102,4 @@ def read_trial(settings: Settings) -> Trial:
             hint="give the node a state_dir of its own: secrets of a trial are not secret",
         )
     seed = bytes.fromhex(document["seed"]) if document["seed"] else None
-    return Trial(seed, document["keeps"], document["transcript"])
+    return Trial(seed, document["keeps"], document["transcript"], document["joint"])

@@ -18,17 +18,17 @@ from vfl_node.data.keys import keys_text
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
-from vfl_node.data.profile import LabelProfile, TableProfile, profile
+from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
-from vfl_node.execution import cautions, column_cautions
-from vfl_node.job import Evaluate, IdForm, Job
+from vfl_node.job import IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.machine import now
+from vfl_node.node.doubts import doubts
 from vfl_node.node.spending import check_budget
 from vfl_node.settings import DEFAULT_TABLE, Data, Settings
 from vfl_node.trainers import Task
@@ -113,7 +113,8 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         job: what is to be done with it. Without a job ids are compared as ``text``, and an active party has labels.
         rows: only so many from the beginning; None: all.
 
-    Cost: 0.4 s for 10,000 rows of 30 columns (one core of a small server).
+    Cost: 0.4 s for 10,000 rows of 30 columns (one core of a small server); with a job in which a passive party makes rows
+        up about 3 s more, for an estimate of what they tell (:mod:`vfl_node.training.split.joint_estimate`).
 
     Raises:
         UsageError: this node is a coordinator, or the job predicts, and so reads the table as another job did.
@@ -170,32 +171,8 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             known = recognisable(job, settings.audit.linkage, seen.table.keys, settings.name)
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, format, seen, use, tuple(errors), (*known, *_warnings(seen, job, use)) if seen else ())
-
-
-def _warnings(seen: TableProfile, job: Job | None, use: JobUse | None) -> tuple[str, ...]:
-    """What would make a result doubtful, as far as this table tells it."""
-    table, label = seen.table, seen.label
-    if table is None or (job and job.train is None):
-        return ()
-    bound = job.train.opens(job.evaluate, len(table)).warning if job and job.train else ""
-    said = (bound,) * bool(bound) + column_cautions.of_left_out(table)
-    if seen.whole:
-        said += column_cautions.of_last_record(table)
-        said += column_cautions.of_columns(table)
-        said += column_cautions.of_encoded(use.columns if use else (), said)
-    if table.labels is None or not isinstance(label, LabelProfile):
-        return said
-    classes = job.classes if job else max(2, *(k + 1 for k in label.counts))
-    said += cautions.of_labels(table, classes)
-    if not seen.whole:
-        return said
-    evaluate = job.evaluate if job else Evaluate()
-    said += cautions.of_rows(len(table), evaluate)
-    if label.rate is not None:
-        share = evaluate.test_fraction or 1
-        said += cautions.of_positives(round(share * label.counts.get(1, 0)), round(share * len(table)), about="About")
-    return said
+    said = doubts(seen, job, use.columns if use else (), settings) if seen else ()
+    return TableCheck(data, format, seen, use, tuple(errors), (*known, *said) if seen else ())
 
 
 def _read(

@@ -28,6 +28,7 @@ from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.execution.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input, taking_part
+from vfl_node.execution.joint import report_joint, runs_joint
 from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial, write_trial
@@ -36,7 +37,7 @@ from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
-from vfl_node.session.memory import joint
+from vfl_node.session.memory import joint as as_one
 from vfl_node.settings import Role, Settings, load_settings, peers_in, role_in
 
 START_S = 60.0
@@ -59,6 +60,7 @@ class LocalFederation:
         seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
         keeps: whether the nodes keep what :meth:`predict` needs.
         transcript: folder for what each party receives in training (:mod:`vfl_node.execution.transcripts`); None: none.
+        joint: whether the joint attack runs at the end, where it has something to find (:mod:`vfl_node.execution.joint`).
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class LocalFederation:
         seed: int | None = None,
         keeps: bool = False,
         transcript: Path | None = None,
+        joint: bool = False,
     ) -> None:
         if transcript:
             check_transcribable(job)
@@ -78,6 +81,7 @@ class LocalFederation:
         self._settings = settings
         self._logs = logs
         self._seed, self._keeps, self._transcript = seed, keeps, transcript
+        self._joint = joint and runs_joint(job)
         self._folder = scratch_folder("vfl-federation-")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
@@ -147,24 +151,29 @@ class LocalFederation:
             copy_artefacts(folder.artefacts, out if name == active else out / name)
         if self._transcript:
             write_transcripts(self._job, folders, self._transcript)
+        if self._joint:
+            report_joint(self._job, self._ended(view["id"]), {name: out if name == active else out / name for name in folders})
         return view
 
     def predict(self, job_id: str, out: Path) -> None:
         """Write ``out``, as :func:`vfl_node.execution.known_rows.write_predictions`, once :meth:`run` has ended."""
-        parties = self._job.parties
-        halves = {}
+        write_predictions(self._job, self._ended(job_id), out)
+
+    def _ended(self, job_id: str) -> dict[str, TrialParty]:
+        """What each data party has of a job that has ended."""
+        parties, halves = self._job.parties, {}
         for name in parties.data:
             settings = load_settings(self._folder / name / "node.yaml")
             partners = settings.state_dir / "partners"  # its node changes nothing any more
-            memory = joint([Partner(partners, peer) for peer in parties.others(name)])
+            memory = as_one([Partner(partners, peer) for peer in parties.others(name)])
             whole = read_input(settings, self._job)
             table = taking_part(whole, self._job.align, memory, settings.limits, name)
             halves[name] = TrialParty(settings, JobFolder(settings.state_dir / "jobs" / job_id), whole, table)
-        write_predictions(self._job, halves, out)
+        return halves
 
     def _start(self, name: str, settings: dict[str, Any]) -> None:
         folder = self._folder / name
-        trial = Trial.of(self._seed, name, keeps=self._keeps, transcript=self._transcript is not None)
+        trial = Trial.of(self._seed, name, keeps=self._keeps, transcript=self._transcript is not None, joint=self._joint)
         if trial != Trial():
             write_trial(folder / "state", trial)
         config = yaml.safe_load((folder / "node.yaml").read_text())

@@ -23,12 +23,11 @@ from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.protection import Protection
 from vfl_node.report import page
+from vfl_node.report.columns import ColumnAudit, ColumnFigures
 from vfl_node.report.measured import intervals_of, metrics_of, rival_metrics
 from vfl_node.report.meters import Meters, meters_of
 from vfl_node.report.sections import (
     AlignmentSizes,
-    ColumnAudit,
-    ColumnFigures,
     CommonFigures,
     EpochFigures,
     Interval,
@@ -278,6 +277,7 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         device=trained.device,
         audit=dict(trained.audit),
         max_attack_auc=protection.max_attack_auc,
+        joint=trained.joint,
         feature_audit=None
         if trained.feature_audit is None
         else {name: ColumnAudit(**found) for name, found in trained.feature_audit.items()},

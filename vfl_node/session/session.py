@@ -52,6 +52,7 @@ class Session:
         protection: what this owner does about what tensors tell.
         compare: with what this owner compares a federated model; with no boosted tree unless it is given.
         transcript: where a trial that asks for it records what split training exchanges; None otherwise.
+        received: where such a trial keeps what was received of some rows for the joint attack; None otherwise.
     """
 
     job: Job
@@ -74,6 +75,7 @@ class Session:
     protection: Protection = field(default_factory=Protection)
     compare: Compare = NO_TREE
     transcript: Transcript | None = None
+    received: Path | None = None
 
     @property
     def role(self) -> Role:

@@ -26,6 +26,16 @@ class Section(Frozen):
     model_config = ConfigDict(allow_inf_nan=False, json_schema_serialization_defaults_required=True)
 
 
+class JointAttack(Section):
+    """How well a peer tells this party's synthetic rows by how badly they fit its own columns of the same people."""
+
+    value: Share = Field(description="AUC, 0.5 is chance; of several peers and estimates the largest")
+    estimate: bool = Field(
+        description="whether the peer's columns were not at hand, so that a part of this party's own ones stood for them"
+    )
+    judged: Count = Field(description="rows behind it")
+
+
 class MetricValues(Section):
     """A key for each metric; null if the job did not ask for it, it is not defined or it is not known to this party."""
 

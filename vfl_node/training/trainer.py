@@ -25,7 +25,7 @@ from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Summary, Values
 from vfl_node.training.intervals import ConfidenceInterval
-from vfl_node.training.section import TrainerSection
+from vfl_node.training.section import JointAttack, TrainerSection
 from vfl_node.transport.channel import Channel
 
 
@@ -116,6 +116,7 @@ class Trained:
         columns: what it makes of each of this party's own columns.
         servable: what predictions need besides; None where the model makes none.
         audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
+        joint: how well the joint attack tells this party's synthetic rows; None where there are none, or it did not run.
         feature_audit: column of this party → what its own feature audit found in the first repeat, as
             :meth:`vfl_node.privacy.features.audit.FeatureAudit.result`; None without one.
         label_audit: attack on this party's labels → its largest :attr:`Epoch.labels` of all repeats; empty where none is
@@ -158,6 +159,7 @@ class Trained:
     columns: tuple[EncodedColumn, ...] = ()
     servable: Servable | None = None
     audit: Mapping[str, float | None] = field(default_factory=dict)
+    joint: JointAttack | None = None
     feature_audit: Mapping[str, Mapping[str, Any]] | None = None
     label_audit: Mapping[str, float | None] = field(default_factory=dict)
     label_trainings: int = 0

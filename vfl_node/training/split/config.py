@@ -45,6 +45,7 @@ class Train(NetworkConfig):
     serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
     joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
     embedded: ClassVar[str] = "vfl_node.training.split.serving.embedded:KeptEmbeddings"
+    estimated: ClassVar[str] = "vfl_node.training.split.joint_estimate:estimate"
     max_passive_parties: ClassVar[int] = 8
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
     unmetered: ClassVar[str] = ""

@@ -32,6 +32,7 @@ from vfl_node.training.split.half import audit, encode, feature_audit
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels, unshared_rows
+from vfl_node.training.split.received import Received
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.unused import UnusedRows
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -71,7 +72,8 @@ class PassiveHalf:
         steps, projected = (kept.embeddings, kept.projections) if kept else (None, None)
         self._recorder = StepRecorder(steps, repeat, rows, under("transcript", saved or {}))
         self._projected = StepRecorder(projected, repeat, rows, under("projected", saved or {}))
-        self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder)
+        self._received = Received(session.received if repeat == 0 else None, training, under("received", saved or {}))
+        self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder, self._received)
         self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         projecting = dataclasses.replace(sender, direction="projections")
@@ -163,8 +165,8 @@ class PassiveHalf:
         audits = {**prefixed("audit", self.audit.tensors()), **prefixed("features", self.features.tensors())}
         defended, recorded = prefixed("defences", self.exit.state()), prefixed("transcript", self._recorder.tensors())
         recorded |= prefixed("projected", self._projected.tensors())
-        before = prefixed("pretraining", self.pretraining.tensors())
-        return {**self.learner.tensors(), **audits, **defended, **recorded, **self._averages(), **before}
+        before, received = prefixed("pretraining", self.pretraining.tensors()), prefixed("received", self._received.tensors())
+        return {**self.learner.tensors(), **audits, **defended, **recorded, **received, **self._averages(), **before}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""

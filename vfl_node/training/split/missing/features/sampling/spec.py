@@ -14,4 +14,4 @@ class Sampling(FeatureStrategy):
 
     def learnt(self) -> str:
         """As the base."""
-        return "for some or most of them: a copied row has a twin"
+        return "for some or most of them: a copied row has a twin, and does not fit the receiver's own columns"

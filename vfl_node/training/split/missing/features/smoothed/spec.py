@@ -18,4 +18,4 @@ class Smoothed(FeatureStrategy):
 
     def learnt(self) -> str:
         """As the base."""
-        return "for some of them: a made-up row's columns do not fit the label"
+        return "for some or most of them: a made-up row does not fit the label and the receiver's own columns"
