@@ -69,8 +69,7 @@ class TrainerConfig(Frozen):
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
         serving: ``module:attribute`` of the :class:`~vfl_node.training.serving.Predictor` by its models; empty: they cannot be
             served.
-        serves_unshared: whether known records are also predicted by a model over an alignment in which some party may lack a
-            row. If not, only new records are, which all parties share.
+        serves_unshared: whether known records are also predicted over an alignment in which some party may lack a row.
         serves_coordinated: whether the coordinator of the training takes part in predictions by its models, too.
         joined: ``module:attribute`` of what predicts with all parties' halves in one place
             (``(active, passives, positions) → float64[k] or [k, K]``; the halves as
@@ -83,8 +82,8 @@ class TrainerConfig(Frozen):
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.
         unmetered: why nobody can say what others tell from what it sends (report's ``meters``); empty: attacks run on it.
-        recorded: whether a passive party records what it sends and gets in training, where the session has a transcript.
-        by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
+        recorded: whether a passive party records what it sends and gets, where the session has a transcript.
+        by_similarity: whether it trains over alignments by similarity (several candidates a row), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         coordinated_by: what its section must say for a coordinator to take part; empty: none ever does;
             :data:`ALWAYS`: one takes part in every training.
@@ -92,8 +91,7 @@ class TrainerConfig(Frozen):
         tasks: what its labels can be.
         algorithm: its name, that of the registry.
         task: what the labels of this job are. A trainer for numbers alone gives the key another default.
-        classes: how many classes labels have, 0 to classes − 1; of no meaning in a regression. A trainer for two classes
-            narrows the key to ``Literal[2]``.
+        classes: of labels, 0 to classes − 1; of no meaning in a regression. One for two classes narrows it to ``Literal[2]``.
     """
 
     implementation: ClassVar[str]

@@ -24,6 +24,7 @@ from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import joint
 from vfl_node.privacy.silent import attempted
 from vfl_node.report import envelope
+from vfl_node.report.meters import with_joint
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.section import JointAttack
 
@@ -87,4 +88,8 @@ def _add(folder: Path, attack: JointAttack) -> None:
     training = document["training"]
     training["joint"] = attack.model_dump(mode="json")
     training["warnings"] = [*training["warnings"], *of_membership(attack)]
-    envelope.write(envelope.Report.model_validate(document), folder)
+    report = envelope.Report.model_validate(document)
+    if report.meters and report.meters.membership:
+        membership = with_joint(report.meters.membership, attack)
+        report = report.model_copy(update={"meters": report.meters.model_copy(update={"membership": membership})})
+    envelope.write(report, folder)

@@ -21,6 +21,8 @@ from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.machine import now
+from vfl_node.privacy.audit import check as check_limit
+from vfl_node.privacy.audit import strongest
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.session.counted import Counted, telling_training
@@ -28,6 +30,7 @@ from vfl_node.session.spent import SCALED, Expense, Spent
 from vfl_node.settings import Role
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
+from vfl_node.training.section import JointAttack
 from vfl_node.training.serving import predictor_of
 from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_name, trainer_of
 
@@ -105,10 +108,10 @@ async def _trained(
     _check_settings(run, job.train)
     if session.transcript and session.role == "active":
         session.transcript.keep_rows(alignment.rows)
-    before = _cautions(run, alignment)
+    before, joint = _cautions(run, alignment), _estimated_joint(run)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
-    trained = await trainer.run(own, data, checkpoints, resume)
+    trained = dataclasses.replace(await trainer.run(own, data, checkpoints, resume), joint=joint)
     protection, defended = session.protection, job.train.defended
     idle = (
         *idle_defences(protection.defences, session.role, defended, "training"),
@@ -117,15 +120,30 @@ async def _trained(
     )
     after = column_cautions.of_encoded(trained.columns, before)
     after += cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
-    if session.role == "passive" and session.received is None:  # a trial has the peer's columns, and attacks in earnest
-        trained = dataclasses.replace(trained, joint=estimated_joint(job, run.data.table, session.protection, session.models))
-    after += cautions.of_membership(trained.joint) if trained.joint else ()
+    after += cautions.of_membership(joint) if joint else ()
     if run.data.table.labels is not None:
         after += cautions.of_models(trained, held_out=job.evaluate.test_fraction > 0)
     for text in after:
         session.progress.emit(ResultDoubted(text))
     own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))
     return dataclasses.replace(trained, warnings=own_warnings)
+
+
+def _estimated_joint(run: Run) -> JointAttack | None:
+    """The estimate of the joint attack, from this party's own columns; None in a trial, which attacks in earnest at its end.
+
+    Raises:
+        PolicyError: it is above the limit of this party's owner (``E_LEAK``; the peer is told ``E_STOPPED``): nothing was sent.
+    """
+    session, protection = run.session, run.session.protection
+    if session.role != "passive" or session.received is not None:
+        return None
+    found = estimated_joint(session.job, run.data.table, protection, session.models)
+    if found:
+        check_limit(
+            session.name, strongest({"joint": found.value}), protection.max_attack_auc, where="an estimate, before training"
+        )
+    return found
 
 
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:

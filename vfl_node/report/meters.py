@@ -16,7 +16,7 @@ from vfl_node.job import Job
 from vfl_node.privacy.labels.words import known_by
 from vfl_node.protection import Protection
 from vfl_node.settings import Role
-from vfl_node.training.section import Section
+from vfl_node.training.section import JointAttack, Section
 from vfl_node.training.trainer import Trained
 
 Level = Literal["low", "some", "high", "open", "not_measured"]
@@ -79,7 +79,8 @@ def _membership(alignment: Alignment, protection: Protection, trained: Trained, 
         return Meter(level="open", why=f"{alignment.protocol} tells all parties which of their records are shared")
     off = "" if protection.membership else "audit.membership is false in this node's settings"
     none = "no shared row of this party is made up" if not alignment.missing else "too few rows could be judged"
-    return membership_meter(trained.audit, 1, unmetered or off or none)
+    meter = membership_meter(trained.audit, 1, unmetered or off or none)
+    return with_joint(meter, trained.joint) if trained.joint else meter
 
 
 def level_of(value: float, low: float = LOW, some: float = SOME) -> Level:
@@ -95,15 +96,20 @@ def labels_meter(figures: Figures, over: int, why: str) -> Meter:
     return Meter(level=level_of(value), value=value, attack=name, knows=known_by(name), over=over)
 
 
-def membership_meter(figures: Figures, over: int, why: str, *, joint: float | None = None, estimate: bool = False) -> Meter:
-    """Of the attacks on membership, not folded, and of the one with both parties' columns; ``why`` as :func:`labels_meter`."""
-    folded: dict[str, float | None] = {name: None if of is None else 0.5 + abs(of - 0.5) for name, of in figures.items()}
-    name, value = _strongest({**folded, "joint": joint})
+def membership_meter(figures: Figures, over: int, why: str) -> Meter:
+    """Of the attacks on membership, not folded; ``why`` as :func:`labels_meter`."""
+    name, value = _strongest({name: None if of is None else 0.5 + abs(of - 0.5) for name, of in figures.items()})
     if name is None or value is None:
         return Meter(level="not_measured", why=why)
-    return Meter(
-        level=level_of(value), value=value, attack=name, knows="nothing", over=over, estimate=estimate and name == "joint"
-    )
+    return Meter(level=level_of(value), value=value, attack=name, knows="nothing", over=over)
+
+
+def with_joint(meter: Meter, attack: JointAttack) -> Meter:
+    """The ``meter`` of membership beside the attack with both parties' columns, if that tells more."""
+    value = 0.5 + abs(attack.value - 0.5)
+    if meter.level == "open" or (meter.value or 0.0) >= value:
+        return meter
+    return Meter(level=level_of(value), value=value, attack="joint", knows="nothing", over=1, estimate=attack.estimate)
 
 
 def columns_meter(found: Mapping[str, Mapping[str, Any]], why: str) -> Meter:

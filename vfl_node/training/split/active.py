@@ -294,9 +294,7 @@ class ActiveHalf:
         return None if logits is None else task.output(task.alone(logits)), own
 
     def _judge(self) -> dict[str, Tensor]:
-        if self._local is None:
-            return {}
-        return prefixed("local", {name: tensor.cpu() for name, tensor in self._local.state_dict().items()})
+        return prefixed("local", {k: v.cpu() for k, v in self._local.state_dict().items()} if self._local else {})
 
     def _used(
         self, number: int, positions: Positions, logits: Tensor, base_rate: Tensor, embeddings: Sequence[Tensor]
@@ -346,8 +344,7 @@ class ActiveHalf:
 
 def _labels(data: TrainingData) -> LabelColumn:
     """The label at each shared position, [m], as the table has it; 0 where there is none."""
-    if data.table.labels is None:
+    view, labels = data.alignment, data.table.labels
+    if labels is None:
         raise DataError("the active party's table has no label column", code="E_NO_LABEL", hint="set data.label")
-    view = data.alignment
-    labels = data.table.labels
     return np.where(view.owned, labels[view.rows], 0).astype(labels.dtype)
