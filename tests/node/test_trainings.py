@@ -18,6 +18,7 @@ from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.files import read_checked
 from vfl_node.node.partners import Partner
+from vfl_node.privacy.defences.dp.budget import epsilon
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -34,8 +35,13 @@ class Trainings:
         self.sent: list[str] = []
         """Types of what the lab has sent, in order."""
 
-    def run(self, job_id: str, text: str = TRAIN, *, attempt: int = 1, dies_before: str = "", **limits: int) -> list[Any]:
-        """Both parties' results; ``limits`` are the lab's, who dies before it sends a message of the type ``dies_before``."""
+    def run(
+        self, job_id: str, text: str = TRAIN, *, attempt: int = 1, dies_before: str = "", clinic: Any = None, **limits: int
+    ) -> list[Any]:
+        """Both parties' results; ``limits`` are the lab's, who dies before it sends a message of the type ``dies_before``.
+
+        ``clinic`` are more settings of the other one.
+        """
         runs: list[Any] = []
         for name, channel in zip(ROLES, memory_channels(*ROLES, job_id=job_id), strict=True):
             peer = next(other for other in ROLES if other != name)
@@ -48,7 +54,7 @@ class Trainings:
                 data=data,
                 insecure_loopback=True,
                 device="cpu",
-                limits=Limits(**limits if name == "lab" else {}),
+                **{"limits": Limits(**limits)} if name == "lab" else clinic or {},
             )
             run = set_up(
                 settings,
@@ -72,6 +78,9 @@ class Trainings:
         """How many trainings ``name`` remembers with the other."""
         found = list((self.folder / "partners" / name).glob("*/trainings"))
         return len(read_checked(found[0]).splitlines()) if found else 0
+
+    def report(self, job_id: str, name: str = "clinic") -> dict[str, Any]:
+        return json.loads((self.job_folder(job_id, name).artefacts / "report.json").read_text())
 
     def said(self, job_id: str, name: str) -> str:
         """What its report says that anyone learnt of membership by training."""
@@ -256,3 +265,42 @@ def test_alignment_and_encrypted_regression_do_not_count(trainings: Trainings) -
     logistic = "train: {algorithm: logistic, iterations: 1, key_bits: 2048}\nevaluate: {test_fraction: 0.3}\n"
     assert trainings.run("second", "align: {protocol: apsi, obfuscation: {fraction: 0.9}}\n" + logistic) == [None, None]
     assert [trainings.counted(name) for name in ROLES] == [0, 0]
+
+
+NOISY = {"defences": [{"name": "dp", "clip": 1.0, "noise": 6.0}]}
+
+
+def test_what_jobs_tell_of_labels_adds_up_however_they_align(trainings: Trainings) -> None:
+    """And ε with it. A job that is repeated counts once, and one that breaks off counts, too."""
+    for number, protocol in enumerate(("psi", "psu", "psi"), 1):
+        text = TRAIN + f"align: {{protocol: {protocol}}}\n"
+        assert trainings.run(f"job-{number}", text, clinic=NOISY) == [None, None]
+        training = trainings.report(f"job-{number}")["training"]
+        meter = trainings.report(f"job-{number}")["meters"]["labels"]
+        assert meter["over"] == number
+        assert ("added_up" in training["label_audit"]) == (number > 1)
+        privacy = training["split"]["label_privacy"]
+        assert privacy["epsilon_together"] == pytest.approx(epsilon(3.0, privacy["delta"], 2 * number))
+        learnt = [of["text"] for of in trainings.report(f"job-{number}")["learnt"]["lab"] if of["what"] == "noised gradients"]
+        assert [("earlier jobs" in text) for text in learnt] == [number > 1]
+    text = TRAIN + "align: {protocol: psi}\n"
+    broken = trainings.run("job-4", text, clinic=NOISY, dies_before="Embedding")
+    assert isinstance(broken[1], PeerLost)
+    for attempt in (2, 3):
+        assert trainings.run("job-4", text, clinic=NOISY, attempt=attempt) == [None, None]
+    assert trainings.report("job-4")["meters"]["labels"]["over"] == 4
+    privacy = trainings.report("job-4")["training"]["split"]["label_privacy"]
+    assert privacy["epsilon_together"] == pytest.approx(epsilon(3.0, privacy["delta"], 8))
+
+
+def test_the_limit_is_for_all_jobs_together(trainings: Trainings) -> None:
+    """The first of some jobs that are alike is allowed, and a later one is not; then no further one is."""
+    text = TRAIN + "align: {protocol: psi}\n"
+    assert trainings.run("free", text, clinic=NOISY) == [None, None]
+    first = max(value for value in trainings.report("free")["training"]["label_audit"].values() if value)
+    limited = {**NOISY, "limits": Limits(max_label_auc=min(first + 0.05, 0.99))}
+    results = [trainings.run(f"job-{number}", text, clinic=limited)[0] for number in range(14)]
+    stopped = [number for number, result in enumerate(results) if isinstance(result, PolicyError)]
+    assert stopped
+    assert results[stopped[0]].code == "E_LEAK"
+    assert "max_label_auc" in results[stopped[0]].message

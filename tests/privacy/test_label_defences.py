@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics import auc
+from vfl_node.node.partners import Partner
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build
-from vfl_node.privacy.defences.dp.budget import budget, epsilon
+from vfl_node.privacy.defences.dp.budget import budget, epsilon, together
 from vfl_node.privacy.defences.marvell.solve import Classes, Variances, cost, divergence, solve
 from vfl_node.privacy.defences.mixpro.defence import beta_quantiles, project
 from vfl_node.privacy.defences.registry import read_params
@@ -247,6 +249,19 @@ def test_epsilon_is_that_of_one_gaussian_with_all_releases() -> None:
         delta = stats.norm.cdf(1 / (2 * z) - found * z) - math.exp(found) * stats.norm.cdf(-1 / (2 * z) - found * z)
         assert delta == pytest.approx(1e-5, rel=0.01)
     assert epsilon(0.01, 1e-5, 10) is None
+
+
+def test_epsilon_of_several_jobs_is_that_of_all_their_gradients(tmp_path: Path) -> None:
+    weak, strong = (read_params({"name": "dp", "clip": 1, "noise": noise}) for noise in (4, 8))
+    lab, insurer = Partner(tmp_path, "lab"), Partner(tmp_path, "insurer")
+    assert together([lab], "default", "job-1", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
+    for _ in range(2):  # a job that is repeated counts once
+        both = together([lab], "default", "job-2", weak, 5)
+    assert both == pytest.approx(epsilon((6 / 4**2 + 5 / 2**2) ** -0.5, weak.delta, 1))
+    again = Partner(tmp_path, "lab")
+    assert together([again, insurer], "default", "job-3", strong, 6) > both  # of the partner that has most
+    assert together([insurer], "default", "job-3", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
+    assert together([again], "another table", "job-4", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
 
 
 def test_epsilon_is_stated_for_dp_alone() -> None:

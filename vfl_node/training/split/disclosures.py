@@ -51,6 +51,7 @@ class TrainingExchange:
         hidden: whether the alignment hides from a party how many records are shared.
         answered: ε of the randomised answers about labels, and of all that the receiver has about the same labels; in the
             active party's own report, if it gives such.
+        noised: ε of the gradients of a row, of those that the receiver has by all jobs, and δ; likewise, of ``dp``.
     """
 
     peer: str
@@ -64,6 +65,7 @@ class TrainingExchange:
     others: Mapping[str, int | None] = field(default_factory=dict)
     hidden: bool = False
     answered: tuple[float, float] | None = None
+    noised: tuple[float, float | None, float] | None = None
 
     @property
     def epochs(self) -> int:
@@ -118,7 +120,8 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, exchange.defences, train.task)} (see "
         f"docs/privacy.md){_weighted(train, peer)}{_defended(exchange.defences, 'gradients')}",
     )
-    answers = (_answered(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
+    answers: tuple[Disclosure, ...] = (_answered(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
+    answers += (_noised(exchange.rows, peer, *exchange.noised),) if exchange.noised else ()
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
         each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
@@ -157,6 +160,14 @@ def _answered(rows: RowCounts, peer: str, epsilon: float, together: float) -> Di
         f"from {peer} by all of training at most {answers}{earlier if together > epsilon else ''}. Whoever else has the same "
         "answers learns nothing more by putting them together",
     )
+
+
+def _noised(rows: RowCounts, peer: str, epsilon: float, together: float | None, delta: float) -> Disclosure:
+    """What is bounded where gradients have noise in proportion to their length."""
+    sum_ = "is beyond any meaning" if together is None else f"= {together:.3g}"
+    earlier = "" if together is not None and together <= epsilon * 1.0001 else f"; with those of earlier jobs ε {sum_}"
+    text = f"from {peer} by all gradients of a row no more about its label than ε = {epsilon:.3g} at δ = {delta:g}{earlier}"
+    return Disclosure("noised gradients", rows.trained, text)
 
 
 def _held_out(exchange: TrainingExchange) -> Disclosure:

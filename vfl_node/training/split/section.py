@@ -117,8 +117,9 @@ class LabelPrivacy(Section):
     )
     epsilon_together: float | None = Field(
         default=None,
-        description="of randomised-labels: ε of all answers about the same labels that a partner has, those of earlier jobs "
-        "with another ε or on other terms included; null of dp",
+        description="with what a partner got in earlier jobs. Of randomised-labels: of all answers about the same labels, with "
+        "another ε or on other terms; of dp: of all gradients of a row in jobs with dp over this table. Jobs without a bound "
+        "are not in it. null where it is so large that it says nothing",
     )
 
 

@@ -28,7 +28,8 @@ from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
-from vfl_node.privacy.defences.dp.budget import budget
+from vfl_node.privacy.defences.dp.budget import budget, together
+from vfl_node.privacy.defences.dp.spec import DpParams
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.privacy.integrity import warned
 from vfl_node.session.session import Session
@@ -90,8 +91,9 @@ class SplitTrainer(Trainer):
             the job says so; to the active party an embedding of each row of every batch and of every test row from each
             passive party.
         """
-        if answer := answer_of(session, data):  # before anything leaves that depends on a label
-            session.memory.answer(answer)
+        if session.role == "active":  # before anything leaves that depends on a label: a job that is broken off counts, too
+            planned = session.job.evaluate.repeats * Train.of(session.job).epochs
+            _label_privacy(session, data, planned)
         async with session.phase("train") as traffic:
             halves = Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.of(session.job)))
             journal = await train(session, data, checkpoints, resume, traffic, halves)
@@ -183,12 +185,13 @@ async def _passive(session: Session, data: TrainingData, journal: Journal) -> Tr
 def _trained(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
     """What every party has: the first repeat's half, what its audit has seen and, at the active party, what it measured."""
     shown = journal.tested if session.role == "passive" else np.empty(0, dtype=np.int64)  # whose embeddings the peer has
+    bound = _label_privacy(session, data, exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job)))
     return Trained(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
         rows=journal.rows,
         device=device_name(session.device),
-        disclosures=_disclosures(session, data, journal),
+        disclosures=_disclosures(session, data, journal, bound),
         section=SplitSection(
             strategies=strategies_used(Train.of(session.job).missing, lacking(session, data.alignment), session.job.parties),
             held_out=HeldOut(**asdict(journal.held_out)) if journal.held_out else None,
@@ -197,7 +200,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             else None,
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
-            label_privacy=_label_privacy(session, data, journal),
+            label_privacy=bound,
             defence_seconds_share=_share_of_defences(session, journal),
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned(session, journal),
@@ -229,15 +232,23 @@ def _unaligned(session: Session, journal: Journal) -> UnalignedRows | None:
     return UnalignedRows(method=method, steps_federated=federated, **journal.unaligned)
 
 
-def _label_privacy(session: Session, data: TrainingData, journal: Journal) -> LabelPrivacy | None:
-    """ε of a row's label, at the active party: of its answer, or of all gradients of the row."""
+def _label_privacy(session: Session, data: TrainingData, epochs: int) -> LabelPrivacy | None:
+    """ε of a row's label, at the active party: of its answer, or of the gradients of the row in so many epochs.
+
+    What is spent counts from now on for later jobs with these partners.
+    """
     if session.role != "active":
         return None
     if answer := answer_of(session, data):
         return LabelPrivacy(epsilon=answer.epsilon, delta=0.0, releases=1, epsilon_together=session.memory.answer(answer))
-    epochs = exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job))
-    found = budget(effective(session.protection.defences, sent_by(session.role)), epochs * len(session.data_peers))
-    return LabelPrivacy(**asdict(found)) if found else None
+    defences = effective(session.protection.defences, sent_by(session.role))
+    if (found := budget(defences, epochs * len(session.data_peers))) is None:
+        return None
+    (params,) = defences
+    assert isinstance(params, DpParams)
+    memories = [session.memories[peer] for peer in session.data_peers if peer in session.memories]
+    each = together(memories, data.name, session.job_id, params, epochs)
+    return LabelPrivacy(**asdict(found), epsilon_together=each)
 
 
 def _share_of_defences(session: Session, journal: Journal) -> float | None:
@@ -275,12 +286,15 @@ def strategies_used(missing: Missing, lacks: Mapping[str, int | None], parties: 
     )
 
 
-def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict[str, tuple[Disclosure, ...]]:
+def _disclosures(
+    session: Session, data: TrainingData, journal: Journal, bound: LabelPrivacy | None
+) -> dict[str, tuple[Disclosure, ...]]:
     """All parties' entries; in those of the others a number that this party may not know is None."""
     job, parties, lacks = session.job, session.job.parties, lacking(session, data.alignment)
     if lacks[session.name] and None in lacks.values():  # synthetic rows may be among them
         lacks[session.name] = None
     rows, answer = RowCounts(*journal.rows, len(journal.validated)), answer_of(session, data)
+    noised = (bound.epsilon, bound.epsilon_together, bound.delta) if bound and bound.delta and bound.epsilon else None
 
     def answered(receiver: str) -> tuple[float, float] | None:
         """ε of the answers about labels that a passive party has: of these, and of all."""
@@ -301,6 +315,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict
             {name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
             data.alignment.hides_intersection,
             answered(receiver) if sender == session.name else None,
+            noised if sender == session.name else None,
         )
 
     def by(name: str) -> tuple[Disclosure, ...]:

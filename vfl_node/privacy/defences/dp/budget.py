@@ -1,16 +1,21 @@
 """ε of all releases of a row's gradients together, by a maintained accountant (dp-accounting).
 
 A training releases each row's gradient once in every epoch and repeat and to every passive party. Rows are not sampled: each
-takes part in each epoch, at a place of the public schedule, so nothing is amplified.
+takes part in each epoch, at a place of the public schedule, so nothing is amplified. What jobs over one table release to one
+partner adds up.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vfl_node.privacy.defences.dp.spec import DpParams
 from vfl_node.privacy.defences.spec import DefenceParams
+from vfl_node.session.memory import Memory
 
 MOST_EPSILON = 1000.0
 """An ε above this says nothing, and is not computed."""
@@ -41,6 +46,27 @@ def budget(defences: Sequence[DefenceParams], releases: int) -> PrivacyBudget | 
         return None
     params = defences[0]
     return PrivacyBudget(epsilon(params.noise / 2, params.delta, releases), params.delta, releases)
+
+
+def together(memories: Sequence[Memory], table: str, job_id: str, params: DpParams, releases: int) -> float | None:
+    """ε at this job's δ of all gradients of a row that one partner got, in all jobs with ``dp``; of the one that got most.
+
+    It counts from when this is called, and a job once.
+
+    Args:
+        memories: of the partners.
+        table: this party's, by its name in the settings.
+        job_id: of this job.
+        params: of its defence.
+        releases: gradients of each row in it.
+    """
+    name, most = f"dp-{hashlib.sha256(table.encode()).hexdigest()[:32]}", 0.0
+    for memory in memories:
+        spent: dict[str, float] = json.loads(memory.recall(name) or b"{}")
+        spent[job_id] = releases / (params.noise / 2) ** 2
+        memory.replace(name, json.dumps(spent, sort_keys=True).encode())
+        most = max(most, math.fsum(spent.values()))
+    return epsilon(most**-0.5, params.delta, 1) if most else None
 
 
 def epsilon(multiplier: float, delta: float, releases: int) -> float | None:
