@@ -40,8 +40,12 @@ DEFENCES: Mapping[str, Mapping[str, Any]] = {
     "maxnorm": {"name": "maxnorm"},
     "marvell 8": {"name": "marvell", "power": 8.0},
     "mixpro .3": {"name": "mixpro", "goal": 0.3, "share": 0.6},
+    "randomised-labels 1": {"name": "randomised-labels", "epsilon": 1.0},
 }
 """Name → entry of ``defences`` of the active node."""
+
+TARGET_RANGE = [-8.0, 8.0]
+"""Of made-up numbers, where a defence wants to know it."""
 
 OF_TWO_CLASSES = ("marvell 8",)
 """Defences that a job with other labels refuses."""
@@ -62,7 +66,9 @@ def meters(shared: Path, *, data: str, defence: str, seed: int, repeats: int) ->
     problem = TABLES[data](shared, seed)
     settings: dict[str, Any] = {"epochs": EPOCHS}
     settings |= {"classes": problem.classes} if problem.classes else {"task": "regression"}
-    entry = DEFENCES[defence]
+    entry = dict(DEFENCES[defence])
+    if not problem.classes and entry.get("name") == "randomised-labels":
+        entry["target_range"] = TARGET_RANGE
     done = train(
         problem.cut,
         seed,

@@ -321,7 +321,7 @@ def test_noise_on_gradients_also_hides_who_is_known(stored: dict[str, Any], top:
 def test_a_small_run_of_all() -> None:
     found = {work.name: work.run(NOWHERE) for work in works(SMALL)}
     text = page(Labels(SMALL), found, SMALL.seeds)
-    assert all(name in text for name in (*SMALL.strengths, *(one["name"] for one in PUBLISHED), *OF_TWO_CLASSES.names))
+    assert all(name in text for name in (*SMALL.strengths, *(one["name"] for one in PUBLISHED), *table_4.ATTACKS))
     assert all(svg.startswith("<svg") for svg in table_4.drawings(SMALL, found).values())
     assert Labels(SMALL).check(found)
     assert members.attacks(SMALL, found)
