@@ -47,7 +47,7 @@ class KilledJobs:
                 self.federation.start(name)
             for file in ("death", "places"):
                 (self.folder(name) / file).unlink(missing_ok=True)
-            for kind in ("trainings", "spent"):
+            for kind in ("trainings", "spent", "labels*", "dp-*"):
                 for counted in (self.federation.folder / name / "state" / "partners").glob(f"*/{kind}"):
                     counted.unlink()  # each case is the first training over these records: reports say how many there were
         for name, number in deaths.items():

@@ -272,25 +272,27 @@ NOISY = {"defences": [{"name": "dp", "clip": 1.0, "noise": 6.0}]}
 
 def test_what_jobs_tell_of_labels_adds_up_however_they_align(trainings: Trainings) -> None:
     """And ε with it. A job that is repeated counts once, and one that breaks off counts, too."""
+    repeated = TRAIN.replace("0.3}", "0.3, repeats: 2}")  # each repeat trains on other records
     for number, protocol in enumerate(("psi", "psu", "psi"), 1):
-        text = TRAIN + f"align: {{protocol: {protocol}}}\n"
+        text = repeated + f"align: {{protocol: {protocol}}}\n"
         assert trainings.run(f"job-{number}", text, clinic=NOISY) == [None, None]
         training = trainings.report(f"job-{number}")["training"]
         meter = trainings.report(f"job-{number}")["meters"]["labels"]
-        assert meter["over"] == number
-        assert ("added_up" in training["label_audit"]) == (number > 1)
+        assert meter["over"] == 2 * number
+        assert ("added_up" in training["epochs"][0]["labels"]) == (number > 1)  # of the first repeat
+        assert "added_up" in training["label_audit"]
         privacy = training["split"]["label_privacy"]
-        assert privacy["epsilon_together"] == pytest.approx(epsilon(3.0, privacy["delta"], 2 * number))
+        assert privacy["epsilon_together"] == pytest.approx(epsilon(3.0, privacy["delta"], 4 * number))
         learnt = [of["text"] for of in trainings.report(f"job-{number}")["learnt"]["lab"] if of["what"] == "noised gradients"]
         assert [("earlier jobs" in text) for text in learnt] == [number > 1]
-    text = TRAIN + "align: {protocol: psi}\n"
+    text = repeated + "align: {protocol: psi}\n"
     broken = trainings.run("job-4", text, clinic=NOISY, dies_before="Embedding")
     assert isinstance(broken[1], PeerLost)
     for attempt in (2, 3):
         assert trainings.run("job-4", text, clinic=NOISY, attempt=attempt) == [None, None]
-    assert trainings.report("job-4")["meters"]["labels"]["over"] == 4
+    assert trainings.report("job-4")["meters"]["labels"]["over"] == 8
     privacy = trainings.report("job-4")["training"]["split"]["label_privacy"]
-    assert privacy["epsilon_together"] == pytest.approx(epsilon(3.0, privacy["delta"], 8))
+    assert privacy["epsilon_together"] == pytest.approx(epsilon(3.0, privacy["delta"], 16))
 
 
 def test_the_limit_is_for_all_jobs_together(trainings: Trainings) -> None:

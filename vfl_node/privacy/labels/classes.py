@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.labels.attacks import FIRM, Attacks, Blind
 from vfl_node.privacy.labels.shown import Known, Shown, ridge, standardised
 
@@ -71,11 +72,11 @@ def nearness(rows: Tensor, groups: int) -> Tensor:
 
     Starts are drawn by the rule of k-means++ from a fixed seed: they hide nothing.
     """
-    rng = np.random.default_rng(0)
-    among = rows[torch.from_numpy(np.sort(rng.permutation(len(rows))[:SOUGHT]))]
+    drawn = Randomness(bytes(32)).derive("centres")
+    among = rows[torch.from_numpy(np.sort(drawn.permutation(len(rows))[:SOUGHT]))]
     best: tuple[float, Tensor] | None = None
     for _ in range(STARTS):
-        centres = _start(among, groups, rng)
+        centres = _start(among, groups, drawn)
         nearest = torch.zeros(0)
         for _ in range(MOST_MOVES):
             moved = torch.cdist(among, centres).argmin(dim=1)
@@ -92,11 +93,11 @@ def nearness(rows: Tensor, groups: int) -> Tensor:
     return -torch.cdist(rows, best[1])
 
 
-def _start(rows: Tensor, groups: int, rng: np.random.Generator) -> Tensor:
+def _start(rows: Tensor, groups: int, drawn: Randomness) -> Tensor:
     """Rows as first centres, each drawn by its squared distance to those before."""
-    centres = rows[int(rng.integers(len(rows)))][None]
+    centres = rows[drawn.below(len(rows))][None]
     for _ in range(groups - 1):
-        away = torch.cdist(rows, centres).amin(dim=1).square().double().numpy()
-        share = away / away.sum() if away.sum() > 0 else np.full(len(rows), 1 / len(rows))
-        centres = torch.cat([centres, rows[int(rng.choice(len(rows), p=share))][None]])
+        away = torch.cdist(rows, centres).amin(dim=1).square().double().cumsum(dim=0)
+        place = int(torch.searchsorted(away, float(drawn.uniform((1,))[0]) * float(away[-1]), right=True))
+        centres = torch.cat([centres, rows[min(place, len(rows) - 1)][None]])
     return centres

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics import NotNumbers, auc
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.labels.attacks import OF_NUMBERS, OF_TWO_CLASSES, Attacks
@@ -166,8 +167,8 @@ class Numbers(_Followed):
         super().__init__(len(labels), drawn, _choices([drawn], KNOWN_NUMBERS))
         self._labels = labels[self.followed]
         places = np.flatnonzero(self._judged)
-        drawn_pairs = np.random.default_rng(0).integers(max(len(places), 1), size=(2, PAIRS if len(places) else 0))
-        self._pairs = places[drawn_pairs]
+        numbers = Randomness(bytes(32)).derive("pairs").uint64(2 * PAIRS if len(places) else 0)
+        self._pairs = places[(numbers % max(len(places), 1)).astype(np.int64)].reshape(2, -1)
 
     @property
     def enough(self) -> bool:

@@ -111,7 +111,7 @@ def feature_audit(
 def label_audit(session: Session, data: TrainingData, labels: LabelColumn, training: Positions) -> LabelAudit:
     """The active party's attacks on its own ``labels``, [m], of its own rows of ``training``, if its owner wants any.
 
-    Costs a microsecond for each of these rows: a digest of its record under a secret names it.
+    Costs a microsecond for each row that this party owns: a digest of its record under a secret names it.
     """
     protection, train = session.protection, Train.of(session.job)
     if not protection.labels:
@@ -119,7 +119,8 @@ def label_audit(session: Session, data: TrainingData, labels: LabelColumn, train
     peers, classes = list(session.data_peers), train.classes if train.task == "classification" else 0
     memories = [session.memories[peer] for peer in peers if peer in session.memories]
     secrets = [memory.secret for memory in memories] or [session.randomness]
-    names = [record_names(secret, data.table.ids, data.alignment.rows, training) for secret in secrets]
+    owned = np.flatnonzero(data.alignment.owned)  # in another repeat others of these are trained on
+    names = [record_names(secret, data.table.ids, data.alignment.rows, owned) for secret in secrets]
     truth = truth_of(labels.astype(np.float64), training, names[0], classes=classes)
     told = [
         History(memory, data.name, attack, truth.columns, session.job_id, own)
