@@ -26,6 +26,7 @@ from vfl_node.progress import (
     TrainingCostKnown,
     WorkEvent,
 )
+from vfl_node.report.meters import live_meters
 from vfl_node.report.words import rounded, worst_first
 
 log = structlog.get_logger()
@@ -44,6 +45,7 @@ AT_REST: dict[str, Any] = {
     "judged": {},
     "rebuilt": {},
     "labels": {},
+    "meters": {},
 }
 """The view of a job that nobody works on; :meth:`LiveProgress.snapshot` of one under way has the same keys."""
 
@@ -173,6 +175,7 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"done": view["done"] + steps, "alone": {}}
         case EpochTrained(loss, attacks, judged, validation_loss, rebuilt, labels):
             figures = _known(loss, attacks, judged, validation_loss, labels) | {"note": "", "alone": {}}
+            figures |= {"meters": live_meters(attacks, labels, rebuilt)}
             return figures | ({"rebuilt": {name: dict(rebuilt[name]) for name in worst_first(rebuilt)}} if rebuilt else {})
         case PredictionsAudited(attacks, judged, labels):
             return _known(None, attacks, judged, labels=labels) | {"note": ""}

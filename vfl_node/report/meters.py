@@ -7,17 +7,20 @@ so, and why: it is never left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from vfl_node.alignment.alignment import Alignment
-from vfl_node.job import Job
 from vfl_node.privacy.labels.words import known_by
-from vfl_node.protection import Protection
-from vfl_node.settings import Role
+from vfl_node.progress import CONSTANT, Rebuilt
 from vfl_node.training.section import JointAttack, Section
-from vfl_node.training.trainer import Trained
+
+if TYPE_CHECKING:  # a node's view of a job needs no torch
+    from vfl_node.alignment.alignment import Alignment
+    from vfl_node.job import Job
+    from vfl_node.protection import Protection
+    from vfl_node.settings import Role
+    from vfl_node.training.trainer import Trained
 
 Level = Literal["low", "some", "high", "open", "not_measured"]
 
@@ -83,6 +86,20 @@ def _membership(alignment: Alignment, protection: Protection, trained: Trained, 
     return with_joint(meter, trained.joint) if trained.joint else meter
 
 
+def live_meters(attacks: Figures, labels: Figures, rebuilt: Rebuilt) -> dict[str, Any]:
+    """Name → meter of those of which an epoch shows something, as JSON; figures as in the events of a job under way."""
+    columns = {}
+    for name, of in rebuilt.items():
+        attack, value = _strongest({attack: success for attack, success in of.items() if attack != CONSTANT})
+        columns[name] = {"worst": value, "constant": of.get(CONSTANT), "attack": attack}
+    found = {
+        "labels": labels_meter(labels, 0, ""),
+        "membership": membership_meter(attacks, 0, ""),
+        "columns": columns_meter(columns, ""),
+    }
+    return {name: meter.model_dump(mode="json") for name, meter in found.items() if meter.value is not None}
+
+
 def level_of(value: float, low: float = LOW, some: float = SOME) -> Level:
     """How bad a figure is."""
     return "low" if value <= low else "some" if value <= some else "high"
@@ -124,7 +141,9 @@ def columns_meter(found: Mapping[str, Mapping[str, Any]], why: str) -> Meter:
     worst = max(gains, key=gains.__getitem__)
     value = min(max(gains[worst], 0.0), 1.0)
     level = level_of(value, LOW_GAIN, SOME_GAIN)
-    return Meter(level=level, value=value, attack=found[worst]["attack"], knows=f"{found[worst]['known']} rows", over=1)
+    knows = found[worst].get("known")
+    known = None if knows is None else f"{knows} rows"
+    return Meter(level=level, value=value, attack=found[worst]["attack"], knows=known, over=1)
 
 
 def _strongest(figures: Figures) -> tuple[str | None, float | None]:

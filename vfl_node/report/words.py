@@ -46,7 +46,7 @@ def label_figures(labels: Mapping[str, float | None]) -> str:
     """The newest AUC of the strongest attacks on this party's labels, in one line; empty where there is none."""
     known = sorted(((auc, name) for name, auc in labels.items() if auc is not None), reverse=True)
     figures = [f"{name.replace('_', ' ')} {auc:.2f}" for auc, name in known[:MOST_LABEL_ATTACKS]]
-    return f"Own labels read from what passive parties have (AUC, 0.5 is chance): {', '.join(figures)}" if figures else ""
+    return f"Own labels read from what passive parties have (0.5 is chance): {', '.join(figures)}" if figures else ""
 
 
 METRICS_OF_COLUMNS = {"accuracy": "accuracy", "auc": "AUC", "r2": "R²"}
