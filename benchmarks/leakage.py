@@ -181,7 +181,7 @@ def table(job: Job, tables: Tables, jobs: int) -> dict[str, Any]:
 
 
 def markdown(made: dict[str, Any]) -> Iterator[str]:
-    yield "\n{job}: {sizes}, jobs: {jobs}, repeats in each: {repeats}; mean ± half of its 95 % interval over jobs\n".format(**made)
+    yield "\n{job}: {sizes}, jobs: {jobs}, repeats in each: {repeats}; mean ± half of a 95 % interval (jobs)\n".format(**made)
     stages = made["rows"][0]["results"]
     yield "| attacker | after | attack | " + " | ".join(stages) + " |"
     yield "|---" * (3 + len(stages)) + "|"

@@ -115,12 +115,12 @@ def page(plan: RowsPlan, found: Found) -> list[str]:
 def _more_seeds(plan: RowsPlan, found: Found) -> list[str]:
     """What the first seeds said, and what the others say, where there are others; nothing where there are none."""
     few, rows = plan.seeds, []
-    for cell_ in plan.cells:
-        of = Outcomes(plan, found, *cell_)
+    for data, share in plan.cells:
+        of = Outcomes(plan, found, data, share)
         for method in of.methods:
             gain = of.over(method, of.of("none"))
             if method != "none" and len(gain) > few + 1:
-                where = f"`{of.data}`, {of.share:.0%} aligned: `{method}` − `none`"
+                where = f"`{data}`, {share:.0%} aligned: `{method}` − `none`"
                 rows.append([where, *map(interval, (gain[:few], gain[few:], gain))])
     head = ["", f"the first {few} seeds", "the others", "all"]
     return ["## What few seeds are worth", "", *table(head, rows), ""] if rows else []

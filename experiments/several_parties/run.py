@@ -106,7 +106,9 @@ ABOUT = """\
 The columns of `adult` over three parties: a bank with the labels (income above 50,000 dollars), age, working hours, race and
 country; an employer with class of work, education and occupation; a census office with marital status, relationship, sex,
 capital gain and loss (experiments/several_parties/data.py). 4,000 people, aligned by `psi`. AUC on the three tenths that each
-run holds out, five seeds: mean ± standard deviation, and paired differences with the 95 % interval of their mean (Student's t).
+run holds out: mean ± standard deviation, and paired differences with the 95 % interval of their mean (Student's t).
+**Five seeds, may be luck** where an interval is near 0 or holds it: that two parties are better than one, and three than two,
+is far from 0.
 
     python -m experiments.several_parties.run --data SHARED_DATA_FOLDER --out docs/experiments
 
