@@ -163,7 +163,8 @@ AUC of attacks on what a party receives, at α = β = .5 (4,000 rows, 10 epochs)
 one lacks (the attack that is furthest from .5), and the passive party's on the labels of records that the active one has (by
 the direction of gradients), ± standard errors. *psi* here is FLORIST's network over the intersection, which the alignment
 shows to both parties. Of *hidden* nobody receives anything of a row but uniform numbers: a boosted tree that is shown half of
-the rows with the truth tells both secrets of the other half at .50 ± .04 (`tests/privacy/test_hidden_training.py`, made-up rows)."""
+the rows with the truth tells both secrets of the other half at .50 ± .04 (`tests/privacy/test_hidden_training.py`,
+made-up rows)."""
 
 
 def told(results: Results) -> str:
