@@ -108,7 +108,7 @@ def test_a_gain_that_words_rest_on_has_seeds_beside_the_first_ones(stored: dict[
 
 
 def test_the_guide_has_the_figures_of_the_page(stored: dict[str, Any]) -> None:
-    """The table "When it helps" of docs/unaligned.md: alone, none, three gains with their intervals, a partner for every row."""
+    """The table "When it helps": alone, ``none``, three gains with their intervals, a partner for every row."""
     rows = [line for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.count("[") == 3 and line.startswith("| ")]
     plan = RowsPlan(stored["seeds"])
     for row, (data, share) in zip(rows, plan.cells, strict=True):
