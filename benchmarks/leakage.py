@@ -14,6 +14,7 @@ import argparse
 import gzip
 import itertools
 import json
+import math
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ from vfl_node.privacy.attacks.near_duplicate import NearDuplicate
 from vfl_node.privacy.attacks.row_loss import RowLoss
 from vfl_node.privacy.attacks.same_step_twin import SameStepTwin
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
+from vfl_node.training.intervals import student_t
 
 EPOCHS = 1, 3, 10
 CLOSE = 0.01  # standard deviations: a row is recovered if every column is found this closely
@@ -179,13 +181,24 @@ def table(job: Job, tables: Tables, jobs: int) -> dict[str, Any]:
 
 
 def markdown(made: dict[str, Any]) -> Iterator[str]:
-    yield "\n{job}: {sizes}, jobs: {jobs}, repeats in each: {repeats}; mean (standard deviation over jobs)\n".format(**made)
+    yield "\n{job}: {sizes}, jobs: {jobs}, repeats in each: {repeats}; mean ± half of a 95 % interval (jobs)\n".format(**made)
     stages = made["rows"][0]["results"]
     yield "| attacker | after | attack | " + " | ".join(stages) + " |"
     yield "|---" * (3 + len(stages)) + "|"
     for *what, results in (row.values() for row in made["rows"]):
-        cells = ["–" if None in of else f"{statistics.fmean(of):.2f} ({statistics.pstdev(of):.2f})" for of in results.values()]
-        yield "| " + " | ".join([*what, *cells]) + " |"
+        yield "| " + " | ".join([*what, *map(cell, results.values())]) + " |"
+
+
+def cell(values: list[float | None]) -> str:
+    """The mean over jobs ± half of its 95 % interval (Student's t), where there are several; a dash where one has no value."""
+    defined = [value for value in values if value is not None]
+    if len(defined) < len(values):
+        return "–"
+    mean = f"{statistics.fmean(defined):.2f}"
+    if len(defined) < 2:
+        return mean
+    half = student_t(0.95, len(defined) - 1) * statistics.stdev(defined) / math.sqrt(len(defined))
+    return f"{mean} ± {half:.2f}"
 
 
 def main() -> None:

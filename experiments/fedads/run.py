@@ -31,6 +31,7 @@ class Tables(Protocol):
 
     name: str
     about: str
+    more_seeds: str
 
     @property
     def works(self) -> list[Work]:
@@ -53,6 +54,7 @@ class Rows:
     plan: RowsPlan
     name: str = "unaligned"
     about: str = "about_rows.md"
+    more_seeds: str = ", or as many as a heading says"
 
     @property
     def works(self) -> list[Work]:
@@ -79,6 +81,7 @@ class Labels:
     plan: Plan
     name: str = NAME
     about: str = "about.md"
+    more_seeds: str = ""
 
     @property
     def works(self) -> list[Work]:
@@ -105,7 +108,7 @@ def page(of: Tables, found: Found, seeds: int) -> str:
     ]
     head = ["## What was expected", "", "| what | at least | found | holds |", "|---|---|---|---|"]
     about = Path(__file__).with_name(of.about).read_text(encoding="utf-8")
-    lines = [*of.lines(found), *head, *expected, "", f"{len(found)} trainings, {seeds} seeds."]
+    lines = [*of.lines(found), *head, *expected, "", f"{len(found)} trainings, {seeds} seeds{of.more_seeds}."]
     return about + "\n" + "\n".join(lines) + "\n"
 
 

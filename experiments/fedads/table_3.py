@@ -29,12 +29,12 @@ class Outcomes:
     """What was found on one table at one share of aligned rows, a value for each seed."""
 
     def __init__(self, plan: RowsPlan, found: Found, data: str, share: float) -> None:
-        self.data, self.share, self.methods = data, share, plan.methods(data)
-        self._plan, self._found = plan, found
+        self.data, self.share, self.methods, self.seeds = data, share, plan.methods(data), plan.seeds_of(data, share)
+        self._found = found
 
     def of(self, method: str, value: str = "auc") -> list[float]:
         """``auc``, ``nll``, ``constant`` or ``alone``."""
-        return [self._found[self._name(method, seed)][value] for seed in range(self._plan.seeds)]
+        return [self._found[self._name(method, seed)][value] for seed in self.seeds]
 
     def over(self, method: str, other: list[float], value: str = "auc") -> list[float]:
         """Paired differences of ``method`` and ``other``."""
@@ -52,7 +52,7 @@ class Outcomes:
 
     def resampled(self, method: str, value: str = "auc") -> Floats:
         """``auc`` or ``alone`` on each resample of the rows held out, the mean over seeds; of tables that are ``RESAMPLED``."""
-        kept = [self._found[self._name(method, seed)]["resampled"][value] for seed in range(self._plan.seeds)]
+        kept = [self._found[self._name(method, seed)]["resampled"][value] for seed in self.seeds]
         return np.mean(kept, axis=0, dtype=np.float64)
 
     def difference(self, method: str, line: Line) -> str:
@@ -107,8 +107,23 @@ def page(plan: RowsPlan, found: Found) -> list[str]:
                 differences.append(of.claimed(method))
             name = "Oracle" if method == ORACLE else f"`{method}`"
             rows.append([name, cell(of.of(method)), *differences, cell(of.calibration(method))])
-        lines += [f"## {data}, {share:.0%} aligned", "", *table(["", "AUC", *gains, "NLL − that of a constant"], rows), ""]
-    return lines
+        title = f"## {data}, {share:.0%} aligned, {len(of.seeds)} seeds"
+        lines += [title, "", *table(["", "AUC", *gains, "NLL − that of a constant"], rows), ""]
+    return [*lines, *_more_seeds(plan, found)]
+
+
+def _more_seeds(plan: RowsPlan, found: Found) -> list[str]:
+    """What the first seeds said, and what the others say, where there are others; nothing where there are none."""
+    few, rows = plan.seeds, []
+    for data, share in plan.cells:
+        of = Outcomes(plan, found, data, share)
+        for method in of.methods:
+            gain = of.over(method, of.of("none"))
+            if method != "none" and len(gain) > few + 1:
+                where = f"`{data}`, {share:.0%} aligned: `{method}` − `none`"
+                rows.append([where, *map(interval, (gain[:few], gain[few:], gain))])
+    head = ["", f"the first {few} seeds", "the others", "all"]
+    return ["## What few seeds are worth", "", *table(head, rows), ""] if rows else []
 
 
 def _paper() -> list[str]:

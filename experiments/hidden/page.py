@@ -14,6 +14,7 @@ from experiments.florist.figures import Curve, Panel, drawing
 from experiments.hidden.cost import WAYS
 from experiments.hidden.experiment import STEPS
 from experiments.hidden.works import HALF, Plan
+from experiments.inference.experiment import interval
 
 ABOUT = Path(__file__).with_name("about.txt").read_text(encoding="utf-8")
 FIGURE = "hidden.svg"
@@ -65,8 +66,8 @@ def error(values: Floats) -> float:
 
 
 def points(values: Floats) -> str:
-    """Mean and standard error, in points of AUC."""
-    return f"{100 * values.mean():+.2f} ± {100 * error(values):.2f}"
+    """Mean and 95 % interval, in points of AUC."""
+    return interval(100 * values, 2)
 
 
 def page(results: Results) -> str:
@@ -94,8 +95,8 @@ What does not hold:
 FIGURES = f"""\
 ![Test AUC by the share of records that each party lacks]({FIGURE})
 
-Points are means over the seeds, whiskers their standard errors. In the tables, differences are in points (AUC × 100), with the
-standard error of their mean."""
+Points are means over the seeds, whiskers their standard errors. In the tables, differences are in points (AUC × 100), in square
+brackets with the 95 % interval of their mean over seeds (Student's t)."""
 
 
 def expected(results: Results) -> str:
@@ -160,9 +161,10 @@ TOLD = """\
 
 AUC of attacks on what a party receives, at α = β = .5 (4,000 rows, 10 epochs): the active party's on which records the passive
 one lacks (the attack that is furthest from .5), and the passive party's on the labels of records that the active one has (by
-the direction of gradients). *psi* here is FLORIST's network over the intersection, which the alignment shows to both parties.
-Of *hidden* nobody receives anything of a row but uniform numbers: a boosted tree that is shown half of the rows with the truth
-tells both secrets of the other half at .50 ± .04 (`tests/privacy/test_hidden_training.py`, made-up rows)."""
+the direction of gradients), ± standard errors. *psi* here is FLORIST's network over the intersection, which the alignment
+shows to both parties. Of *hidden* nobody receives anything of a row but uniform numbers: a boosted tree that is shown half of
+the rows with the truth tells both secrets of the other half at .50 ± .04 (`tests/privacy/test_hidden_training.py`,
+made-up rows)."""
 
 
 def told(results: Results) -> str:

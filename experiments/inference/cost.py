@@ -169,7 +169,7 @@ def page(plan: Plan, found: Found) -> list[str]:
     for every in EVERY[plan.small]:
         one = _defence(10, every)
         left = mean(results.leakage(one)) / mean(results.leakage(NONE))
-        attack, leak = cell(results.success(one)), cell(results.leakage(one))
+        attack, leak = cell(results.success(one)), interval(results.leakage(one))
         kept.append([str(every), attack, leak, f"{left:.0%}", interval(results.gain(one))])
     names = ["every", "best attack", "best − imputation", "of that without a defence", f"{metric} − without a defence"]
     return [ABOUT, "", *table(head, rows), "", ABOUT_EVERY, "", *table(names, kept)]

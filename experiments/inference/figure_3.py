@@ -86,7 +86,7 @@ def _row(results: Results, name: str, strength: str, defence: Defence) -> list[s
     attacks = [cell(results.success(defence, line)) for line in JUDGES]
     left = mean(results.leakage(defence)) / mean(results.leakage(NONE))
     cost = interval(results.gain(defence)) if defence else ""
-    return [name, strength, cell(results.task(defence)), cost, *attacks, cell(results.leakage(defence)), f"{left:.0%}"]
+    return [name, strength, cell(results.task(defence)), cost, *attacks, interval(results.leakage(defence)), f"{left:.0%}"]
 
 
 PICTURE = "inference-figure-3.svg"

@@ -128,7 +128,7 @@ def _table_4(plan: Plan, found: Found) -> list[str]:
         rows += [
             [f"`{data}`: {metric} of the best attack", *(cell(results.success(one)) for one in defences)],
             ["… its error", *(cell(results.success(one, metric="error")) for one in defences)],
-            ["… its success − imputation's", *(cell(results.leakage(one)) for one in defences)],
+            ["… its success − imputation's", *(interval(results.leakage(one)) for one in defences)],
             [f"{NAMES[results.metric]} of the joint model", *(cell(results.task(one)) for one in defences)],
         ]
     lines += [

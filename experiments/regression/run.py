@@ -165,7 +165,8 @@ ABOUT = """\
 Three tables of numbers, each split between a party with the target and one without, over the same rows. Every model is
 measured on the same rows, one in five, in five splits: mean ± standard deviation. The last column has paired differences, in
 square brackets with the 95 % interval of their mean over the splits (Student's t, not corrected for
-the overlap of the splits); below zero the split network is better. *Both* uses the columns of both parties, *alone* those
+the overlap of the splits, so too narrow); below zero the split network is better. **Five splits, may be luck** where an
+interval is near 0 or holds it. *Both* uses the columns of both parties, *alone* those
 of the party with the target.
 
     python -m experiments.regression.run --data SHARED_DATA_FOLDER --out docs/experiments

@@ -6,7 +6,7 @@ the model that the bank would have alone if it had all columns, with the same ki
 
     python -m experiments.several_parties.run --data SHARED_DATA_FOLDER --out docs/experiments
 
-It writes ``several_parties.json``, all values by seed, and the page ``several_parties.md``; about 5 minutes of one core.
+It writes ``several_parties.json``, all values by seed, and the page ``several_parties.md``; about 10 minutes of one core.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.several_parties.data import ACTIVE, COLUMNS, PASSIVE, Columns, 
 from vfl_node import run
 from vfl_node.training.intervals import student_t
 
-SEEDS, PEOPLE = 5, 4_000
+SEEDS, PEOPLE = 10, 4_000
 
 JOB: Mapping[str, Any] = {
     "parties": {"active": ACTIVE, "passive": list(PASSIVE)},
@@ -106,7 +106,7 @@ ABOUT = """\
 The columns of `adult` over three parties: a bank with the labels (income above 50,000 dollars), age, working hours, race and
 country; an employer with class of work, education and occupation; a census office with marital status, relationship, sex,
 capital gain and loss (experiments/several_parties/data.py). 4,000 people, aligned by `psi`. AUC on the three tenths that each
-run holds out, five seeds: mean ± standard deviation, and paired differences with the 95 % interval of their mean (Student's t).
+run holds out, ten seeds: mean ± standard deviation, and paired differences with the 95 % interval of their mean (Student's t).
 
     python -m experiments.several_parties.run --data SHARED_DATA_FOLDER --out docs/experiments
 

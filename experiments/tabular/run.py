@@ -110,8 +110,9 @@ ABOUT = """\
 # Default settings beside boosted trees
 
 Four public tables, each cut between a party with labels and one without, over the same rows (experiments/tabular/data.py). AUC
-on the fifth of the rows that each run holds out, five seeds: mean ± standard deviation, and paired differences with the 95 %
-interval of their mean (Student's t). `talkingdata` has 227 positives in 100,000 rows, so its figures depend on some 45 rows.
+on the fifth of the rows that each run holds out: mean ± standard deviation, and paired differences with the 95 % interval of
+their mean (Student's t). **Five seeds, may be luck** where an interval is near 0 or holds it. `talkingdata` has 227 positives
+in 100,000 rows, so its figures depend on some 45 rows.
 
     python -m experiments.tabular.run --data SHARED_DATA_FOLDER --out docs/experiments
 

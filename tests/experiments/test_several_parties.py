@@ -13,8 +13,8 @@ from experiments.several_parties.data import ACTIVE, COLUMNS, read_people, write
 from experiments.several_parties.run import EVERYTHING, JOB, MODELS, ONE_TABLE, PEOPLE, SEEDS, measured, page
 
 RESULTS = Path(__file__).parents[2] / "docs" / "experiments" / "several_parties.json"
-HALF = 2.776 / np.sqrt(SEEDS)
-"""Half of a 95 % interval of a mean over the seeds, in standard deviations (Student's t, 4 degrees of freedom)."""
+HALF = 2.262 / np.sqrt(SEEDS)
+"""Half of a 95 % interval of a mean over the seeds, in standard deviations (Student's t, 9 degrees of freedom)."""
 
 
 def low(values: list[float]) -> float:

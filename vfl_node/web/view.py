@@ -33,7 +33,8 @@ class NodeView(Protocol):
         (attack → rows), rebuilt (column of this party → attack → success, worst first), labels (attack on labels → figure),
         meters (as in the report, of those known), remark and note (lines for people: a permanent one and a current one), alone
         ({epoch, epochs} while a model of this party alone trains, else {}), parties, submitted, finished, took_s (seconds
-        between the two, or None), error ({code, message, hint} or None), report (whether there is one) and metrics (federated and alone → metric → value, where known).
+        between the two, or None), error ({code, message, hint} or None), report (whether there is one) and metrics (federated
+        and alone → metric → value, where known).
         """
 
     def job(self, job_id: str) -> dict[str, Any] | None:
