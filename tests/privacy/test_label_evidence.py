@@ -82,7 +82,7 @@ def test_what_repeats_tell_adds_up(kind: str, strength: float) -> None:
 @pytest.mark.parametrize("kind", CLASSES)
 def test_labels_of_every_kind_are_read_from_plain_gradients_and_shuffled_ones_are_not(kind: str) -> None:
     found = trained(meter(kind), kind, 8.0, 0)
-    assert max(found.values()) > 0.97, found
+    assert max(found.values()) > 0.96, found
     labels, classes = CLASSES[kind]
     other = truth_of(np.random.default_rng(7).permutation(labels), np.arange(ROWS), NAMES, classes=classes)
     assert max(trained(LabelMeter(other, ["lab"], party="clinic"), kind, 8.0, 0).values()) < 0.57

@@ -192,7 +192,7 @@ OF_TWO_CLASSES = Attacks(
 OF_NUMBERS = Attacks(
     {**_named(direction, mean_direction, steady, leading_embeddings), "joined": joined_numbers},
     _named(known_rows),
-    ("mean_direction", "joined"),
+    ("mean_direction", "steady", "joined"),
 )
 
 

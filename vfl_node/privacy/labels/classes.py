@@ -18,14 +18,14 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.labels.attacks import FIRM, Attacks, Blind
 from vfl_node.privacy.labels.shown import Known, Shown, ridge, standardised
 
-STARTS = 5
+STARTS = 3
 """Of the centres, of which the best ones count."""
 
 SOUGHT = 1024
-"""Rows among which centres are sought; all rows are then told by the nearest one."""
+"""Rows among which centres are sought; then they move a few times more among all rows."""
 
-MOST_MOVES = 30
-"""Of the centres of one start."""
+MOST_MOVES, LAST_MOVES = 30, 5
+"""Of the centres of one start, and of the best ones among all rows."""
 
 
 def of_classes(classes: int) -> Attacks:
@@ -74,23 +74,23 @@ def nearness(rows: Tensor, groups: int) -> Tensor:
     """
     drawn = Randomness(bytes(32)).derive("centres")
     among = rows[torch.from_numpy(np.sort(drawn.permutation(len(rows))[:SOUGHT]))]
-    best: tuple[float, Tensor] | None = None
-    for _ in range(STARTS):
-        centres = _start(among, groups, drawn)
-        nearest = torch.zeros(0)
-        for _ in range(MOST_MOVES):
-            moved = torch.cdist(among, centres).argmin(dim=1)
-            if len(nearest) and bool((moved == nearest).all()):
-                break
-            nearest = moved
-            members = torch.nn.functional.one_hot(nearest, groups).float()
-            sizes = members.sum(dim=0)
-            centres = torch.where((sizes > 0)[:, None], members.T @ among / sizes.clamp_min(1)[:, None], centres)
-        spread = float(torch.cdist(among, centres).amin(dim=1).square().sum())
-        if best is None or spread < best[0]:
-            best = spread, centres
-    assert best is not None
-    return -torch.cdist(rows, best[1])
+    starts = [_moved(among, _start(among, groups, drawn), MOST_MOVES) for _ in range(STARTS)]
+    best = min(starts, key=lambda centres: float(torch.cdist(among, centres).amin(dim=1).square().sum()))
+    return -torch.cdist(rows, _moved(rows, best, LAST_MOVES))
+
+
+def _moved(rows: Tensor, centres: Tensor, most: int) -> Tensor:
+    """Centres after at most so many moves, each to the mean of the rows that are nearest to it (Lloyd)."""
+    nearest = torch.zeros(0)
+    for _ in range(most):
+        moved = torch.cdist(rows, centres).argmin(dim=1)
+        if len(nearest) and bool((moved == nearest).all()):
+            break
+        nearest = moved
+        members = torch.nn.functional.one_hot(nearest, len(centres)).float()
+        sizes = members.sum(dim=0)
+        centres = torch.where((sizes > 0)[:, None], members.T @ rows / sizes.clamp_min(1)[:, None], centres)
+    return centres
 
 
 def _start(rows: Tensor, groups: int, drawn: Randomness) -> Tensor:

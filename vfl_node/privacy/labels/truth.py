@@ -30,8 +30,8 @@ MOST = 2048
 LEAST = 10
 """Rows of a class that must be left to judge, and of numbers three times as many; with fewer a figure says little."""
 
-KNOWN, KNOWN_OF_CLASSES, KNOWN_NUMBERS = 16, 10, 16
-"""Rows of each of two classes, of each of more classes, and of numbers, whose label the peer is assumed to know, at most."""
+KNOWN = 16
+"""Rows of each class, or of numbers, whose label the peer is assumed to know, at most."""
 
 DRAWS = 3
 """Choices of such rows; what one of them tells differs, so the mean counts."""
@@ -131,7 +131,7 @@ class Classes(_Followed):
     def __init__(self, labels: Labels, judged: Positions, names: Names, classes: int) -> None:
         self.attacks, self.columns = of_classes(classes), classes
         drawn = _by_class(labels, judged, names, classes, 2 * MOST // classes)
-        super().__init__(len(labels), np.concatenate(drawn), _choices(drawn, KNOWN_OF_CLASSES))
+        super().__init__(len(labels), np.concatenate(drawn), _choices(drawn, KNOWN))
         self._one_hot = labels[self.followed][:, None] == np.arange(classes)
 
     @property
@@ -152,7 +152,7 @@ class Classes(_Followed):
         present = np.flatnonzero((truth.sum(axis=0) >= LEAST) & (truth.sum(axis=0) < len(truth)))
         if not len(present):
             return None
-        values = np.array([[auc(truth[:, of], column) or 0.5 for of in present] for column in told.T])
+        values = np.array([_areas(column, truth[:, present]) for column in told.T])
         groups, classes = linear_sum_assignment(-values)
         return float(values[groups, classes].mean())
 
@@ -164,7 +164,7 @@ class Numbers(_Followed):
 
     def __init__(self, labels: Labels, judged: Positions, names: Names) -> None:
         drawn = _first(judged, names, 2 * MOST)
-        super().__init__(len(labels), drawn, _choices([drawn], KNOWN_NUMBERS))
+        super().__init__(len(labels), drawn, _choices([drawn], KNOWN))
         self._labels = labels[self.followed]
         places = np.flatnonzero(self._judged)
         numbers = Randomness(bytes(32)).derive("pairs").uint64(2 * PAIRS if len(places) else 0)
@@ -204,6 +204,21 @@ def truth_of(labels: Labels, judged: Positions, names: Names, *, classes: int) -
     if not classes:
         return Numbers(labels, judged, names)
     return TwoClasses(labels, judged, names) if classes == 2 else Classes(labels, judged, names, classes)
+
+
+def _areas(score: Labels, truth: NDArray[np.bool_]) -> Labels:
+    """float64[c], the AUC of one ``score`` for each column of ``truth``, bool[k, c]: as :func:`auc`, with one sort for all.
+
+    Raises:
+        NotNumbers: the score holds NaN.
+    """
+    if np.isnan(score).any():
+        raise NotNumbers
+    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    positives = truth.sum(axis=0)
+    negatives = len(score) - positives
+    return np.asarray((ranks @ truth - positives * (positives + 1) / 2) / (positives * negatives))
 
 
 def _first(rows: Positions, names: Names, most: int) -> Positions:

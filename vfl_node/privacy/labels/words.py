@@ -30,7 +30,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "class_mean_directions": ("clusters of directions, all epochs", "the same of the mean over all epochs"),
     "class_embeddings": ("clusters of embeddings", "to which of the classes' centres its embedding is nearest"),
     "class_joined": ("gradients and embeddings", "clusters of both side by side"),
-    "class_known_rows": ("learnt from known rows", "what is learnt from ten rows of each class whose labels are known"),
+    "class_known_rows": ("learnt from known rows", "what is learnt from a few rows of each class whose labels are known"),
     "served": ("predictions", "the predictions that the other party got, with what trainings said of the same rows"),
     "added_up": ("all trainings together", "the sum of what all repeats and jobs with this partner said of it"),
 }
@@ -41,7 +41,7 @@ INFORMED: Mapping[str, str] = {
     "mean_cosine": "16 positive rows",
     "known_rows": "16 rows of each kind",
     "known_joined": "16 rows of each kind",
-    "class_known_rows": "10 rows of each class",
+    "class_known_rows": "16 rows of each class",
 }
 """Attack by a peer that knows the labels of a few rows → of which; the others know none."""
 
