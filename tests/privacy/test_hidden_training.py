@@ -32,7 +32,7 @@ from vfl_node.crypto.shares.values import Shared
 from vfl_node.privacy.attacks import ATTACKS, attacked
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
-from vfl_node.privacy.labels.shown import Course, Known
+from vfl_node.privacy.labels.shown import Course, KnownRows
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
 from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.network import Form
@@ -197,7 +197,7 @@ def label_attacks(view: View, rows: Truth, truth: Truth) -> dict[str, float]:
     known = np.concatenate([positive[:KNOWN], np.flatnonzero(~truth[rows])[:KNOWN]])
     course = Course()
     shown = [course.epoch_done(of, [window], tensors[0]) for of in tensors][-1]
-    told = Known(torch.from_numpy(known), torch.from_numpy(truth[rows][known].astype(np.float32))[:, None])
+    told = KnownRows(torch.from_numpy(known), torch.from_numpy(truth[rows][known].astype(np.float32))[:, None])
     scores = {name: attack(shown) for name, attack in OF_TWO_CLASSES.blind.items()}
     scores |= {name: attack(shown, told) for name, attack in OF_TWO_CLASSES.informed.items()}
     others = np.setdiff1d(np.arange(len(window)), known)

@@ -13,11 +13,13 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PolicyError, StateError
+from vfl_node.metrics import auc
 from vfl_node.node.partners import Partner
-from vfl_node.privacy.labels.evidence import MOST_JOBS, MOST_ROWS, Evidence, History, record_names
+from vfl_node.privacy.labels.evidence import MOST_JOBS, MOST_ROWS, Evidence, History, about_labels, record_names
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
 from vfl_node.privacy.labels.served import ServedLabels
 from vfl_node.privacy.labels.truth import truth_of
+from vfl_node.privacy.peers import TOGETHER
 from vfl_node.session.memory import MemoryOfOneRun
 
 ROWS, WIDTH, BATCH = 1200, 6, 100
@@ -91,7 +93,12 @@ def test_labels_of_every_kind_are_read_from_plain_gradients_and_shuffled_ones_ar
 def job(memory: Any, kind: str, job_id: str, strength: float, seed: int, **more: Any) -> dict[str, float]:
     labels, classes = CLASSES[kind]
     truth = truth_of(labels, np.arange(ROWS), NAMES, classes=classes)
-    told = [History(memory, "default", attack, truth.columns, job_id, NAMES) for attack in truth.attacks.summed]
+    told = {
+        ("lab", attack): [
+            History(memory, f"{about_labels('default', 'label', classes)} {attack}", truth.columns, job_id, NAMES)
+        ]
+        for attack in truth.attacks.summed
+    }
     of = LabelMeter(truth, ["lab"], party="clinic", histories=told, **more)
     found = trained(of, kind, strength, seed)
     of.so_far()
@@ -123,24 +130,92 @@ def test_the_limit_is_for_the_sum_and_a_stopped_job_counts(tmp_path: Path) -> No
             break
     assert stopped is not None
     assert "added up" in stopped[1].message
-    later = History(Partner(tmp_path, "lab"), "default", "joined", 1, "later", NAMES)
+    later = History(Partner(tmp_path, "lab"), "default label 2 joined", 1, "later", NAMES)
     assert later.trainings == stopped[0] + 1
 
 
-def test_more_jobs_than_are_kept_apart_are_one_sum(tmp_path: Path) -> None:
+def scored(*seed: Any) -> Evidence:
+    return Evidence.of(np.arange(ROWS).astype(np.uint64), noise(*seed)[:, 0], torch.from_numpy(TWO)[:, None])
+
+
+def test_more_jobs_than_are_kept_apart_are_one_sum_and_one_that_goes_on_is_not_folded(tmp_path: Path) -> None:
     memory = Partner(tmp_path, "lab")
-    for number in range(MOST_JOBS + 5):
-        History(memory, "default", "joined", 1, f"job-{number}", NAMES).keep_at(
-            Evidence.of(np.arange(ROWS).astype(np.uint64), noise(number)[:, 0])
-        )
-    of = History(memory, "default", "joined", 1, "later", NAMES)
-    assert of.trainings == MOST_JOBS + 5
-    assert len(list((tmp_path / "lab").glob("labels-*.kept"))) == 1
+    for number in (*range(MOST_JOBS + 5), 0, MOST_JOBS + 4):  # two are repeated; of the first only what was folded counts twice
+        History(memory, "about", 1, f"job-{number}", NAMES).keep_at(scored(number))
+    of = History(memory, "about", 1, "later", NAMES)
+    assert of.trainings == MOST_JOBS + 6
+    assert len(list((tmp_path / "lab").glob("labels-*.kept"))) == 2  # and that there is one
+
+
+def test_two_jobs_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
+    memory = Partner(tmp_path, "lab")
+    one, two = (History(memory, "about", 1, name, NAMES) for name in ("one", "two"))
+    for of, seed in ((one, 1), (two, 2), (one, 3)):
+        of.keep_at(scored(seed))
+    assert History(memory, "about", 1, "later", NAMES).trainings == 2
+
+
+def test_weak_trainings_take_nothing_back() -> None:
+    """A score counts by how well it goes along with the labels, by the other half of the rows."""
+    names, targets = np.arange(ROWS).astype(np.uint64), torch.from_numpy(TWO)[:, None]
+    told = Evidence.of(names, 4 * targets[:, 0] + noise("strong")[:, 0], targets)
+    first = auc(TWO, told.scores(names).double().numpy())
+    for number in range(20):
+        told = told.plus(Evidence.of(names, -0.05 * targets[:, 0] + noise("weak", number)[:, 0], targets))
+    assert auc(TWO, told.scores(names).double().numpy()) > first - 0.01
+    for share in (0.0, 0.1):  # at chance many scores stay there; whichever sign they have, weak ones add up
+        summed = Evidence.none(1)
+        for number in range(60):
+            sign = (-1) ** number
+            summed = summed.plus(Evidence.of(names, sign * (share * targets[:, 0] * 2 + noise("many", number)[:, 0]), targets))
+        figure = auc(TWO, summed.scores(names).double().numpy())
+        assert (0.44 < figure < 0.56) if share == 0 else figure > 0.7, share  # deviation at chance: .018
+
+
+def test_what_one_of_several_peers_was_told_is_kept_for_it_and_what_all_were_for_each(tmp_path: Path) -> None:
+    """Another peer's long gradients do not hide what one was told."""
+    truth, memories = truth_of(TWO, np.arange(ROWS), NAMES, classes=2), {n: Partner(tmp_path, n) for n in ("lab", "insurer")}
+    told: Any = {}
+    for name, memory in memories.items():
+        for attack in truth.attacks.summed:
+            told[name, attack] = [History(memory, attack, 1, "job", NAMES)]
+            told.setdefault((TOGETHER, attack), []).append(History(memory, f"{attack} {TOGETHER}", 1, "job", NAMES))
+    of = LabelMeter(truth, ["lab", "insurer"], party="clinic", histories=told)
+    gradients, loud = 8 * signal("two classes") + noise("lab"), 100 * noise("insurer")
+    for rows in torch.from_numpy(np.random.default_rng(0).permutation(ROWS)).split(BATCH):
+        of.see(rows.numpy(), [noise("e")[rows]] * 2, [gradients[rows] / BATCH, loud[rows] / BATCH])
+    of.epoch_done()
+    names = np.sort(NAMES)
+    labels = TWO[np.argsort(NAMES)]
+    figures = {
+        name: auc(labels, History(memory, "mean_direction", 1, "later", NAMES).earlier.scores(names).double().numpy())
+        for name, memory in memories.items()
+    }
+    assert figures["lab"] > 0.97
+    assert figures["insurer"] < 0.57
+
+
+def test_an_epoch_that_is_broken_off_counts(tmp_path: Path) -> None:
+    def broken(number: int) -> LabelMeter:
+        truth = truth_of(TWO, np.arange(ROWS), NAMES, classes=2)
+        told = {("lab", "mean_direction"): [History(Partner(tmp_path, "lab"), "about", 1, f"job-{number}", NAMES)]}
+        of = LabelMeter(truth, ["lab"], party="clinic", histories=told)
+        gradients = 0.6 * signal("two classes") + noise("broken", number)
+        for rows in torch.from_numpy(np.random.default_rng(number).permutation(ROWS)[:-BATCH]).split(BATCH):
+            of.see(rows.numpy(), [noise("e", number)[rows]], [gradients[rows] / BATCH])
+        of.broken_off()
+        return of
+
+    for number in range(10):
+        broken(number)
+    history = History(Partner(tmp_path, "lab"), "about", 1, "later", NAMES)
+    assert history.trainings == 10
+    assert auc(TWO[np.argsort(NAMES)], history.earlier.scores(np.sort(NAMES)).double().numpy()) > 0.75
 
 
 def test_a_sum_that_is_lost_or_damaged_is_an_error(tmp_path: Path) -> None:
     job(Partner(tmp_path, "lab"), "two classes", "job-0", 0.6, 0)
-    files = sorted((tmp_path / "lab").glob("labels-*.kept"))
+    files = sorted(of for of in (tmp_path / "lab").glob("labels-*.kept") if "begun" not in of.name)
     kept = files[0].read_bytes()
     files[0].write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
     with pytest.raises(StateError) as damaged:
@@ -164,14 +239,14 @@ def test_rows_are_named_alike_in_every_set_under_one_secret_alone() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    many = Evidence.of(np.arange(2 * MOST_ROWS).astype(np.uint64), torch.randn(2 * MOST_ROWS))
+    many = Evidence.of(np.arange(2 * MOST_ROWS).astype(np.uint64), torch.arange(2 * MOST_ROWS), torch.ones(2 * MOST_ROWS, 1))
     assert len(Evidence.none(1).plus(many).names) == MOST_ROWS
 
 
 def served(folder: Path, kind: str = "two classes", limit: float | None = None, model: str = "job-0") -> ServedLabels:
     labels, classes = CLASSES[kind]
     memory = Partner(folder, "lab")
-    return ServedLabels(memory, "default", model, names=NAMES, labels=labels, classes=classes, limit=limit)
+    return ServedLabels(memory, "default", model, names=NAMES, labels=labels, column="label", classes=classes, limit=limit)
 
 
 def predictions(kind: str, strength: float) -> Tensor:

@@ -131,7 +131,6 @@ def test_with_too_few_rows_of_a_class_nothing_is_said(positives: int) -> None:
     of = meter(labels=labels, limit=0.51)
     assert epoch(of, 0, [noise(0)]) == {}
     assert of.result() == {}
-    assert of.tensors() == {}
 
 
 def test_above_the_limit_training_stops() -> None:

@@ -27,7 +27,8 @@ DEFENCES = [
     {"name": "isotropic", "noise": 8},
     {"name": "randomised-labels", "epsilon": 0.5},
 ]
-ON_GRADIENTS = [name for name in OF_TWO_CLASSES.names if not name.startswith("embeddings")]
+BY_EMBEDDINGS = ("embeddings", "embeddings_soft", "joined", "pseudo_labels", "known_rows", "known_joined")
+ON_GRADIENTS = [name for name in OF_TWO_CLASSES.names if name not in BY_EMBEDDINGS]
 EVALUATE = Evaluate(test_fraction=0.2)
 
 
@@ -176,21 +177,13 @@ def test_epsilon_counts_every_release(run: Any, parties: Any) -> None:
     assert run(evaluate=EVALUATE)(parties)[0].section.label_privacy is None
 
 
-@pytest.mark.parametrize(
-    ("train", "protection"),
-    [
-        ({"classes": 3}, Protection(defences=(read_params({"name": "marvell", "power": 1}),))),
-        ({"classes": 3}, Protection(max_label_auc=0.8)),
-        ({"task": "regression", "missing": {"labels": "mean", "calibration": "none"}}, Protection(max_label_auc=0.8)),
-    ],
-)
-def test_what_is_about_two_classes_is_refused_for_other_labels(run: Any, train: Any, protection: Protection) -> None:
+def test_a_defence_of_two_classes_is_refused_for_other_labels(run: Any) -> None:
     from vfl_node.training.split.config import Train
     from vfl_node.transport.memory import memory_channels
 
-    metrics = ("rmse",) if train.get("task") == "regression" else ("accuracy",)
-    both = run(train=Train.model_validate({**SMALL.model_dump(), **train}), evaluate=Evaluate(metrics=metrics))
-    both.protections = protection, Protection()
+    train = Train.model_validate({**SMALL.model_dump(), "classes": 3})
+    both = run(train=train, evaluate=Evaluate(metrics=("accuracy",)))
+    both.protections = defended({"name": "marvell", "power": 1})
     channel = memory_channels("clinic", "lab")[0]
     with pytest.raises(UsageError, match="two classes"):
         SplitTrainer().prepare(both.session("clinic", channel, b"s" * 32, 0))

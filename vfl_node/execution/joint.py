@@ -56,7 +56,7 @@ def report_joint(job: Job, parties: Mapping[str, TrialParty], out: Mapping[str, 
             found.setdefault(target, []).extend([judged] if judged else [])
     for name, attacks in found.items():
         if attacks:
-            _add(out[name], max(attacks, key=lambda of: of.value))
+            _add(out[name], max(attacks, key=lambda of: abs(of.value - 0.5)))
 
 
 def _view(job: Job, name: str, party: TrialParty) -> Alignment:

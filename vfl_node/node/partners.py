@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -123,10 +124,16 @@ class Partner(PartnerCounts):
                 write_checked(self._path(name), data)
             return data if stored is None else stored
 
-    def replace(self, name: str, data: bytes) -> None:
-        """Store ``data`` under ``name`` in place of what is stored there. Raises ValueError as :meth:`recall`."""
+    def update(self, name: str, change: Callable[[bytes | None], bytes]) -> bytes:
+        """Store what ``change`` makes of the data under ``name``, in its place; returns that.
+
+        Raises:
+            ValueError: as :meth:`recall`.
+        """
         with self._lock:
+            data = change(self.recall(name))
             write_checked(self._path(name), data)
+            return data
 
     @property
     def seen(self) -> int:

@@ -6,8 +6,6 @@ limit is lowered later.
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,11 +70,6 @@ class Counted:
     def known(self, lines: Sequence[str]) -> bool:
         """Whether it is counted already."""
         return not self._known.isdisjoint(lines)
-
-    @property
-    def name(self) -> str:
-        """Of what it counts towards, where that is one thing."""
-        return self.over[0].strip()
 
     @property
     def _known(self) -> frozenset[str]:
@@ -185,19 +178,6 @@ def served_model(table: str, model: str, limit: int) -> Counted:
         "prediction",
         (over,),
     )
-
-
-def told_of_labels(about: str, job_id: str) -> Counted:
-    """A training from which a partner can read labels of a table, before anything of it leaves. There is no limit to these.
-
-    That they are counted tells later whether what was remembered of them is lost.
-
-    Args:
-        about: the table, by its name in this node's settings, and what is remembered of it.
-        job_id: of the training.
-    """
-    over = f"{hashlib.sha256(about.encode()).hexdigest()[:32]} "
-    return Counted("labels", over + job_id, sys.maxsize, "", "", over=(over,))
 
 
 def linked_sets(records: bytes, linkage: bytes, limit: int) -> Counted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from vfl_node.crypto.randomness import Randomness
@@ -34,8 +34,8 @@ class Memory(Protocol):
     def keep(self, name: str, data: bytes) -> bytes:
         """Store ``data`` under ``name`` unless something is stored there already; returns what is stored now."""
 
-    def replace(self, name: str, data: bytes) -> None:
-        """Store ``data`` under ``name`` in place of what is stored there."""
+    def update(self, name: str, change: Callable[[bytes | None], bytes]) -> bytes:
+        """Store what ``change`` makes of the data under ``name``, in its place; returns that. No other job comes between."""
 
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing: what would be refused in the end is refused before it begins."""
@@ -135,10 +135,9 @@ class JointMemory:
         stored = [memory.keep(name, data) for memory in self._memories]  # another job may have been faster
         return next((earlier for earlier in stored if earlier != data), data)
 
-    def replace(self, name: str, data: bytes) -> None:
-        """As :meth:`Memory.replace`, in each."""
-        for memory in self._memories:
-            memory.replace(name, data)
+    def update(self, name: str, change: Callable[[bytes | None], bytes]) -> bytes:
+        """As :meth:`Memory.update`, in each; returns the last one's."""
+        return [memory.update(name, change) for memory in self._memories][-1]
 
     def check(self, what: Counted) -> None:
         """As :meth:`Memory.check`, in each."""
@@ -200,9 +199,10 @@ class MemoryOfOneRun:
         """As :meth:`Memory.keep`."""
         return self._stored.setdefault(name, data)
 
-    def replace(self, name: str, data: bytes) -> None:
-        """As :meth:`Memory.replace`."""
-        self._stored[name] = data
+    def update(self, name: str, change: Callable[[bytes | None], bytes]) -> bytes:
+        """As :meth:`Memory.update`."""
+        self._stored[name] = change(self._stored.get(name))
+        return self._stored[name]
 
     @property
     def seen(self) -> int:

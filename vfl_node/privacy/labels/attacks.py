@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vfl_node.privacy.labels.shown import Known, Shown, across_of, agreeing, ridge, standardised
+from vfl_node.privacy.labels.shown import KnownRows, Shown, across_of, agreeing, ridge, standardised
 
 FIRM = 30.0
 """Weight of a ridge over few known rows, of standardised columns."""
@@ -33,7 +33,7 @@ FIRM = 30.0
 Blind = Callable[[Shown], Tensor]
 """An attack that knows no label: what one attacker has of k rows → a score of each, float32[k] (or one a class, [k, c])."""
 
-Informed = Callable[[Shown, Known], Tensor]
+Informed = Callable[[Shown, KnownRows], Tensor]
 """One that knows some."""
 
 
@@ -73,7 +73,7 @@ def residual(shown: Shown) -> Tensor:
     return shown.by_window[1]
 
 
-def cosine(shown: Shown, known: Known) -> Tensor:
+def cosine(shown: Shown, known: KnownRows) -> Tensor:
     """How like its direction is to that of known positives."""
     return _likeness(shown.gradients, known.positives)
 
@@ -93,7 +93,7 @@ def mean_residual(shown: Shown) -> Tensor:
     return across_of(shown.means, shown.along)
 
 
-def mean_cosine(shown: Shown, known: Known) -> Tensor:
+def mean_cosine(shown: Shown, known: KnownRows) -> Tensor:
     """As :func:`cosine`, of the mean over epochs."""
     return _likeness(shown.means, known.positives)
 
@@ -140,14 +140,14 @@ def pseudo_labels(shown: Shown) -> Tensor:
     return ridge(shown.views, likely, 1.0)(shown.views)[:, 0]
 
 
-def known_rows(shown: Shown, known: Known) -> Tensor:
+def known_rows(shown: Shown, known: KnownRows) -> Tensor:
     """A linear function of :func:`mean_direction`, :func:`steady` and embeddings that is learnt from the known rows."""
     paths = torch.stack([mean_direction(shown), shown.steady], dim=1)
     views = torch.cat([standardised(paths), standardised(shown.embeddings)], dim=1)
     return ridge(views[known.rows], known.targets, FIRM)(views)[:, 0]
 
 
-def known_joined(shown: Shown, known: Known) -> Tensor:
+def known_joined(shown: Shown, known: KnownRows) -> Tensor:
     """:func:`known_rows` and :func:`joined`, standardised and added."""
     learnt = known_rows(shown, known)
     return standardised(learnt) + agreeing(learnt, joined(shown))

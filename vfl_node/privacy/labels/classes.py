@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.labels.attacks import FIRM, Attacks, Blind
-from vfl_node.privacy.labels.shown import Known, Shown, ridge, standardised
+from vfl_node.privacy.labels.shown import KnownRows, Shown, ridge, standardised
 
 STARTS = 3
 """Of the centres, of which the best ones count."""
@@ -60,7 +60,7 @@ def _joined(shown: Shown, *, classes: int) -> Tensor:
     return nearness(torch.cat([standardised(directions), standardised(shown.embeddings)], dim=1), classes)
 
 
-def _known_rows(shown: Shown, known: Known) -> Tensor:
+def _known_rows(shown: Shown, known: KnownRows) -> Tensor:
     """A linear function of mean directions and embeddings for each class, learnt from the known rows."""
     directions = torch.nn.functional.normalize(shown.means, dim=1)
     views = torch.cat([standardised(directions), standardised(shown.embeddings)], dim=1)

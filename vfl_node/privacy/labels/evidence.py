@@ -1,7 +1,8 @@
 """What a peer has learnt of labels in several trainings: standardised scores of rows, added up over repeats and jobs.
 
-Noise of mean zero vanishes from a sum, whatever was drawn anew. A row's sum divided by the root of the number of its scores is
-again of unit scale where nothing is told, and grows with every training where something is.
+Noise of mean zero vanishes from a sum, whatever was drawn anew. A score counts by how well it goes along with the labels, so
+that a training that tells nothing takes nothing back; a peer finds out that much by a few known labels. How well it does so for
+one half of the rows is taken from the other half: scores at chance stay at chance, however many are added.
 
 Within a job a row is named by its shared position. What is kept of a job names it by a keyed digest of the record, so that the
 same record counts in every set that it is in.
@@ -9,8 +10,9 @@ same record counts in every set that it is in.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -21,10 +23,9 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.errors import StateError
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.labels.shown import standardised
-from vfl_node.session.counted import told_of_labels
+from vfl_node.session.lasting import changed
 from vfl_node.session.memory import Memory
 
 MOST_ROWS = 1 << 14
@@ -37,93 +38,122 @@ EARLIER = ""
 """Stands for these."""
 
 SERVED = "served "
-"""Before the name of a model whose predictions a partner got: what is kept are scores as they are."""
+"""Before the name of a model whose predictions a partner got: as they were said, and they are no training."""
+
+WEIGHTED = " weighted"
+"""After that name: the same as evidence, as far as they were judged."""
 
 Names = NDArray[np.uint64]
+
+Columns = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Sums of scores.
+    """Sums of scores, each times its weight.
 
     Attributes:
         names: uint64[n], of rows, ascending: shared positions, or digests of records.
-        sums: float32[n, c], of their standardised scores; c is 1, or a number of classes.
-        counts: int32[n], of how many.
+        sums: float32[n, c]; c is 1, or a number of classes.
+        squares: float32[n, c], sums of the squares of these weights.
+        counts: int32[n], of how many scores.
     """
 
     names: Names
-    sums: NDArray[np.float32]
+    sums: Columns
+    squares: Columns
     counts: NDArray[np.int32]
 
     @classmethod
     def none(cls, columns: int) -> Evidence:
         """Nothing yet."""
-        return cls(np.zeros(0, np.uint64), np.zeros((0, columns), np.float32), np.zeros(0, np.int32))
+        nothing = np.zeros((0, columns), np.float32)
+        return cls(np.zeros(0, np.uint64), nothing, nothing, np.zeros(0, np.int32))
 
     @classmethod
-    def of(cls, names: Names, score: Tensor) -> Evidence:
-        """One training's ``score``, float32[n] or float32[n, c], of rows with distinct ``names``."""
+    def of(cls, names: Names, score: Tensor, targets: Tensor) -> Evidence:
+        """One training's ``score``, float32[n] or float32[n, g], of rows with distinct ``names``.
+
+        Args:
+            names: uint64[n].
+            score: of each row, or of each row for each of g unnamed groups.
+            targets: float32[n, c], its label as a column, or a column for each class.
+        """
         order = np.argsort(names)
-        sums = standardised(score.reshape(len(names), -1)).numpy()[order]
-        return cls(names[order], sums, np.ones(len(names), np.int32))
+        sums, squares = _weighted(score.reshape(len(names), -1), targets)
+        return cls(names[order], sums[order], squares[order], np.ones(len(names), np.int32))
 
     def plus(self, other: Evidence) -> Evidence:
-        """Both added: this one with the sign, or order of groups, with which it goes along with ``other`` on common rows."""
+        """Both added."""
         names = np.union1d(self.names, other.names)
-        sums, counts = np.zeros((len(names), self.sums.shape[1]), np.float32), np.zeros(len(names), np.int32)
-        for each, of in ((self._along(other), self), (other.sums, other)):
+        shape, counts = (len(names), self.sums.shape[1]), np.zeros(len(names), np.int32)
+        sums, squares = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        for of in (self, other):
             places = np.searchsorted(names, of.names)
-            sums[places] += each
+            sums[places] += of.sums
+            squares[places] += of.squares
             counts[places] += of.counts
-        return Evidence(names[:MOST_ROWS], sums[:MOST_ROWS], counts[:MOST_ROWS])
+        return Evidence(names[:MOST_ROWS], sums[:MOST_ROWS], squares[:MOST_ROWS], counts[:MOST_ROWS])
 
-    def replaced_by(self, other: Evidence) -> Evidence:
-        """With the rows of ``other`` in place of the same ones here."""
-        kept = ~np.isin(self.names, other.names)
-        names = np.concatenate([self.names[kept], other.names])
-        order = np.argsort(names)[:MOST_ROWS]
-        sums, counts = (
-            np.concatenate([mine[kept], new]) for mine, new in ((self.sums, other.sums), (self.counts, other.counts))
-        )
-        return Evidence(names[order], sums[order], counts[order])
+    def replaced_by(self, names: Names, sums: Columns) -> Evidence:
+        """With ``sums``, float32[k, c], of the rows with ``names``, uint64[k], ascending, in place of the same ones here."""
+        new, counts = np.ones_like(sums), np.ones(len(names), np.int32)
+        kept = ~np.isin(self.names, names)
+        order = np.argsort(np.concatenate([self.names[kept], names]))
+        parts = ((self.names, names), (self.sums, sums), (self.squares, new), (self.counts, counts))
+        return Evidence(*(np.concatenate([mine[kept], of])[order] for mine, of in parts))
+
+    def only(self, places: Positions) -> Evidence:
+        """The rows at these places, ascending."""
+        return Evidence(self.names[places], self.sums[places], self.squares[places], self.counts[places])
 
     def renamed(self, names: Names) -> Evidence:
         """With ``names``, uint64[m], of the rows at shared positions in place of these."""
         called = names[self.names.astype(np.int64)]
         order = np.argsort(called)
-        return Evidence(called[order], self.sums[order], self.counts[order])
+        return Evidence(called[order], self.sums[order], self.squares[order], self.counts[order])
 
     def scores(self, names: Names) -> Tensor:
-        """float32[k] or float32[k, c], of rows with ``names``; 0 where there is nothing."""
+        """float32[k] or float32[k, c], of rows with ``names``; 0 where nothing is known, and of unit scale elsewhere."""
         found = np.zeros((len(names), self.sums.shape[1]), np.float32)
-        places = np.searchsorted(self.names, names).clip(max=max(len(self.names) - 1, 0))
         if len(self.names):
+            places = np.searchsorted(self.names, names).clip(max=len(self.names) - 1)
             known = self.names[places] == names
-            found[known] = self.sums[places[known]] / np.sqrt(self.counts[places[known]])[:, None]
+            scale = np.sqrt(np.maximum(self.squares[places[known]], 1e-12))
+            found[known] = self.sums[places[known]] / scale
         return torch.from_numpy(found if found.shape[1] > 1 else found[:, 0])
 
-    def _along(self, other: Evidence) -> NDArray[np.float32]:
-        """The sums, turned as :meth:`plus` says."""
-        _, mine, theirs = np.intersect1d(self.names, other.names, assume_unique=True, return_indices=True)
-        likeness = self.sums[mine].T.astype(np.float64) @ other.sums[theirs]
-        if len(likeness) == 1:
-            return -self.sums if likeness[0, 0] < 0 else self.sums
-        from scipy.optimize import linear_sum_assignment  # loads scipy, which a node needs only here
 
-        order = np.empty(len(likeness), np.int64)
-        groups, wanted = linear_sum_assignment(-likeness)
-        order[wanted] = groups
-        return self.sums[:, order]
+def _weighted(score: Tensor, targets: Tensor) -> tuple[Columns, Columns]:
+    """Scores times their weights, and the squares of these, float32[n, c]: see the module."""
+    z, t = standardised(score).double(), standardised(targets).double()
+    sums, squares = torch.zeros(t.shape, dtype=torch.float64), torch.zeros(t.shape, dtype=torch.float64)
+    half = torch.arange(len(z)) % 2 == 0
+    for used, fitted in ((half, ~half), (~half, half)):
+        along = z[fitted].T @ t[fitted] / max(int(fitted.sum()), 1)  # (g, c)
+        groups, classes = _matched(along)
+        weights = along[groups, classes]
+        sums[used.nonzero()[:, :1], classes] = z[used][:, groups] * weights
+        squares[used.nonzero()[:, :1], classes] = weights.square().expand(int(used.sum()), -1)
+    return sums.float().numpy(), squares.float().numpy()
+
+
+def _matched(along: Tensor) -> tuple[Tensor, Tensor]:
+    """Which group is which class, by how well they go along."""
+    if along.numel() == 1:
+        return torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    from scipy.optimize import linear_sum_assignment  # loads scipy, which a node needs only here
+
+    groups, classes = linear_sum_assignment(-along.numpy())
+    return torch.from_numpy(groups), torch.from_numpy(classes)
 
 
 class History:
-    """The evidence of one attack that one partner has, of all jobs over one table. It is on the disk when a method returns.
+    """The evidence of one attack that one partner has, of all jobs over one table's labels. It is on the disk at once.
 
     Args:
         memory: of the partner.
-        table: this party's, by its name in the settings.
-        attack: its name.
+        about: the labels, and the attack.
         columns: of its score.
         job_id: of the job under way, which does not count as an earlier one.
         names: uint64[m], of the records at its shared positions, by :func:`record_names`.
@@ -132,42 +162,32 @@ class History:
         StateError: what there was is lost (``E_STATE_LOST``) or damaged (``E_STATE_CORRUPT``).
     """
 
-    def __init__(self, memory: Memory, table: str, attack: str, columns: int, job_id: str, names: Names) -> None:
-        self._memory, self._job_id, self._names, self.attack = memory, job_id, names, attack
-        what = told_of_labels(f"{table} {attack} {columns}", job_id)
-        self._name = f"labels-{what.name}"
-        data = memory.recall(self._name)
-        number = memory.count(what)
-        if data is None and number > 1:
-            raise StateError(
-                "what was told of this table's labels in earlier jobs is gone from state/partners",
-                code="E_STATE_LOST",
-                hint="put the newest copy of state/partners back; without it nobody can say what all trainings told together",
-                for_peer="it has lost what it remembers of earlier jobs",
-            )
-        self._jobs = {EARLIER: Evidence.none(columns)} if data is None else _read(data, columns)
-        self._columns = columns
-        if data is None:
-            self._write()
+    def __init__(self, memory: Memory, about: str, columns: int, job_id: str, names: Names) -> None:
+        self._memory, self._columns, self._job_id, self._names = memory, columns, job_id, names
+        self._name = f"labels-{hashlib.sha256(f'{about} {columns}'.encode()).hexdigest()[:32]}"
+        self._change(lambda jobs: jobs)
 
     @property
     def earlier(self) -> Evidence:
         """Of all jobs but this one."""
-        found = Evidence.none(self._columns)
-        for job_id, of in self._jobs.items():
-            if job_id != self._job_id and len(of.names):
-                found = found.plus(Evidence.of(of.names, torch.from_numpy(of.sums)) if job_id.startswith(SERVED) else of)
+        found, own = Evidence.none(self._columns), (self._job_id, self._job_id + WEIGHTED)
+        for job_id, of in self._jobs().items():
+            as_said = job_id.startswith(SERVED) and not job_id.endswith(WEIGHTED)
+            found = found if job_id in own or as_said else found.plus(of)
         return found
-
-    @property
-    def own(self) -> Evidence:
-        """Of this job, as it was kept."""
-        return self._jobs.get(self._job_id, Evidence.none(self._columns))
 
     @property
     def trainings(self) -> int:
         """How many times a row was trained on in them, at most."""
-        return int(self.earlier.counts.max(initial=0))
+        found = Evidence.none(self._columns)
+        for job_id, of in self._jobs().items():
+            found = found if job_id == self._job_id or job_id.startswith(SERVED) else found.plus(of)
+        return int(found.counts.max(initial=0))
+
+    @property
+    def own(self) -> Evidence:
+        """Of this job, as it was kept."""
+        return self._jobs().get(self._job_id, Evidence.none(self._columns))
 
     def with_job(self, told: Evidence, positions: Positions) -> Tensor:
         """The scores of the rows at ``positions`` by all jobs, this one with what it has ``told`` by shared position."""
@@ -177,18 +197,33 @@ class History:
         """Remember what this job has ``told`` so far, by shared position, in place of what was remembered of it."""
         self.keep(told.renamed(self._names))
 
-    def keep(self, told: Evidence) -> None:
-        """The same, by names of records."""
-        self._jobs = {**self._jobs, self._job_id: told}
-        apart = [job_id for job_id in self._jobs if job_id != EARLIER and not job_id.startswith(SERVED)]
-        for job_id in apart[:-MOST_JOBS]:
-            self._jobs[EARLIER] = self._jobs[EARLIER].plus(self._jobs.pop(job_id))
-        self._write()
+    def keep(self, told: Evidence, weighted: Evidence | None = None) -> None:
+        """The same, by names of records; of predictions also what they are as evidence, if they were judged."""
 
-    def _write(self) -> None:
-        head = {job_id: len(of.names) for job_id, of in self._jobs.items()}
-        parts = [part.tobytes() for of in self._jobs.values() for part in (of.names, of.sums, of.counts)]
-        self._memory.replace(self._name, json.dumps(head).encode() + b"\n" + b"".join(parts))
+        def with_own(jobs: dict[str, Evidence]) -> dict[str, Evidence]:
+            jobs = {job_id: of for job_id, of in jobs.items() if job_id != self._job_id}
+            apart = [job_id for job_id in jobs if job_id != EARLIER and not job_id.startswith(SERVED)]
+            for job_id in apart[: 1 - MOST_JOBS]:
+                jobs[EARLIER] = jobs[EARLIER].plus(jobs.pop(job_id))
+            more = {} if weighted is None else {self._job_id + WEIGHTED: weighted}
+            return {**jobs, self._job_id: told, **more}
+
+        self._change(with_own)
+
+    def _change(self, change: Callable[[dict[str, Evidence]], dict[str, Evidence]]) -> None:
+        what = "what was told of this table's labels in earlier jobs"
+        changed(self._memory, self._name, lambda data: _written(change(self._read(data))), what=what)
+
+    def _jobs(self) -> dict[str, Evidence]:
+        return self._read(self._memory.recall(self._name))
+
+    def _read(self, data: bytes | None) -> dict[str, Evidence]:
+        return {EARLIER: Evidence.none(self._columns)} if data is None else _read(data, self._columns)
+
+
+def about_labels(table: str, column: str, classes: int) -> str:
+    """What stands for the labels of a table: its name in the settings, their column, and how many classes; 0: numbers."""
+    return f"{table} {column} {classes}"
 
 
 def served_by(model: str) -> str:
@@ -214,6 +249,12 @@ def record_names(secret: Randomness, ids: Identifiers, rows: NDArray[np.int64], 
     return names
 
 
+def _written(jobs: Mapping[str, Evidence]) -> bytes:
+    head = {job_id: len(of.names) for job_id, of in jobs.items()}
+    parts = [part.tobytes() for of in jobs.values() for part in (of.names, of.sums, of.squares, of.counts)]
+    return json.dumps(head).encode() + b"\n" + b"".join(parts)
+
+
 def _read(data: bytes, columns: int) -> dict[str, Evidence]:
     head, _, rest = data.partition(b"\n")
     sizes: Mapping[str, int] = json.loads(head)
@@ -222,7 +263,8 @@ def _read(data: bytes, columns: int) -> dict[str, Evidence]:
     for job_id, rows in sizes.items():
         names = np.frombuffer(raw, np.uint64, rows, at)
         sums = np.frombuffer(raw, np.float32, rows * columns, at := at + names.nbytes).reshape(rows, columns)
-        counts = np.frombuffer(raw, np.int32, rows, at := at + sums.nbytes)
+        squares = np.frombuffer(raw, np.float32, rows * columns, at := at + sums.nbytes).reshape(rows, columns)
+        counts = np.frombuffer(raw, np.int32, rows, at := at + squares.nbytes)
         at += counts.nbytes
-        found[job_id] = Evidence(names, sums, counts)
+        found[job_id] = Evidence(names, sums, squares, counts)
     return found

@@ -29,7 +29,7 @@ from vfl_node.models.storage import in_parts, parted, prefixed, under
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.labels.attacks import Informed
 from vfl_node.privacy.labels.evidence import Evidence, History
-from vfl_node.privacy.labels.shown import Course, Known, Shown
+from vfl_node.privacy.labels.shown import Course, KnownRows, Shown
 from vfl_node.privacy.labels.truth import Truth
 from vfl_node.privacy.peers import TOGETHER
 from vfl_node.privacy.silent import attempted
@@ -39,6 +39,9 @@ WINDOW = 128
 
 ADDED_UP = "added_up"
 """The attack that has all repeats and jobs so far."""
+
+Told = tuple[str, str]
+"""An attacker, and its attack."""
 
 Leaks = Mapping[str, float | None]
 """Attack on labels → its figure, .5 at chance; None where it is not defined, or where the numbers are of no use to it."""
@@ -80,6 +83,9 @@ class LabelAudit:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave; the audit must be made with the same arguments."""
 
+    def broken_off(self) -> None:
+        """Take what was seen of an epoch that does not come to its end: it has left, and may have been broken off for that."""
+
     def so_far(self) -> dict[str, Tensor]:
         """What this repeat and all before it have told, for the meter of the next one."""
         return {}
@@ -96,7 +102,7 @@ class LabelMeter(LabelAudit):
         peers: names of the passive parties.
         party: the active party's name.
         limit: the largest figure that its owner allows; None: any.
-        histories: what each partner was told in earlier jobs.
+        histories: attacker and summed attack → what each partner of it was told in earlier jobs.
 
     Cost: at most 4,096 rows whatever their number, a few hundredths of a second an epoch at a width of 32, and
         d² multiplications a row. Memory: these rows' gradients, embeddings and means.
@@ -111,19 +117,19 @@ class LabelMeter(LabelAudit):
         *,
         party: str,
         limit: float | None = None,
-        histories: Sequence[History] = (),
+        histories: Mapping[Told, Sequence[History]] | None = None,
     ) -> None:
-        self._truth, self._party, self._limit, self._histories = truth, party, limit, histories
+        self._truth, self._party, self._limit, self._histories = truth, party, limit, histories or {}
         self._followed = Subset(truth.followed, truth.rows)
-        self._known = [Known(torch.from_numpy(rows), truth.targets(rows)) for rows in truth.known if len(rows)]
+        self._known = [KnownRows(torch.from_numpy(rows), truth.targets(rows)) for rows in truth.known if len(rows)]
         self._peers = list(peers)
         self._attackers = [*peers, TOGETHER] if len(peers) > 1 else [*peers]
         self._courses = {attacker: Course() for attacker in self._attackers}
         self._epoch = 0
         self._worst: dict[str, float | None] = {}
-        self._scores: dict[str, Tensor] = {}
-        """Summed attack → what it says of each row; of all peers together, where there are several."""
-        self._repeats: dict[str, Evidence] = {}
+        self._scores: dict[Told, Tensor] = {}
+        """What each summed attack says of each row."""
+        self._repeats: dict[Told, Evidence] = {}
         """The same of the repeats before."""
         self._begin()
 
@@ -136,13 +142,12 @@ class LabelMeter(LabelAudit):
     def trainings(self) -> int:
         """As :attr:`LabelAudit.trainings`."""
         of_job = max((int(of.counts.max(initial=0)) for of in self._of_job().values()), default=0)
-        return of_job + max((history.trainings for history in self._histories), default=0)
+        earlier = (history.trainings for of in self._histories.values() for history in of)
+        return of_job + max(earlier, default=0)
 
     @torch.no_grad()
     def see(self, positions: Positions, embeddings: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
         """As :meth:`LabelAudit.see`."""
-        if not self.enough:
-            return
         places = self._followed.places(positions)
         among = np.flatnonzero(places >= 0)
         rows = torch.from_numpy(among)
@@ -155,11 +160,21 @@ class LabelMeter(LabelAudit):
     @torch.no_grad()
     def epoch_done(self) -> Leaks:
         """As :meth:`LabelAudit.epoch_done`."""
-        if not self.enough or not self._places:
+        if not self._places:
             return {}
+        found = self._find()
+        if not self.enough:
+            return {}
+        self._worst = {name: larger(self._worst.get(name), value) for name, value in found.items()}
+        self._keep()
+        self._check(found)
+        return found
+
+    def _find(self) -> dict[str, float | None]:
+        """What the attacks find in the steps since the last time, which are an epoch."""
         places = torch.cat(self._places)
         gradients, embeddings = (
-            {peer: _in_order(places, torch.cat(parts)) for peer, parts in of.items()}
+            {peer: _in_order(places, torch.cat(parts), len(self._truth.followed)) for peer, parts in of.items()}
             for of in (self._gradients, self._embeddings)
         )
         if len(self._peers) > 1:
@@ -169,14 +184,10 @@ class LabelMeter(LabelAudit):
         found: dict[str, float | None] = {}
         for attacker, course in self._courses.items():
             shown = course.epoch_done(gradients[attacker], windows, embeddings[attacker])
-            for name, figure in self._attack(shown).items():
+            for name, figure in self._attack(attacker, shown).items():
                 found[name] = larger(found.get(name), figure)
-        found |= self._added_up()
-        self._worst = {name: larger(self._worst.get(name), value) for name, value in found.items()}
         self._begin()
-        self._keep()
-        self._check(found)
-        return found
+        return found | self._added_up()
 
     def result(self) -> Leaks:
         """As :meth:`LabelAudit.result`."""
@@ -190,7 +201,8 @@ class LabelMeter(LabelAudit):
             name: torch.tensor(np.nan if value is None else value, dtype=torch.float64) for name, value in self._worst.items()
         }
         courses = in_parts({attacker: course.tensors() for attacker, course in self._courses.items()})
-        figures = {**prefixed("worst", worst), **prefixed("scores", self._scores)}
+        scores = {f"{attacker}.{attack}": score for (attacker, attack), score in self._scores.items()}
+        figures = {**prefixed("worst", worst), **prefixed("scores", scores)}
         return {"epoch": torch.tensor(self._epoch), **prefixed("courses", courses), **figures}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -200,24 +212,37 @@ class LabelMeter(LabelAudit):
         self._epoch = int(tensors["epoch"])
         for attacker, of in parted(under("courses", tensors), self._attackers).items():
             self._courses[attacker].restore(of)
-        self._scores = {name: score.cpu() for name, score in under("scores", tensors).items()}
+        scores = under("scores", tensors)
+        self._scores = {told: scores[".".join(told)].cpu() for told in self._summed if ".".join(told) in scores}
         self._worst = {name: None if value.isnan() else value.item() for name, value in under("worst", tensors).items()}
+
+    @torch.no_grad()
+    def broken_off(self) -> None:
+        """As :meth:`LabelAudit.broken_off`: rows that were not seen in the epoch count as telling nothing in it."""
+        if self._places:
+            self._find()
+        self.settle()
 
     def so_far(self) -> dict[str, Tensor]:
         """As :meth:`LabelAudit.so_far`."""
         self.settle()
         return {
-            f"{attack}.{name}": torch.from_numpy(array)
-            for attack, of in self._of_job().items()
-            for name, array in (("names", of.names.view(np.int64)), ("sums", of.sums), ("counts", of.counts))
+            f"{'.'.join(told)}.{name}": torch.from_numpy(array)
+            for told, of in self._of_job().items()
+            for name, array in (
+                ("names", of.names.view(np.int64)),
+                ("sums", of.sums),
+                ("squares", of.squares),
+                ("counts", of.counts),
+            )
         }
 
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
         """As :meth:`LabelAudit.follow_on`."""
-        for attack in self._truth.attacks.summed:
-            if of := under(attack, earlier):
-                names, sums, counts = (of[name].numpy() for name in ("names", "sums", "counts"))
-                self._repeats[attack] = Evidence(names.view(np.uint64), sums, counts)
+        for told in self._summed:
+            if of := under(".".join(told), earlier):
+                names, sums, squares, counts = (of[name].numpy() for name in ("names", "sums", "squares", "counts"))
+                self._repeats[told] = Evidence(names.view(np.uint64), sums, squares, counts)
 
     def _begin(self) -> None:
         """Begin an epoch."""
@@ -225,7 +250,11 @@ class LabelMeter(LabelAudit):
         self._gradients: dict[str, list[Tensor]] = {peer: [] for peer in self._peers}
         self._embeddings: dict[str, list[Tensor]] = {peer: [] for peer in self._peers}
 
-    def _attack(self, shown: Shown) -> dict[str, float | None]:
+    @property
+    def _summed(self) -> list[Told]:
+        return [(attacker, attack) for attacker in self._attackers for attack in self._truth.attacks.summed]
+
+    def _attack(self, attacker: str, shown: Shown) -> dict[str, float | None]:
         """Attack → its figure; of one that knows some labels the mean over choices of these."""
         attacks, found = self._truth.attacks, {}
         scores = {name: attempted(partial(attack, shown)) for name, attack in attacks.blind.items()}
@@ -235,27 +264,29 @@ class LabelMeter(LabelAudit):
             values = [attempted(partial(self._informed, informed, shown, known)) for known in self._known]
             told = [value for value in values if value is not None]
             found[name] = sum(told) / len(told) if told else None
-        told_more = {name: scores[name] for name in attacks.summed}
-        self._scores = {name: score for name, score in told_more.items() if score is not None and bool(score.isfinite().all())}
+        for name in attacks.summed:
+            if (score := scores[name]) is not None and bool(score.isfinite().all()):
+                self._scores[attacker, name] = score
         return found
 
-    def _informed(self, attack: Informed, shown: Shown, known: Known) -> float | None:
+    def _informed(self, attack: Informed, shown: Shown, known: KnownRows) -> float | None:
         return self._truth.figure(attack(shown, known))
 
-    def _of_job(self) -> dict[str, Evidence]:
-        """Summed attack → what this job has told so far."""
-        told = dict(self._repeats)
-        for name, score in self._scores.items():
-            now = Evidence.of(self._truth.followed.astype(np.uint64), score)
-            told[name] = told[name].plus(now) if name in told else now
+    def _of_job(self) -> dict[Told, Evidence]:
+        """What this job has told so far."""
+        told, followed = dict(self._repeats), self._truth.followed
+        targets = self._truth.targets(np.arange(len(followed)))
+        for by, score in self._scores.items():
+            now = Evidence.of(followed.astype(np.uint64), score, targets)
+            told[by] = told[by].plus(now) if by in told else now
         return told
 
     def _added_up(self) -> dict[str, float | None]:
         """The figure of all trainings together, of the partner that has most; nothing in the first training."""
         positions, told = self._truth.followed, self._of_job()
-        scores = [of.scores(positions.astype(np.uint64)) for name, of in told.items() if name in self._repeats]
-        earlier = [history for history in self._histories if history.trainings and history.attack in told]
-        scores += [history.with_job(told[history.attack], positions) for history in earlier]
+        scores = [of.scores(positions.astype(np.uint64)) for by, of in told.items() if by in self._repeats]
+        for by, histories in self._histories.items():
+            scores += [of.with_job(told[by], positions) for of in histories if by in told and len(of.earlier.names)]
         if not scores:
             return {}
         value: float | None = None
@@ -270,10 +301,9 @@ class LabelMeter(LabelAudit):
 
     def settle(self) -> None:
         """Remember for later jobs what this one has told so far."""
-        told = self._of_job()
-        for history in self._histories:
-            if history.attack in told:
-                history.keep_at(told[history.attack])
+        for by, told in self._of_job().items():
+            for history in self._histories.get(by, ()):
+                history.keep_at(told)
 
     def _check(self, found: Leaks) -> None:
         """Refuse to go on where an attack does better than the owner allows."""
@@ -298,9 +328,9 @@ def larger(first: float | None, second: float | None) -> float | None:
     return max((value for value in (first, second) if value is not None), default=None)
 
 
-def _in_order(places: Tensor, rows: Tensor) -> Tensor:
-    """``rows`` of an epoch at their ``places`` among those that are followed."""
-    ordered = torch.zeros(len(rows), rows.shape[1])
+def _in_order(places: Tensor, rows: Tensor, followed: int) -> Tensor:
+    """``rows`` of an epoch at their ``places`` among those that are followed; zeros where it was broken off before."""
+    ordered = torch.zeros(followed, rows.shape[1])
     ordered[places] = rows.float()
     return ordered
 

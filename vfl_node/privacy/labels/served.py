@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.errors import PolicyError
-from vfl_node.privacy.labels.evidence import Evidence, History, Names, served_by
+from vfl_node.privacy.labels.evidence import MOST_ROWS, Evidence, History, Names, about_labels, served_by
 from vfl_node.privacy.labels.truth import Labels, attacks_on, truth_of
 from vfl_node.privacy.served import ENOUGH, GROWN
 from vfl_node.session.memory import Memory
@@ -26,6 +26,7 @@ class ServedLabels:
         model: the job that trained the model.
         names: uint64[n], of all records of the table, by :func:`~vfl_node.privacy.labels.evidence.record_names`.
         labels: float64[n].
+        column: their name.
         classes: how many; 0: numbers.
         limit: the largest figure that the owner allows; None: any.
 
@@ -34,14 +35,24 @@ class ServedLabels:
     """
 
     def __init__(
-        self, memory: Memory, table: str, model: str, *, names: Names, labels: Labels, classes: int, limit: float | None
+        self,
+        memory: Memory,
+        table: str,
+        model: str,
+        *,
+        names: Names,
+        labels: Labels,
+        column: str,
+        classes: int,
+        limit: float | None,
     ) -> None:
         self._names, self._labels, self._classes, self._limit = names, labels, classes, limit
         columns = classes if classes > 2 else 1
+        about = about_labels(table, column, classes)
         summed = attacks_on(classes).summed
-        self._histories = [History(memory, table, attack, columns, served_by(model), names) for attack in summed]
-        self._told = self._histories[0].own  # the same in each
-        self._attacked = 0
+        self._histories = [History(memory, f"{about} {of}", columns, served_by(model), names) for of in summed]
+        self._attacked = self._admitted = 0
+        self._evidence: Evidence | None = None
         self.figure: float | None = None
 
     def admit(self, rows: NDArray[np.int64], scores: Tensor) -> None:
@@ -57,29 +68,47 @@ class ServedLabels:
         own = rows >= 0
         names, first = np.unique(self._names[rows[own]], return_index=True)
         sums = scores.reshape(len(scores), -1).float().numpy()[own][first]
-        self._told = self._told.replaced_by(Evidence(names, sums, np.ones(len(names), np.int32)))
-        if len(self._told.names) >= max(1, self._attacked) * GROWN:
-            self._attacked = len(self._told.names)
-            self._judge()
+        told = self._bounded(self._histories[0].own.replaced_by(names, sums))  # the same in each; another service may add to it
+        self._admitted += len(names)
+        if self._admitted >= max(1, self._attacked) * GROWN:
+            self._attacked = self._admitted
+            self._evidence = self._judge(told) or self._evidence
         for history in self._histories:
-            history.keep(self._told)
+            history.keep(told, self._evidence)
 
-    def _judge(self) -> None:
-        names = self._told.names
+    def _bounded(self, told: Evidence) -> Evidence:
+        """At most :data:`MOST_ROWS` rows, of each class alike, by the smallest names: a rare class is not crowded out."""
+        if len(told.names) <= MOST_ROWS:
+            return told
+        labels, most = self._labels_of(told.names), MOST_ROWS // max(self._classes, 1)
+        kinds = np.unique(labels) if self._classes else [None]
+        kept = [(np.flatnonzero(labels == of) if self._classes else np.arange(len(labels)))[:most] for of in kinds]
+        return told.only(np.sort(np.concatenate(kept)))
+
+    def _labels_of(self, names: Names) -> Labels:
+        """float64[k], of records with these names; NaN of those that the table does not have any more."""
         order = np.argsort(self._names)
-        labels = self._labels[order[np.searchsorted(self._names, names, sorter=order)]]
+        places = order[np.searchsorted(self._names, names, sorter=order).clip(max=len(order) - 1)]
+        return np.where(self._names[places] == names, self._labels[places], np.nan)
+
+    def _judge(self, told: Evidence) -> Evidence | None:
+        """What the predictions are as evidence; None where there are too few to judge. Raises as :meth:`admit`."""
+        labels = self._labels_of(told.names)
+        told = told.only(np.flatnonzero(~np.isnan(labels)))
+        names, labels = told.names, labels[~np.isnan(labels)]
         counts = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
         if len(labels) < 2 * ENOUGH or (self._classes and (len(counts) < 2 or counts[1] < ENOUGH)):
-            return
+            return None
         truth = truth_of(labels, np.arange(len(labels)), names, classes=self._classes)
-        now = torch.from_numpy(self._told.sums)
-        alone = now if now.shape[1] > 1 else now[:, 0]
-        together = [history.earlier.plus(Evidence.of(names, now)).scores(names) for history in self._histories]
-        places = torch.from_numpy(truth.followed)
-        figures = [truth.figure(each[places]) for each in (alone, *together)]
+        now, places = torch.from_numpy(told.sums), torch.from_numpy(truth.followed)
+        alone = now[places] if now.shape[1] > 1 else now[places, 0]
+        followed = names[truth.followed]
+        served = Evidence.of(followed, now[places], truth.targets(np.arange(len(followed))))
+        together = [history.earlier.plus(served).scores(followed) for history in self._histories]
+        figures = [truth.figure(each) for each in (alone, *together)]
         self.figure = max((of for of in figures if of is not None), default=None)
         if self._limit is None or self.figure is None or self.figure <= self._limit:
-            return
+            return served
         raise PolicyError(
             f"predictions for {len(labels)} of its rows would let a partner read this party's labels at an AUC of "
             f"{self.figure:.2f}, with all that trainings have told; limits.max_label_auc allows {self._limit:g}",

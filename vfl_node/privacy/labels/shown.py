@@ -21,7 +21,7 @@ FADING = 1 / 3
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownRows:
     """Rows whose labels the attacker knows.
 
     Attributes:
@@ -127,7 +127,8 @@ class Course:
         along = even @ self._along
         for window in windows:
             centred = along[window] - along[window].median()
-            reach[window] = centred / centred.abs().median().clamp_min(TINY)
+            scale = centred.abs().median()
+            reach[window] = centred / scale if scale > TINY else torch.zeros(len(window))
         return reach
 
     def tensors(self) -> dict[str, Tensor]:

@@ -64,7 +64,7 @@ class Truth(Protocol):
         """Whether there are enough rows left to judge."""
 
     def targets(self, rows: NDArray[np.int64]) -> Tensor:
-        """What is known of such rows, as :class:`~vfl_node.privacy.labels.shown.Known` has it."""
+        """What is known of such rows, as :class:`~vfl_node.privacy.labels.shown.KnownRows` has it."""
 
     def figure(self, score: Tensor, *, among: NDArray[np.bool_] | None = None) -> float | None:
         """How well ``score``, float32[k] or float32[k, K], tells the labels of the rows that are judged.
@@ -92,7 +92,7 @@ class _Followed:
         return self._judged if among is None else self._judged & among
 
 
-class TwoClasses(_Followed):
+class TwoClassLabels(_Followed):
     """Labels 0 and 1.
 
     Args:
@@ -125,8 +125,8 @@ class TwoClasses(_Followed):
         return None if value is None else max(value, 1 - value)
 
 
-class Classes(_Followed):
-    """Labels 0, 1, … of K classes; args as :class:`TwoClasses`."""
+class SeveralClassLabels(_Followed):
+    """Labels 0, 1, … of K classes; args as :class:`TwoClassLabels`."""
 
     def __init__(self, labels: Labels, judged: Positions, names: Names, classes: int) -> None:
         self.attacks, self.columns = of_classes(classes), classes
@@ -157,8 +157,8 @@ class Classes(_Followed):
         return float(values[groups, classes].mean())
 
 
-class Numbers(_Followed):
-    """Numbers of a regression; args as :class:`TwoClasses`."""
+class NumberLabels(_Followed):
+    """Numbers of a regression; args as :class:`TwoClassLabels`."""
 
     attacks, columns = OF_NUMBERS, 1
 
@@ -200,10 +200,10 @@ def attacks_on(classes: int) -> Attacks:
 
 
 def truth_of(labels: Labels, judged: Positions, names: Names, *, classes: int) -> Truth:
-    """The labels of so many classes; 0: numbers. Args as :class:`TwoClasses`."""
+    """The labels of so many classes; 0: numbers. Args as :class:`TwoClassLabels`."""
     if not classes:
-        return Numbers(labels, judged, names)
-    return TwoClasses(labels, judged, names) if classes == 2 else Classes(labels, judged, names, classes)
+        return NumberLabels(labels, judged, names)
+    return TwoClassLabels(labels, judged, names) if classes == 2 else SeveralClassLabels(labels, judged, names, classes)
 
 
 def _areas(score: Labels, truth: NDArray[np.bool_]) -> Labels:
@@ -233,7 +233,7 @@ def _by_class(labels: Labels, judged: Positions, names: Names, classes: int, mos
 
 def _choices(drawn: Sequence[Positions], most: int) -> list[Positions]:
     """Choices of known rows, of each group alike: together at most a fourth of a group, and none has a row of another."""
-    shares = [min(most, len(rows) // (4 * DRAWS)) for rows in drawn]
+    shares = [max(0, min(most, len(rows) // (4 * DRAWS), (len(rows) - LEAST) // DRAWS)) for rows in drawn]
     return [
         np.concatenate([rows[number * share : (number + 1) * share] for rows, share in zip(drawn, shares, strict=True)])
         for number in range(DRAWS)

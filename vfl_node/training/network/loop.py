@@ -35,7 +35,7 @@ from torch import Tensor
 
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import DataError
+from vfl_node.errors import DataError, VflError
 from vfl_node.models import architecture_of
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session, bytes_moved
@@ -187,12 +187,16 @@ async def _epoch(
     section, progress = NetworkConfig.of(session.job), session.progress
     started, moved = session.clock(), bytes_moved(traffic)
     half.outside.epoch_begins(journal.epoch, len(batches))
-    for index, positions in enumerate(batches):
-        half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
-        await half.step(journal.exchanges, positions)
-        journal.exchanges += 1
-        failpoints.reach("updated")
-        progress.emit(Advanced(1))
+    try:
+        for index, positions in enumerate(batches):
+            half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
+            await half.step(journal.exchanges, positions)
+            journal.exchanges += 1
+            failpoints.reach("updated")
+            progress.emit(Advanced(1))
+    except VflError:
+        half.labels.broken_off()
+        raise
     half.outside.epoch_ends()
     figures, attacks = half.figures(), half.audit.epoch_done()
     rebuilt, read = half.features.epoch_done(), half.labels.epoch_done()

@@ -24,7 +24,7 @@ from vfl_node.errors import DataError, PolicyError, ProtocolError
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
 from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
-from vfl_node.training.service.shown import DisclosureGuard, served_labels
+from vfl_node.training.service.shown import DisclosureGuard, check_judged, served_labels
 from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide
 from vfl_node.training.serving import Request, RequestQueue, Served, ServiceTally, ShownRows, check_allowed
 from vfl_node.transport.channel import Channel
@@ -81,7 +81,7 @@ class _Service:
         tally: ServiceTally | None,
         exchange: Exchanges,
     ) -> None:
-        self._side, self._progress, self._tally = side, session.progress, tally
+        self._session, self._side, self._progress, self._tally = session, side, session.progress, tally
         self._guard, self._exchange = guard, exchange(session, side, guard)
         self._asked, self._asker = self._exchange.asking.asked, self._exchange.asking.asker
         self.served = (tally.read() if tally else None) or Served(side.terms.serve.batch_size)
@@ -121,6 +121,7 @@ class _Service:
         """Answer until ``asker`` has no more to ask."""
         side = self._side
         self.served.unnamed = isinstance(side, ScoringSide) and side.unnamed
+        check_judged(self._session, named=not self.served.unnamed)
         terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.served.unnamed)
         await asker.send(terms)
         while not (ask := await asker.receive(prediction_pb2.PredictionAsk)).done:

@@ -14,7 +14,7 @@ from vfl_node.protection import Protection
 from vfl_node.session.session import Session
 from vfl_node.training.schedule import cut
 from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
-from vfl_node.training.service.shown import DisclosureGuard, served_labels
+from vfl_node.training.service.shown import DisclosureGuard, check_judged
 from vfl_node.training.service.sides import Probabilities, ServiceSide
 from vfl_node.training.serving import Predicted, ShownRows, check_allowed
 
@@ -38,8 +38,8 @@ async def predict_once(
     """
     check_allowed(session.job, side.terms.serve)
     progress = session.progress
-    guard = DisclosureGuard(side, shown, Protection(), served_labels(session, side))
-    view, exchanging = side.alignment, exchange(session, side, guard)
+    check_judged(session, named=False)
+    view, exchanging = side.alignment, exchange(session, side, DisclosureGuard(side, shown, Protection()))
     if view.has_synthetic_rows:
         reason = "new records are predicted where all parties have every one: align them by psi"
         raise UsageError(reason, code="E_PREDICT", for_peer=reason)

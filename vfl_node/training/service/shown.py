@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node.errors import PolicyError
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.labels.evidence import record_names
 from vfl_node.privacy.labels.served import SERVED, ServedLabels
@@ -129,8 +130,29 @@ def served_labels(session: Session, side: ServiceSide) -> ServedLabels | None:
         job.predict.model,
         names=record_names(memory.secret, side.table_ids, everywhere, everywhere),
         labels=labels.astype(np.float64),
+        column=side.label_column,
         classes=side.terms.classes if side.terms.task == "classification" else 0,
         limit=session.protection.max_label_auc,
+    )
+
+
+def check_judged(session: Session, *, named: bool) -> None:
+    """Refuse another party's request for rows of which this one does not know the labels, where its owner limits these.
+
+    Labels of new records are not read, and rows may be those of the training; rows that are not ``named`` nobody here knows.
+
+    Raises:
+        PolicyError: ``limits.max_label_auc`` could not be kept (``E_LEAK``; the peer is told ``E_STOPPED``).
+    """
+    asked_by_another = session.role == "active" and session.job.asker not in (None, session.name)
+    if named or not asked_by_another or session.protection.max_label_auc is None:
+        return
+    raise PolicyError(
+        "another party asks for predictions of rows whose labels this node cannot look up, and limits.max_label_auc is set",
+        code="E_LEAK",
+        hint="let it ask for known records by their ids, or remove the limit",
+        for_peer="its owner's policy does not allow predictions of these rows",
+        peer_code="E_STOPPED",
     )
 
 

@@ -83,6 +83,11 @@ class ServiceSide(ABC):
         return self._table.labels
 
     @property
+    def label_column(self) -> str:
+        """Its name; empty without."""
+        return self._table.label
+
+    @property
     def table_ids(self) -> Identifiers:
         """Of this party's table."""
         return self._table.ids

@@ -65,7 +65,7 @@ class TrainingExchange:
     others: Mapping[str, int | None] = field(default_factory=dict)
     hidden: bool = False
     answered: tuple[float, float] | None = None
-    noised: tuple[float, float | None, float] | None = None
+    noised: tuple[float | None, float | None, float] | None = None
 
     @property
     def epochs(self) -> int:
@@ -162,8 +162,11 @@ def _answered(rows: RowCounts, peer: str, epsilon: float, together: float) -> Di
     )
 
 
-def _noised(rows: RowCounts, peer: str, epsilon: float, together: float | None, delta: float) -> Disclosure:
+def _noised(rows: RowCounts, peer: str, epsilon: float | None, together: float | None, delta: float) -> Disclosure:
     """What is bounded where gradients have noise in proportion to their length."""
+    if epsilon is None:
+        text = f"from {peer} gradients with noise that is too weak for a bound on what they tell of labels"
+        return Disclosure("noised gradients", rows.trained, text)
     sum_ = "is beyond any meaning" if together is None else f"= {together:.3g}"
     earlier = "" if together is not None and together <= epsilon * 1.0001 else f"; with those of earlier jobs ε {sum_}"
     text = f"from {peer} by all gradients of a row no more about its label than ε = {epsilon:.3g} at δ = {delta:g}{earlier}"

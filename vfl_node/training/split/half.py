@@ -40,10 +40,10 @@ from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
 from vfl_node.privacy.features.rows import Inputs
 from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.integrity import Compared, Likeness
-from vfl_node.privacy.labels.evidence import History, record_names
+from vfl_node.privacy.labels.evidence import History, about_labels, record_names
 from vfl_node.privacy.labels.meter import LabelAudit, LabelMeter
 from vfl_node.privacy.labels.truth import truth_of
-from vfl_node.privacy.peers import AuditOfPeers
+from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import NO_ROWS, Positions
 from vfl_node.training.network.positioned_input import PositionedInput
@@ -117,16 +117,17 @@ def label_audit(session: Session, data: TrainingData, labels: LabelColumn, train
     if not protection.labels:
         return LabelAudit()
     peers, classes = list(session.data_peers), train.classes if train.task == "classification" else 0
-    memories = [session.memories[peer] for peer in peers if peer in session.memories]
-    secrets = [memory.secret for memory in memories] or [session.randomness]
+    memories = {peer: session.memories[peer] for peer in peers if peer in session.memories}
     owned = np.flatnonzero(data.alignment.owned)  # in another repeat others of these are trained on
-    names = [record_names(secret, data.table.ids, data.alignment.rows, owned) for secret in secrets]
-    truth = truth_of(labels.astype(np.float64), training, names[0], classes=classes)
-    told = [
-        History(memory, data.name, attack, truth.columns, session.job_id, own)
-        for memory, own in zip(memories, names, strict=False)  # without memories there is one list of names
-        for attack in truth.attacks.summed
-    ]
+    secrets = {peer: memory.secret for peer, memory in memories.items()} or {"": session.randomness}
+    names = {peer: record_names(of, data.table.ids, data.alignment.rows, owned) for peer, of in secrets.items()}
+    truth = truth_of(labels.astype(np.float64), training, next(iter(names.values())), classes=classes)
+    about, told = about_labels(data.name, data.table.label, classes), dict[tuple[str, str], list[History]]()
+    for peer, memory in memories.items():
+        for attack in truth.attacks.summed:
+            for attacker, of in ((peer, attack), (TOGETHER, f"{attack} {TOGETHER}"))[: min(len(peers), 2)]:
+                kept = History(memory, f"{about} {of}", truth.columns, session.job_id, names[peer])
+                told.setdefault((attacker, attack), []).append(kept)
     return LabelMeter(truth, peers, party=session.name, limit=protection.max_label_auc, histories=told)
 
 

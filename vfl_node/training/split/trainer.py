@@ -28,7 +28,7 @@ from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
-from vfl_node.privacy.defences.dp.budget import budget, together
+from vfl_node.privacy.defences.dp.budget import budget, epsilon, together
 from vfl_node.privacy.defences.dp.spec import DpParams
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.privacy.integrity import warned
@@ -185,13 +185,13 @@ async def _passive(session: Session, data: TrainingData, journal: Journal) -> Tr
 def _trained(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
     """What every party has: the first repeat's half, what its audit has seen and, at the active party, what it measured."""
     shown = journal.tested if session.role == "passive" else np.empty(0, dtype=np.int64)  # whose embeddings the peer has
-    bound = _label_privacy(session, data, exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job)))
+    epochs = exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job))
     return Trained(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
         rows=journal.rows,
         device=device_name(session.device),
-        disclosures=_disclosures(session, data, journal, bound),
+        disclosures=_disclosures(session, data, journal, epochs),
         section=SplitSection(
             strategies=strategies_used(Train.of(session.job).missing, lacking(session, data.alignment), session.job.parties),
             held_out=HeldOut(**asdict(journal.held_out)) if journal.held_out else None,
@@ -200,7 +200,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             else None,
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
-            label_privacy=bound,
+            label_privacy=_label_privacy(session, data, epochs),
             defence_seconds_share=_share_of_defences(session, journal),
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned(session, journal),
@@ -244,11 +244,24 @@ def _label_privacy(session: Session, data: TrainingData, epochs: int) -> LabelPr
     defences = effective(session.protection.defences, sent_by(session.role))
     if (found := budget(defences, epochs * len(session.data_peers))) is None:
         return None
+    each = [of_all for _, of_all, _ in _noised(session, data, epochs).values()]
+    worst = None if not each or None in each else max(of for of in each if of is not None)
+    return LabelPrivacy(**asdict(found), epsilon_together=worst)
+
+
+def _noised(session: Session, data: TrainingData, epochs: int) -> dict[str, tuple[float | None, float | None, float]]:
+    """Passive party → ε of the gradients of a row that it gets, of those by all jobs, and δ; empty without ``dp`` alone."""
+    defences = effective(session.protection.defences, sent_by(session.role))
+    if session.role != "active" or budget(defences, epochs) is None:
+        return {}
     (params,) = defences
     assert isinstance(params, DpParams)
-    memories = [session.memories[peer] for peer in session.data_peers if peer in session.memories]
-    each = together(memories, data.name, session.job_id, params, epochs)
-    return LabelPrivacy(**asdict(found), epsilon_together=each)
+    own = epsilon(params.noise / 2, params.delta, epochs)
+    return {
+        peer: (own, together(session.memories[peer], data.name, session.job_id, params, epochs), params.delta)
+        for peer in session.data_peers
+        if peer in session.memories
+    }
 
 
 def _share_of_defences(session: Session, journal: Journal) -> float | None:
@@ -286,15 +299,13 @@ def strategies_used(missing: Missing, lacks: Mapping[str, int | None], parties: 
     )
 
 
-def _disclosures(
-    session: Session, data: TrainingData, journal: Journal, bound: LabelPrivacy | None
-) -> dict[str, tuple[Disclosure, ...]]:
+def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs: int) -> dict[str, tuple[Disclosure, ...]]:
     """All parties' entries; in those of the others a number that this party may not know is None."""
     job, parties, lacks = session.job, session.job.parties, lacking(session, data.alignment)
     if lacks[session.name] and None in lacks.values():  # synthetic rows may be among them
         lacks[session.name] = None
     rows, answer = RowCounts(*journal.rows, len(journal.validated)), answer_of(session, data)
-    noised = (bound.epsilon, bound.epsilon_together, bound.delta) if bound and bound.delta and bound.epsilon else None
+    noised = _noised(session, data, epochs)
 
     def answered(receiver: str) -> tuple[float, float] | None:
         """ε of the answers about labels that a passive party has: of these, and of all."""
@@ -315,7 +326,7 @@ def _disclosures(
             {name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
             data.alignment.hides_intersection,
             answered(receiver) if sender == session.name else None,
-            noised if sender == session.name else None,
+            noised.get(receiver) if sender == session.name else None,
         )
 
     def by(name: str) -> tuple[Disclosure, ...]:

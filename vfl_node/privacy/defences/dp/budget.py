@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from vfl_node.privacy.defences.dp.spec import DpParams
 from vfl_node.privacy.defences.spec import DefenceParams
+from vfl_node.session.lasting import changed
 from vfl_node.session.memory import Memory
 
 MOST_EPSILON = 1000.0
@@ -48,25 +49,29 @@ def budget(defences: Sequence[DefenceParams], releases: int) -> PrivacyBudget | 
     return PrivacyBudget(epsilon(params.noise / 2, params.delta, releases), params.delta, releases)
 
 
-def together(memories: Sequence[Memory], table: str, job_id: str, params: DpParams, releases: int) -> float | None:
-    """ε at this job's δ of all gradients of a row that one partner got, in all jobs with ``dp``; of the one that got most.
+def together(memory: Memory, table: str, job_id: str, params: DpParams, releases: int) -> float | None:
+    """ε at this job's δ of all gradients of a row that a partner got, in all jobs with ``dp``; None beyond MOST_EPSILON.
 
     It counts from when this is called, and a job once.
 
     Args:
-        memories: of the partners.
+        memory: of the partner.
         table: this party's, by its name in the settings.
         job_id: of this job.
         params: of its defence.
-        releases: gradients of each row in it.
+        releases: gradients of each row that the partner gets in it.
+
+    Raises:
+        StateError: what earlier jobs released is lost (``E_STATE_LOST``).
     """
-    name, most = f"dp-{hashlib.sha256(table.encode()).hexdigest()[:32]}", 0.0
-    for memory in memories:
-        spent: dict[str, float] = json.loads(memory.recall(name) or b"{}")
-        spent[job_id] = releases / (params.noise / 2) ** 2
-        memory.replace(name, json.dumps(spent, sort_keys=True).encode())
-        most = max(most, math.fsum(spent.values()))
-    return epsilon(most**-0.5, params.delta, 1) if most else None
+
+    def with_job(data: bytes | None) -> bytes:
+        spent: dict[str, float] = json.loads(data or b"{}")
+        return json.dumps(spent | {job_id: releases / (params.noise / 2) ** 2}, sort_keys=True).encode()
+
+    name = f"dp-{hashlib.sha256(table.encode()).hexdigest()[:32]}"
+    spent = json.loads(changed(memory, name, with_job, what="what gradients with noise have told in earlier jobs"))
+    return epsilon(math.fsum(spent.values()) ** -0.5, params.delta, 1)
 
 
 def epsilon(multiplier: float, delta: float, releases: int) -> float | None:
