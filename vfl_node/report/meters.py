@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from vfl_node.privacy.labels.words import known_by
+from vfl_node.privacy.labels.words import INFORMED, known_by
 from vfl_node.progress import CONSTANT, Rebuilt
 from vfl_node.training.section import JointAttack, Section
 
@@ -148,5 +148,5 @@ def columns_meter(found: Mapping[str, Mapping[str, Any]], why: str) -> Meter:
 
 def _strongest(figures: Figures) -> tuple[str | None, float | None]:
     known = {name: value for name, value in figures.items() if value is not None}
-    name = max(known, key=known.__getitem__, default=None)
+    name = min(known, key=lambda name: (-known[name], name in INFORMED, name), default=None)  # of equal ones the cheapest
     return name, known.get(name) if name else None
