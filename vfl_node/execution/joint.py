@@ -8,7 +8,7 @@ of the party that it aims at. Nothing is sent for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.execution.cautions import of_membership
+from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.known_rows import TrialParty
 from vfl_node.job import Job
 from vfl_node.metrics import auc
@@ -33,6 +34,11 @@ def runs_joint(job: Job) -> bool:
     """Whether the joint attack has something to find in a job, and this machine has the library that it needs."""
     train = job.train
     return bool(train and train.recorded and job.align.spec.synthetic_rows_at and joint.available())
+
+
+def enough_received(folders: Iterable[JobFolder]) -> bool:
+    """Whether enough rows were received for the attack, as the passive parties' folders have them; else no table is read."""
+    return any(int((np.load(folder.received, mmap_mode="r")["steps"] > 0).sum()) >= joint.LEAST for folder in folders)
 
 
 def report_joint(job: Job, parties: Mapping[str, TrialParty], out: Mapping[str, Path]) -> None:

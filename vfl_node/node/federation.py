@@ -28,7 +28,7 @@ from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.execution.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input, taking_part
-from vfl_node.execution.joint import report_joint, runs_joint
+from vfl_node.execution.joint import enough_received, report_joint, runs_joint
 from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial, write_trial
@@ -151,7 +151,7 @@ class LocalFederation:
             copy_artefacts(folder.artefacts, out if name == active else out / name)
         if self._transcript:
             write_transcripts(self._job, folders, self._transcript)
-        if self._joint:
+        if self._joint and enough_received(folders[name] for name in self._job.parties.passive):
             report_joint(self._job, self._ended(view["id"]), {name: out if name == active else out / name for name in folders})
         return view
 
