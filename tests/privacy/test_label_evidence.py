@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.metrics import auc
 from vfl_node.node.partners import Partner
-from vfl_node.privacy.labels.evidence import MOST_JOBS, MOST_ROWS, Evidence, History, about_labels, record_names
+from vfl_node.privacy.labels.evidence import MOST_JOBS, MOST_ROWS, Evidence, History, about_labels, record_names, served_by
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
 from vfl_node.privacy.labels.served import ServedLabels
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER
+from vfl_node.protection import Protection
 from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.training.service.shown import check_judged
 
 ROWS, WIDTH, BATCH = 1200, 6, 100
 RNG = np.random.default_rng(1)
@@ -297,3 +300,44 @@ def test_what_trainings_told_counts_with_predictions_and_these_with_later_traini
     without = [job(MemoryOfOneRun(Randomness(bytes(32))), "two classes", "job-3", 0.6, 3)]
     assert later[ADDED_UP] > max(max(of.values()) for of in without)
     assert later[ADDED_UP] > trained_alone[ADDED_UP] + 0.02
+
+
+@pytest.mark.parametrize(
+    ("asker", "limit", "named", "refused"),
+    [
+        ("lab", 0.8, False, True),
+        ("lab", 0.8, True, False),
+        ("lab", None, False, False),
+        ("clinic", 0.8, False, False),
+        (None, 0.8, False, False),
+    ],
+)
+def test_rows_whose_labels_cannot_be_looked_up_are_predicted_for_others_only_without_a_limit(
+    asker: str | None, limit: float | None, named: bool, refused: bool
+) -> None:
+    """New records, and rows that are not named."""
+    session: Any = SimpleNamespace(
+        role="active", name="clinic", job=SimpleNamespace(asker=asker), protection=Protection(max_label_auc=limit)
+    )
+    if not refused:
+        check_judged(session, named=named)
+        return
+    with pytest.raises(PolicyError, match="max_label_auc") as caught:
+        check_judged(session, named=named)
+    assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
+
+
+def test_a_rare_class_is_not_crowded_out_of_what_is_remembered_of_predictions(tmp_path: Path) -> None:
+    rows = 2 * MOST_ROWS
+    labels = np.zeros(rows)
+    labels[:300] = 1
+    names = np.random.default_rng(0).permutation(rows).astype(np.uint64) + np.uint64(rows)
+    of = ServedLabels(
+        Partner(tmp_path, "lab"), "default", "job", names=names, labels=labels, column="label", classes=2, limit=None
+    )
+    for part in np.array_split(np.random.default_rng(1).permutation(rows), 8):
+        of.admit(part, torch.from_numpy(labels[part]))
+    assert of.figure == 1.0
+    kept = History(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} joined", 1, served_by("job"), names).own
+    assert np.isin(names[:300], kept.names).all()
+    assert len(kept.names) <= MOST_ROWS
