@@ -161,8 +161,8 @@ trainings on almost the same rows. Figures are as in a report: .5 is chance and 
 {EPOCHS} epochs, a top of one layer; means over seeds. *cost* is what the defence takes of the joint model's AUC (accuracy, R²),
 paired by seed, with its 95 % interval. Three seeds, may be luck.
 
-The meter's figures of ten trainings are those of a plain sum, by which it was first made. Since then each training counts by how
-well it goes along with the labels, so that weak ones take nothing back.
+The meter's figures of ten trainings are those of a plain sum, by which it was first made. Since then each training counts by
+how well it goes along with the labels, so that weak ones take nothing back.
 """
 
 
