@@ -37,11 +37,11 @@ WORDS: Mapping[str, tuple[str, str]] = {
 """Attack → its name for people, and what it goes by."""
 
 INFORMED: Mapping[str, str] = {
-    "cosine": "16 positive rows",
-    "mean_cosine": "16 positive rows",
-    "known_rows": "16 rows of each kind",
-    "known_joined": "16 rows of each kind",
-    "class_known_rows": "16 rows of each class",
+    "cosine": "up to 16 positive rows",
+    "mean_cosine": "up to 16 positive rows",
+    "known_rows": "up to 16 rows of each kind",
+    "known_joined": "up to 16 rows of each kind",
+    "class_known_rows": "up to 16 rows of each class",
 }
 """Attack by a peer that knows the labels of a few rows → of which; the others know none."""
 

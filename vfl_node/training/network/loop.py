@@ -29,6 +29,7 @@ shared order by a jointly tossed seed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from torch import Tensor
@@ -195,7 +196,8 @@ async def _epoch(
             failpoints.reach("updated")
             progress.emit(Advanced(1))
     except VflError:
-        half.labels.broken_off()
+        with suppress(OSError):  # a full disk must not hide why, such as that the owner has cancelled
+            half.labels.broken_off()
         raise
     half.outside.epoch_ends()
     figures, attacks = half.figures(), half.audit.epoch_done()
