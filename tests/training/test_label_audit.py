@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import torch
 
 from tests.training.conftest import SMALL, synthetic
 from tests.training.test_audited_columns import Fatal
-from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.errors import PeerLost, PolicyError, UsageError, VflError
 from vfl_node.job import Evaluate
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
+from vfl_node.privacy.labels.meter import LabelMeter
 from vfl_node.protection import Protection
+from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -68,7 +71,6 @@ def test_labels_that_nothing_explains_are_read_all_the_same_and_shuffled_truth_i
 
 def read_with(run: Any, parties: Any, labels: Any, **more: Any) -> dict[str, float]:
     """What the attacks find in what left, if ``labels`` were the truth."""
-    from vfl_node.privacy.labels.meter import LabelMeter
     from vfl_node.privacy.labels.truth import truth_of
 
     both = run(**more)
@@ -202,3 +204,26 @@ def test_embeddings_tell_labels_after_training_whatever_hides_the_gradients(run:
         found.append(clinic.epochs[-1].labels["embeddings_soft"])
     assert found[0] > 0.7
     assert found[1] < 0.6
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_an_epoch_that_breaks_off_is_taken_in_and_a_full_disk_does_not_hide_why(
+    run: Any, parties: Any, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    taken, step = [], ActiveHalf.step
+
+    def broken_off(meter: LabelMeter) -> None:
+        taken.append(len(meter._places))
+        if full:
+            raise OSError(errno.ENOSPC, "no space")
+
+    async def lost(half: ActiveHalf, number: int, positions: Any) -> None:
+        if number == 3:
+            raise PeerLost("gone")
+        await step(half, number, positions)
+
+    monkeypatch.setattr(LabelMeter, "broken_off", broken_off)
+    monkeypatch.setattr(ActiveHalf, "step", lost)
+    clinic, _ = run(evaluate=EVALUATE).raw(parties)
+    assert isinstance(clinic, PeerLost)
+    assert taken == [3]  # steps
