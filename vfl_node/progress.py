@@ -57,7 +57,8 @@ class EpochTrained:
         judged: how many rows are behind each of them.
         validation_loss: of the federated model on rows set apart; None where there are none, too.
         rebuilt: this party's columns, as its own feature audit rebuilds them from what it sent; empty without one.
-        labels: attack on this party's labels → its figure, .5 at chance; empty at a party without labels.
+        labels: attack on this party's labels → its figure after the epoch before, .5 at chance: this one is being judged while
+            the next one trains. Empty in the first, and at a party without labels.
     """
 
     loss: float | None = None

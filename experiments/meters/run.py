@@ -160,9 +160,6 @@ in its report. *none*: no label is known; *16*: those of 16 rows (of each class)
 trainings on almost the same rows. Figures are as in a report: .5 is chance and 1 is all, whatever labels are. {TRAINED:,} rows,
 {EPOCHS} epochs, a top of one layer; means over seeds. *cost* is what the defence takes of the joint model's AUC (accuracy, R²),
 paired by seed, with its 95 % interval. Three seeds, may be luck.
-
-The meter's figures of ten trainings are those of a plain sum, by which it was first made. Since then each training counts by
-how well it goes along with the labels, so that weak ones take nothing back.
 """
 
 

@@ -58,7 +58,8 @@ def trained(of: LabelMeter, kind: str, strength: float, seed: int, epochs: int =
         gradients, embeddings = strength * signal(kind) + noise(seed, epoch), noise(seed, epoch, "embeddings")
         for rows in torch.from_numpy(np.random.default_rng(seed).permutation(ROWS)).split(BATCH):
             of.see(rows.numpy(), [embeddings[rows]], [gradients[rows] / BATCH])
-        found = of.epoch_done()
+        of.epoch_done()
+        found = of.judged()
     return dict(found)
 
 
@@ -188,6 +189,7 @@ def test_what_one_of_several_peers_was_told_is_kept_for_it_and_what_all_were_for
     for rows in torch.from_numpy(np.random.default_rng(0).permutation(ROWS)).split(BATCH):
         of.see(rows.numpy(), [noise("e")[rows]] * 2, [gradients[rows] / BATCH, loud[rows] / BATCH])
     of.epoch_done()
+    of.judged()
     names = np.sort(NAMES)
     labels = TWO[np.argsort(NAMES)]
     figures = {

@@ -90,6 +90,7 @@ def read_with(run: Any, parties: Any, labels: Any, **more: Any) -> dict[str, flo
             embedding, gradient = next(steps)
             meter.see(positions, [embedding], [gradient])
         meter.epoch_done()
+        meter.judged()
     return {name: value for name, value in meter.result().items() if value is not None}
 
 
@@ -213,7 +214,7 @@ def test_an_epoch_that_breaks_off_is_taken_in_and_a_full_disk_does_not_hide_why(
     taken, step = [], ActiveHalf.step
 
     def broken_off(meter: LabelMeter) -> None:
-        taken.append(len(meter._places))
+        taken.append(len(meter._seen.places))
         if full:
             raise OSError(errno.ENOSPC, "no space")
 

@@ -85,7 +85,7 @@ def mean_norm(shown: Shown) -> Tensor:
 
 def mean_direction(shown: Shown) -> Tensor:
     """As :func:`direction`, of the mean over epochs."""
-    return shown.means @ shown.along
+    return shown.reach
 
 
 def mean_residual(shown: Shown) -> Tensor:
@@ -125,8 +125,7 @@ def embeddings_soft(shown: Shown) -> Tensor:
 
 def joined(shown: Shown) -> Tensor:
     """:func:`mean_direction` and :func:`embeddings_soft`, standardised and added."""
-    along = mean_direction(shown)
-    return standardised(along) + agreeing(along, shown.of_embeddings)
+    return shown.joined
 
 
 def pseudo_labels(shown: Shown) -> Tensor:
@@ -134,7 +133,7 @@ def pseudo_labels(shown: Shown) -> Tensor:
 
     An attacker knows about how many positives there are; here it is taken to know only that they are fewer.
     """
-    score = standardised(joined(shown))
+    score = standardised(shown.joined)
     score = -score if bool(score.pow(3).mean() < 0) else score
     likely = (score > 1).float()[:, None]
     return ridge(shown.views, likely, 1.0)(shown.views)[:, 0]
@@ -142,27 +141,24 @@ def pseudo_labels(shown: Shown) -> Tensor:
 
 def known_rows(shown: Shown, known: KnownRows) -> Tensor:
     """A linear function of :func:`mean_direction`, :func:`steady` and embeddings that is learnt from the known rows."""
-    paths = torch.stack([mean_direction(shown), shown.steady], dim=1)
-    views = torch.cat([standardised(paths), standardised(shown.embeddings)], dim=1)
-    return ridge(views[known.rows], known.targets, FIRM)(views)[:, 0]
+    return ridge(shown.paths[known.rows], known.targets, FIRM)(shown.paths)[:, 0]
 
 
 def known_joined(shown: Shown, known: KnownRows) -> Tensor:
     """:func:`known_rows` and :func:`joined`, standardised and added."""
     learnt = known_rows(shown, known)
-    return standardised(learnt) + agreeing(learnt, joined(shown))
+    return standardised(learnt) + agreeing(learnt, shown.joined)
 
 
 def leading_embeddings(shown: Shown) -> Tensor:
     """How far an embedding reaches along the leading direction of all, around their mean."""
-    rows = standardised(shown.embeddings)
+    rows = shown.standard_embeddings
     return rows @ torch.linalg.eigh(rows.T @ rows).eigenvectors[:, -1]
 
 
 def joined_numbers(shown: Shown) -> Tensor:
     """:func:`mean_direction` and :func:`leading_embeddings`, standardised and added."""
-    along = mean_direction(shown)
-    return standardised(along) + agreeing(along, leading_embeddings(shown))
+    return standardised(shown.reach) + agreeing(shown.reach, leading_embeddings(shown))
 
 
 def _named(*attacks: Callable[..., Tensor]) -> dict[str, Callable[..., Tensor]]:

@@ -24,7 +24,7 @@ STARTS = 3
 SOUGHT = 1024
 """Rows among which centres are sought; then they move a few times more among all rows."""
 
-MOST_MOVES, LAST_MOVES = 30, 5
+MOST_MOVES, LAST_MOVES = 10, 5
 """Of the centres of one start, and of the best ones among all rows."""
 
 
@@ -51,19 +51,19 @@ def _mean_directions(shown: Shown, *, classes: int) -> Tensor:
 
 def _embeddings(shown: Shown, *, classes: int) -> Tensor:
     """Clusters of embeddings."""
-    return nearness(standardised(shown.embeddings), classes)
+    return nearness(shown.standard_embeddings, classes)
 
 
 def _joined(shown: Shown, *, classes: int) -> Tensor:
     """Clusters of both side by side."""
     directions = torch.nn.functional.normalize(shown.means, dim=1)
-    return nearness(torch.cat([standardised(directions), standardised(shown.embeddings)], dim=1), classes)
+    return nearness(torch.cat([standardised(directions), shown.standard_embeddings], dim=1), classes)
 
 
 def _known_rows(shown: Shown, known: KnownRows) -> Tensor:
     """A linear function of mean directions and embeddings for each class, learnt from the known rows."""
     directions = torch.nn.functional.normalize(shown.means, dim=1)
-    views = torch.cat([standardised(directions), standardised(shown.embeddings)], dim=1)
+    views = torch.cat([standardised(directions), shown.standard_embeddings], dim=1)
     return ridge(views[known.rows], known.targets, FIRM)(views)
 
 
@@ -83,11 +83,11 @@ def _moved(rows: Tensor, centres: Tensor, most: int) -> Tensor:
     """Centres after at most so many moves, each to the mean of the rows that are nearest to it (Lloyd)."""
     nearest = torch.zeros(0)
     for _ in range(most):
-        moved = torch.cdist(rows, centres).argmin(dim=1)
+        moved = (rows @ centres.T - centres.square().sum(dim=1) / 2).argmax(dim=1)
         if len(nearest) and bool((moved == nearest).all()):
             break
         nearest = moved
-        members = torch.nn.functional.one_hot(nearest, len(centres)).float()
+        members = (nearest[:, None] == torch.arange(len(centres))).float()
         sizes = members.sum(dim=0)
         centres = torch.where((sizes > 0)[:, None], members.T @ rows / sizes.clamp_min(1)[:, None], centres)
     return centres

@@ -17,8 +17,10 @@ negatives an AUC is above .5 by chance, by about .8·√((s + r + 1) / (12·s·r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +41,8 @@ WINDOW = 128
 
 ADDED_UP = "added_up"
 """The attack that has all repeats and jobs so far."""
+
+T = TypeVar("T")
 
 Told = tuple[str, str]
 """An attacker, and its attack."""
@@ -64,12 +68,15 @@ class LabelAudit:
             gradients: float32[B, d], as they were sent; of the batch's mean loss.
         """
 
-    def epoch_done(self) -> Leaks:
-        """What the attacks find after this epoch; empty where nothing is judged.
+    def epoch_done(self) -> None:
+        """Begin to attack what was seen in this epoch, on a thread of its own. Under an owner's limit it waits for the end.
 
         Raises:
             PolicyError: labels can be read better than the owner allows (``E_LEAK``; the peer gets ``E_STOPPED``).
         """
+
+    def judged(self) -> Leaks:
+        """What the attacks found after the epoch that was done last, once; waits for it. Empty where nothing is judged."""
         return {}
 
     def result(self) -> Leaks:
@@ -77,7 +84,7 @@ class LabelAudit:
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint at the end of an epoch must hold."""
+        """All that a checkpoint after :meth:`judged` must hold."""
         return {}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -92,6 +99,15 @@ class LabelAudit:
 
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
         """Take in what :meth:`so_far` gave at the end of the repeat before; nothing in the first."""
+
+
+class _Seen:
+    """What was seen of an epoch so far, step by step: places of rows among those followed, and what each peer got and sent."""
+
+    def __init__(self, peers: Sequence[str]) -> None:
+        self.places: list[Tensor] = []
+        self.gradients: dict[str, list[Tensor]] = {peer: [] for peer in peers}
+        self.embeddings: dict[str, list[Tensor]] = {peer: [] for peer in peers}
 
 
 class LabelMeter(LabelAudit):
@@ -131,7 +147,8 @@ class LabelMeter(LabelAudit):
         """What each summed attack says of each row."""
         self._repeats: dict[Told, Evidence] = {}
         """The same of the repeats before."""
-        self._begin()
+        self._seen = _Seen(self._peers)
+        self._judging: Future[dict[str, float | None]] | None = None
 
     @property
     def enough(self) -> bool:
@@ -151,42 +168,50 @@ class LabelMeter(LabelAudit):
         places = self._followed.places(positions)
         among = np.flatnonzero(places >= 0)
         rows = torch.from_numpy(among)
-        self._places.append(torch.from_numpy(places[among].astype(np.int64)))
+        seen = self._seen
+        seen.places.append(torch.from_numpy(places[among].astype(np.int64)))
         for peer, embedding, gradient in zip(self._peers, embeddings, gradients, strict=True):
             # of a row's own loss: the last batch of an epoch is smaller, and its gradients are larger
-            self._gradients[peer].append(gradient[rows].cpu() * len(positions))
-            self._embeddings[peer].append(embedding.detach()[rows].cpu())
+            seen.gradients[peer].append(gradient[rows].cpu() * len(positions))
+            seen.embeddings[peer].append(embedding.detach()[rows].cpu())
 
-    @torch.no_grad()
-    def epoch_done(self) -> Leaks:
+    def epoch_done(self) -> None:
         """As :meth:`LabelAudit.epoch_done`."""
-        if not self._places:
+        if not self._seen.places:
+            return
+        seen, self._seen = self._seen, _Seen(self._peers)
+        self._judging = aside(partial(self._find, seen))
+        if self._limit is not None and self.enough:
+            self._check(self._judging.result())
+
+    def judged(self) -> Leaks:
+        """As :meth:`LabelAudit.judged`."""
+        if self._judging is None:
             return {}
-        found = self._find()
+        found, self._judging = self._judging.result(), None
         if not self.enough:
             return {}
         self._worst = {name: larger(self._worst.get(name), value) for name, value in found.items()}
         self._keep()
-        self._check(found)
         return found
 
-    def _find(self) -> dict[str, float | None]:
-        """What the attacks find in the steps since the last time, which are an epoch."""
-        places = torch.cat(self._places)
+    @torch.no_grad()
+    def _find(self, seen: _Seen) -> dict[str, float | None]:
+        """What the attacks find in what was ``seen`` of an epoch."""
+        places = torch.cat(seen.places)
         gradients, embeddings = (
             {peer: _in_order(places, torch.cat(parts), len(self._truth.followed)) for peer, parts in of.items()}
-            for of in (self._gradients, self._embeddings)
+            for of in (seen.gradients, seen.embeddings)
         )
         if len(self._peers) > 1:
             for of in (gradients, embeddings):
                 of[TOGETHER] = torch.cat(list(of.values()), dim=1)
-        windows, self._epoch = _windows(self._places), self._epoch + 1
+        windows, self._epoch = _windows(seen.places), self._epoch + 1
         found: dict[str, float | None] = {}
         for attacker, course in self._courses.items():
             shown = course.epoch_done(gradients[attacker], windows, embeddings[attacker])
             for name, figure in self._attack(attacker, shown).items():
                 found[name] = larger(found.get(name), figure)
-        self._begin()
         return found | self._added_up()
 
     def result(self) -> Leaks:
@@ -195,6 +220,7 @@ class LabelMeter(LabelAudit):
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`LabelAudit.tensors`; empty before the first epoch is done."""
+        assert self._judging is None
         if not self._epoch:
             return {}
         worst = {
@@ -216,11 +242,11 @@ class LabelMeter(LabelAudit):
         self._scores = {told: scores[".".join(told)].cpu() for told in self._summed if ".".join(told) in scores}
         self._worst = {name: None if value.isnan() else value.item() for name, value in under("worst", tensors).items()}
 
-    @torch.no_grad()
     def broken_off(self) -> None:
         """As :meth:`LabelAudit.broken_off`: rows that were not seen in the epoch count as telling nothing in it."""
-        if self._places:
-            self._find()
+        self.judged()
+        if self._seen.places:
+            self._find(self._seen)
         self.settle()
 
     def so_far(self) -> dict[str, Tensor]:
@@ -243,12 +269,6 @@ class LabelMeter(LabelAudit):
             if of := under(".".join(told), earlier):
                 names, sums, squares, counts = (of[name].numpy() for name in ("names", "sums", "squares", "counts"))
                 self._repeats[told] = Evidence(names.view(np.uint64), sums, squares, counts)
-
-    def _begin(self) -> None:
-        """Begin an epoch."""
-        self._places: list[Tensor] = []
-        self._gradients: dict[str, list[Tensor]] = {peer: [] for peer in self._peers}
-        self._embeddings: dict[str, list[Tensor]] = {peer: [] for peer in self._peers}
 
     @property
     def _summed(self) -> list[Told]:
@@ -321,6 +341,14 @@ class LabelMeter(LabelAudit):
             for_peer=f"stopped by {self._party}'s policy",
             peer_code="E_STOPPED",
         )
+
+
+def aside(work: Callable[[], T]) -> Future[T]:
+    """Do ``work`` on a thread of its own, which ends with it."""
+    executor = ThreadPoolExecutor(1, thread_name_prefix="meter")
+    doing = executor.submit(work)
+    executor.shutdown(wait=False)
+    return doing
 
 
 def larger(first: float | None, second: float | None) -> float | None:

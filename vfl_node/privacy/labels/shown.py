@@ -76,6 +76,11 @@ class Shown:
         return leading(self.means)
 
     @cached_property
+    def reach(self) -> Tensor:
+        """How far each mean reaches along it, float32[k]."""
+        return self.means @ self.along
+
+    @cached_property
     def of_means(self) -> Tensor:
         """How much nearer each mean is to one of two centres than to the other, float32[k]."""
         return two_clusters(self.means)
@@ -88,7 +93,22 @@ class Shown:
     @cached_property
     def views(self) -> Tensor:
         """float32[k, d + e], means and embeddings side by side, standardised."""
-        return torch.cat([standardised(self.means), standardised(self.embeddings)], dim=1)
+        return torch.cat([standardised(self.means), self.standard_embeddings], dim=1)
+
+    @cached_property
+    def standard_embeddings(self) -> Tensor:
+        """float32[k, e], embeddings standardised."""
+        return standardised(self.embeddings)
+
+    @cached_property
+    def paths(self) -> Tensor:
+        """float32[k, 2 + e], the means' reach, ``steady`` and embeddings side by side, standardised."""
+        return torch.cat([standardised(torch.stack([self.reach, self.steady], dim=1)), self.standard_embeddings], dim=1)
+
+    @cached_property
+    def joined(self) -> Tensor:
+        """The means' reach and the clusters of embeddings, standardised and added, float32[k]."""
+        return standardised(self.reach) + agreeing(self.reach, self.of_embeddings)
 
 
 class Course:
@@ -179,14 +199,15 @@ def two_clusters(rows: Tensor) -> Tensor:
     side = centred @ leading(centred)
     second = side > side.median()
     for _ in range(MOST_MOVES):
-        if not 0 < int(second.sum()) < len(rows):
+        if not 0 < (size := int(second.sum())) < len(rows):
             return torch.zeros(len(rows))
-        centres = torch.stack([rows[~second].mean(dim=0), rows[second].mean(dim=0)])
-        distances = torch.cdist(rows, centres)
-        moved = distances[:, 1] < distances[:, 0]
+        of_second = second.float() @ centred  # the sum; that of the first centre is its opposite
+        centres = torch.stack([-of_second / (len(rows) - size), of_second / size])
+        moved = centred @ (centres[1] - centres[0]) > (centres[1].square().sum() - centres[0].square().sum()) / 2
         if bool((moved == second).all()):
             break
         second = moved
+    distances = torch.cdist(centred, centres)
     return distances[:, 0] - distances[:, 1]
 
 

@@ -107,6 +107,12 @@ class Journal:
         if self.repeat == 0:
             self.epochs.append(epoch)
 
+    def labels_read(self, figures: Mapping[str, float | None]) -> Mapping[str, float | None]:
+        """Note how well labels could be read after the newest epoch, and give it back."""
+        if figures and self.repeat == 0:
+            self.epochs[-1] = dataclasses.replace(self.epochs[-1], labels=figures)
+        return figures
+
     def repeat_done(self, half: Half, evaluation: Evaluation | None) -> None:
         """Note a repeat, and keep the first one's weights."""
         if self.repeat == 0:

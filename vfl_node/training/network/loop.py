@@ -28,8 +28,8 @@ shared order by a jointly tossed seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from torch import Tensor
@@ -132,28 +132,41 @@ async def train(
             await _pretrain(session, half, journal, schedule, training)
             if before and due(journal.pretrained, half.pretraining.epochs, trained):
                 journal.save(checkpoints, half, schedule.fingerprint)
-        while not journal.over(section.epochs):
-            batches = schedule.batches(repeat, journal.epoch, training, section.batch_size)
-            await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
-            last = journal.epoch if journal.over(section.epochs) else section.epochs
-            if due(journal.epoch, last, trained):
-                journal.save(checkpoints, half, schedule.fingerprint)
-        first = repeat * (all_epochs + tested)  # batches have the same numbers wherever training stops
-        if left_out := first + all_epochs - journal.exchanges:
-            progress.emit(Advanced(left_out))
-        journal.exchanges = first + all_epochs
-        best = None
-        if journal.stopping:
-            half.go_back(journal.best)
-            epoch = journal.stopping.best
-            number = first + before + epoch * (trained + validated) - validated
-            best = ForwardPass(number, cut(validation, section.batch_size), epoch)
-        failpoints.reach("evaluate")
-        held_out = ForwardPass(journal.exchanges, cut(testing, section.batch_size), best.epoch if best else 0)
-        journal.repeat_done(half, await half.evaluate(held_out, best))
-        journal.exchanges += tested
-        progress.emit(Advanced(tested))
+        with _told(half):
+            while not journal.over(section.epochs):
+                batches = schedule.batches(repeat, journal.epoch, training, section.batch_size)
+                await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
+                last = journal.epoch if journal.over(section.epochs) else section.epochs
+                if due(journal.epoch, last, trained):
+                    journal.labels_read(half.labels.judged())
+                    journal.save(checkpoints, half, schedule.fingerprint)
+            first = repeat * (all_epochs + tested)  # batches have the same numbers wherever training stops
+            if left_out := first + all_epochs - journal.exchanges:
+                progress.emit(Advanced(left_out))
+            journal.exchanges = first + all_epochs
+            best = None
+            if journal.stopping:
+                half.go_back(journal.best)
+                epoch = journal.stopping.best
+                number = first + before + epoch * (trained + validated) - validated
+                best = ForwardPass(number, cut(validation, section.batch_size), epoch)
+            failpoints.reach("evaluate")
+            held_out = ForwardPass(journal.exchanges, cut(testing, section.batch_size), best.epoch if best else 0)
+            journal.repeat_done(half, await half.evaluate(held_out, best))
+            journal.exchanges += tested
+            progress.emit(Advanced(tested))
     return journal
+
+
+@contextmanager
+def _told(half: Half) -> Iterator[None]:
+    """Whatever breaks off in here, what was seen of it has left, and counts."""
+    try:
+        yield
+    except VflError:
+        with suppress(OSError):  # a full disk must not hide why, such as that the owner has cancelled
+            half.labels.broken_off()
+        raise
 
 
 async def _pretrain(session: Session, half: Half, journal: Journal, schedule: Schedule, training: Positions) -> None:
@@ -188,20 +201,16 @@ async def _epoch(
     section, progress = NetworkConfig.of(session.job), session.progress
     started, moved = session.clock(), bytes_moved(traffic)
     half.outside.epoch_begins(journal.epoch, len(batches))
-    try:
-        for index, positions in enumerate(batches):
-            half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
-            await half.step(journal.exchanges, positions)
-            journal.exchanges += 1
-            failpoints.reach("updated")
-            progress.emit(Advanced(1))
-    except VflError:
-        with suppress(OSError):  # a full disk must not hide why, such as that the owner has cancelled
-            half.labels.broken_off()
-        raise
+    for index, positions in enumerate(batches):
+        half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
+        await half.step(journal.exchanges, positions)
+        journal.exchanges += 1
+        failpoints.reach("updated")
+        progress.emit(Advanced(1))
     half.outside.epoch_ends()
-    figures, attacks = half.figures(), half.audit.epoch_done()
-    rebuilt, read = half.features.epoch_done(), half.labels.epoch_done()
+    figures, attacks, rebuilt = half.figures(), half.audit.epoch_done(), half.features.epoch_done()
+    read = journal.labels_read(half.labels.judged())  # of the epoch before
+    half.labels.epoch_done()
     if journal.stopping:
         measured = await half.validate(ForwardPass(journal.exchanges, validation, journal.epoch + 1))
         journal.exchanges += len(validation)
@@ -219,7 +228,6 @@ async def _epoch(
         attacks=attacks,
         judged=dict(half.audit.judged),
         rebuilt=rebuilt,
-        labels=read,
         defence_seconds=defended.seconds,
         defences=defended.figures,
         **asdict(figures),
