@@ -3,7 +3,7 @@
     python -m benchmarks.label_defences [--steps 12] [--out FILE]
 
 A step of both halves in one process, on one thread, without a wire: CPU time with the defence over that without, the two taken
-in turn; medians. The label meter is off: benchmarks/label_meter.py.
+in turn; medians. The label meter is off.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from benchmarks.florist import PARTIES, view
 from benchmarks.measure import machine
@@ -28,7 +26,6 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.protection import Protection
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
@@ -56,18 +53,15 @@ class Halves:
         batch: rows of a step.
         width: of the cut.
         protection: of the active party.
-        kind: of labels, as the job says it; two classes.
     """
 
-    def __init__(
-        self, rows: int, batch: int, width: int, protection: Protection, kind: Mapping[str, Any] | None = None
-    ) -> None:
-        drawn, kind = np.random.default_rng(1), kind or {}
-        train = Train(bottom=(128, width), active_bottom=(128, width), top=(64,), batch_size=batch, **kind)
+    def __init__(self, rows: int, batch: int, width: int, protection: Protection) -> None:
+        drawn = np.random.default_rng(1)
+        train = Train(bottom=(128, width), active_bottom=(128, width), top=(64,), batch_size=batch)
         owned, every = np.ones(rows, dtype=bool), np.arange(rows)
         ids = Identifiers.of(str(row).encode() for row in range(rows))
         columns = {f"x{at}": NumericColumn(drawn.normal(size=rows)) for at in range(COLUMNS)}
-        labels = labels_of(train, rows, drawn)
+        labels = (drawn.random(rows) < 0.2).astype(np.float32)
         tables = {"active": Table(ids, columns, labels), "passive": Table(ids, columns, None)}
         self._halves: list[Any] = []
         for half_of, name, channel in zip((ActiveHalf, PassiveHalf), tables, memory_channels("active", "passive"), strict=True):
@@ -85,7 +79,7 @@ class Halves:
         self._number, self._epoch = 0, 0
 
     def epoch(self, steps: int) -> list[float]:
-        """CPU seconds of each of the first ``steps`` of the next epoch, whose end begins to judge labels."""
+        """CPU seconds of each of the first ``steps`` of the next epoch."""
         seconds = []
         batches = self._schedule.batches(0, self._epoch, self._every, self._batch)[:steps]
         self._epoch += 1
@@ -97,22 +91,7 @@ class Halves:
             _ended(passive)
             seconds.append(time.process_time() - started)
             self._number += 1
-        self.labels.judged()
-        self.labels.epoch_done()
         return seconds
-
-    @property
-    def labels(self) -> LabelAudit:
-        """The meter, of the active party."""
-        return self._halves[0].labels
-
-
-def labels_of(train: Train, rows: int, drawn: np.random.Generator) -> NDArray[Any]:
-    """Labels that nothing tells: a fifth of two classes is positive."""
-    if train.task == "regression":
-        return drawn.normal(size=rows)
-    shares = [0.8, 0.2] if train.classes == 2 else [1 / train.classes] * train.classes
-    return drawn.choice(train.classes, rows, p=shares).astype(np.float32)
 
 
 def _ended(step: Any) -> None:
