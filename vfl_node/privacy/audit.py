@@ -24,7 +24,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +36,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.attacks.attack import Attack, Positions
 from vfl_node.privacy.attacks.transcript import Batch
@@ -52,7 +55,7 @@ SHOWN = frozenset({"rows", "gradients"})
 """The needs of an attack that the audit can meet."""
 
 
-class Audit:
+class Audit(Attachment):
     """One party's attacks on what it sends, with what it alone knows as the truth.
 
     Args:
@@ -71,6 +74,8 @@ class Audit:
     Cost: 16·d multiplications a row, and a tree over the epoch's sketches at its end (measured in docs/benchmarks.md);
         memory: 4,096 rows and 84 bytes for each row trained on, 24 of them in a checkpoint.
     """
+
+    name, carries = "audit", "audited"
 
     def __init__(
         self,
@@ -130,6 +135,15 @@ class Audit:
         self._begin_epoch(self._epoch + 1)
         check(self._party, self._strongest, self._limit)
         return values
+
+    def epoch_ends(self) -> Mapping[str, Any]:
+        """As :meth:`Attachment.epoch_ends`."""
+        return {"attacks": self.epoch_done(), "judged": dict(self.judged)}
+
+    def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """As :meth:`Attachment.findings`; rows held out are those of the first repeat."""
+        first = {} if before is not None else {"held_out": self.held_out and asdict(self.held_out)}
+        return {"audit": self.averages, **first}
 
     def judge(self, positions: Positions, rows: Tensor) -> None:
         """Attack the held-out rows at ``positions``, int64[n], float32[n, d], which have not been sent yet.

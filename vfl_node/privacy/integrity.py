@@ -29,6 +29,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from vfl_node.privacy.attachment import Attachment, Step
+
 MOST = 4096
 """Held-out rows that are compared, at most."""
 
@@ -52,34 +54,7 @@ BLOCK = 512
 """Rows whose distances to all others are in memory at a time."""
 
 
-class Likeness:
-    """Compares nothing: where honest embeddings of both kinds of rows need not be alike.
-
-    Attributes:
-        rows: held-out rows that are wanted, at most.
-    """
-
-    rows = 0
-
-    def see(self, embeddings: Sequence[Tensor]) -> None:
-        """Take those of a step of training, float32[B, d] of each peer."""
-
-    def unlike(self, held_out: Sequence[Tensor]) -> dict[str, float] | None:
-        """Peer → share of its trained rows that are unlike its ``held_out`` ones, float32[n, d].
-
-        None where they are not compared, or too few.
-        """
-        return None
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold."""
-        return {}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what :meth:`tensors` gave."""
-
-
-class Compared(Likeness):
+class Compared(Attachment):
     """Keeps the newest embeddings of each passive party, and compares them with those held out.
 
     Args:
@@ -87,31 +62,31 @@ class Compared(Likeness):
         training: rows of an epoch; no more are kept, so that each is of the last one.
     """
 
-    rows = MOST
+    name = "likeness"
 
     def __init__(self, peers: Sequence[str], training: int) -> None:
         self._peers, self._most = peers, min(NEWEST, training)
         self._kept: deque[Tensor] = deque()
 
-    def see(self, embeddings: Sequence[Tensor]) -> None:
-        """As :meth:`Likeness.see`."""
-        self._kept.append(torch.stack([embedding.detach().cpu() for embedding in embeddings]))
+    def step_done(self, step: Step) -> None:
+        """As :meth:`Attachment.step_done`: keep its embeddings."""
+        self._kept.append(torch.stack([embedding.detach().cpu() for embedding in step.embeddings]))
         while sum(of.shape[1] for of in self._kept) - self._kept[0].shape[1] >= self._most:
             self._kept.popleft()
 
     def unlike(self, held_out: Sequence[Tensor]) -> dict[str, float] | None:
-        """As :meth:`Likeness.unlike`."""
+        """Peer → share of its trained rows that are unlike its ``held_out`` ones, float32[n, d]; None of too few."""
         if not self._kept or len(held_out[0]) < LEAST:
             return None
         of_each = zip(self._peers, self._newest(), held_out, strict=True)
         return {peer: unlike(trained, of[:MOST].cpu()) for peer, trained, of in of_each}
 
     def tensors(self) -> dict[str, Tensor]:
-        """As :meth:`Likeness.tensors`."""
+        """As :meth:`Attachment.tensors`."""
         return {"newest": self._newest()} if self._kept else {}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As :meth:`Likeness.restore`."""
+        """As :meth:`Attachment.restore`."""
         self._kept = deque(tensors.values())
 
     def _newest(self) -> Tensor:

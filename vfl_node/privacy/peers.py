@@ -13,22 +13,22 @@ are alike give figures that are alike, and the largest is then hardly larger.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import in_parts, parted
-from vfl_node.privacy.attacks.attack import Positions
+from vfl_node.privacy.attachment import Attachment, Step
 from vfl_node.privacy.audit import Audit
-from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.outgoing import Sent
 
 TOGETHER = "all_together"
 """The attacker that all peers are together. No party has an underscore in its name."""
 
 
-class AuditOfPeers:
+class AuditOfPeers(Attachment):
     """As :class:`~vfl_node.privacy.audit.Audit`, of gradients that go to one peer or to several.
 
     Args:
@@ -37,26 +37,34 @@ class AuditOfPeers:
 
     Attributes:
         judged: attack → number of rows behind its newest figure.
-        held_out: None: gradients of held-out rows are not sent.
 
     Cost: an :class:`~vfl_node.privacy.audit.Audit` of each peer, and of several one more, whose rows are as wide as all theirs.
     """
 
+    name, carries = Audit.name, Audit.carries
+
     def __init__(self, peers: Sequence[str], audit: Callable[[], Audit]) -> None:
         attackers = [*peers, TOGETHER] if len(peers) > 1 else peers
         self._audits = {attacker: audit() for attacker in attackers}
-        self.held_out: Judged | None = None
         self.judged: dict[str, int] = {}
 
     def of_peer(self, peer: str) -> Audit:
         """What sees all that leaves for ``peer``."""
         return self._audits[peer]
 
-    def see_together(self, positions: Positions, gradients: Sequence[Tensor]) -> None:
-        """Look at one step of training as all peers together see it: float32[B, d] that was sent to each."""
+    def step_done(self, step: Step) -> None:
+        """Look at one step of training as all peers together see it; each by itself sees it where it leaves."""
         if TOGETHER in self._audits:
-            rows = torch.cat(list(gradients), dim=1)
-            self._audits[TOGETHER].see(Sent(positions, rows, rows))
+            rows = torch.cat(list(step.gradients), dim=1)
+            self._audits[TOGETHER].see(Sent(step.positions, rows, rows))
+
+    def epoch_ends(self) -> Mapping[str, Any]:
+        """As :meth:`Attachment.epoch_ends`."""
+        return {"attacks": self.epoch_done(), "judged": dict(self.judged)}
+
+    def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """As :meth:`Attachment.findings`; gradients of rows held out are not sent."""
+        return {"audit": self.averages}
 
     def epoch_done(self) -> dict[str, float | None]:
         """As :meth:`Audit.epoch_done`: of each attack the AUC of the attacker that tells most by it.

@@ -32,6 +32,7 @@ from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.features.attacks import Adaptive, rebuild, spread
 from vfl_node.privacy.features.followed import Followed
@@ -55,45 +56,7 @@ REPLAYED = 64
 """Known rows of other batches from which an adaptive decoder learns in each step, too."""
 
 
-class FeatureAudit:
-    """Attacks nothing: of a party that sends no embeddings, or that does not ask for it."""
-
-    @property
-    def projections(self) -> Observer:
-        """What sees projections where they leave; :meth:`see` sees embeddings."""
-        return self
-
-    def see(self, sent: Sent) -> None:
-        """Look at one step of training."""
-
-    def epoch_done(self) -> Rebuilt:
-        """Column → attack → its success after this epoch, and beside them the constant's; empty where nothing is audited.
-
-        Raises:
-            PolicyError: a column is rebuilt better than the owner allows (``E_LEAK``; the peer is told ``E_STOPPED``).
-        """
-        return {}
-
-    def judge(self, positions: Positions, rows: Tensor) -> None:
-        """Attack the held-out rows at ``positions``, int64[n], float32[n, d], which have not been sent yet.
-
-        Raises:
-            PolicyError: as :meth:`epoch_done`.
-        """
-
-    def result(self) -> dict[str, dict[str, Any]] | None:
-        """Column → what the report says of it, over the whole repeat; None where nothing is audited."""
-        return None
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint at the end of an epoch must hold."""
-        return {}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what :meth:`tensors` gave; the audit must be made with the same arguments."""
-
-
-class DecoderAudit(FeatureAudit):
+class DecoderAudit(Attachment):
     """How well fresh decoders rebuild columns from what has been sent, if a share of the rows is known.
 
     Args:
@@ -120,6 +83,8 @@ class DecoderAudit(FeatureAudit):
         ones: all decoders learn at the end of an epoch. How long that takes depends on how many rows are followed, on how many
         batches have a known one, and on how soon the decoders find no more.
     """
+
+    name = "features"
 
     def __init__(
         self,
@@ -149,18 +114,24 @@ class DecoderAudit(FeatureAudit):
 
     @property
     def projections(self) -> Observer:
-        """As :attr:`FeatureAudit.projections`."""
+        """What sees projections where they leave; :meth:`see` sees embeddings."""
         return self._projections
 
     @torch.no_grad()
     def see(self, sent: Sent) -> None:
-        """As :meth:`FeatureAudit.see`."""
+        """Look at one step of training."""
         followed, places = self._embeddings.take(sent)
         known = places < len(self._rows.known)
         self._batches.append((spread(sent.rows), sent.rows[followed][known], self._known_at[places[known]]))
 
     def epoch_done(self) -> Rebuilt:
-        """As :meth:`FeatureAudit.epoch_done`. The figures are those of the half of the judged rows that chooses nothing."""
+        """Column → attack → its success after this epoch, and beside them the constant's.
+
+        The figures are those of the half of the judged rows that chooses nothing.
+
+        Raises:
+            PolicyError: a column is rebuilt better than the owner allows (``E_LEAK``; the peer is told ``E_STOPPED``).
+        """
         if self._projections.epoch_done():
             self._judge_projections()
         if not self._embeddings.epoch_done():
@@ -190,8 +161,26 @@ class DecoderAudit(FeatureAudit):
             for name, score in shown["static"].items()
         }
 
+    def epoch_ends(self) -> Mapping[str, Any]:
+        """As :meth:`Attachment.epoch_ends`."""
+        return {"rebuilt": self.epoch_done()}
+
+    def epoch_without_labels_ends(self) -> None:
+        """As :meth:`Attachment.epoch_without_labels_ends`: what left is judged as in any other epoch."""
+        self.epoch_done()
+
+    def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """As :meth:`Attachment.findings`: of the first repeat."""
+        return {} if before is not None else {"rebuilt": self.result()}
+
     def judge(self, positions: Positions, rows: Tensor) -> None:
-        """As :meth:`FeatureAudit.judge`. With fewer than 100 rows left to judge nothing is said of them."""
+        """Attack the held-out rows at ``positions``, int64[n], float32[n, d], which have not been sent yet.
+
+        With fewer than 100 rows left to judge nothing is said of them.
+
+        Raises:
+            PolicyError: as :meth:`epoch_done`.
+        """
         place = Subset(positions, len(self._real))
         like = self._inputs(self._rows.known).digests()
         own = self._randomness.derive("held out")
@@ -207,7 +196,7 @@ class DecoderAudit(FeatureAudit):
         self._checked()
 
     def result(self) -> dict[str, dict[str, Any]]:
-        """As :meth:`FeatureAudit.result`; a figure is None where it was never defined."""
+        """Column → what the report says of it, over the whole repeat; a figure is None where it was never defined."""
         figures = {}
         for column in self._targets.columns:
             attack, found = self._worst.overall(column.name) or (None, None)
@@ -228,7 +217,7 @@ class DecoderAudit(FeatureAudit):
         return figures
 
     def tensors(self) -> dict[str, Tensor]:
-        """As :meth:`FeatureAudit.tensors`; empty before the first epoch is done."""
+        """As :meth:`Attachment.tensors`; empty before the first epoch is done."""
         if not self._epoch:
             return {}
         kept = {"epoch": torch.tensor(self._epoch), **self._embeddings.tensors()}
@@ -237,7 +226,7 @@ class DecoderAudit(FeatureAudit):
         return {**kept, **projected, **prefixed("worst", self._worst.tensors()), **prefixed("adaptive", adaptive)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As :meth:`FeatureAudit.restore`."""
+        """As :meth:`Attachment.restore`."""
         if not tensors:
             return
         self._epoch = int(tensors["epoch"])

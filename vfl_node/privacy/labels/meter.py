@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from torch import Tensor
 
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import in_parts, parted, prefixed, under
+from vfl_node.privacy.attachment import Attachment, Step
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.labels.attacks import Informed
 from vfl_node.privacy.labels.evidence import Evidence, History
@@ -51,56 +52,6 @@ Leaks = Mapping[str, float | None]
 """Attack on labels → its figure, .5 at chance; None where it is not defined, or where the numbers are of no use to it."""
 
 
-class LabelAudit:
-    """Attacks nothing: of a party without labels, or whose owner does not want it."""
-
-    @property
-    def trainings(self) -> int:
-        """How many trainings the figures count: repeats, this one included, and earlier jobs with a partner; 0: nothing is."""
-        return 0
-
-    def see(self, positions: Positions, embeddings: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-        """Look at one step of training: of each peer the embedding that it sent and the gradient that it gets.
-
-        Args:
-            positions: int64[B], shared positions.
-            embeddings: float32[B, d] of each peer.
-            gradients: float32[B, d], as they were sent; of the batch's mean loss.
-        """
-
-    def epoch_done(self) -> None:
-        """Begin to attack what was seen in this epoch, on a thread of its own. Under an owner's limit it waits for the end.
-
-        Raises:
-            PolicyError: labels can be read better than the owner allows (``E_LEAK``; the peer gets ``E_STOPPED``).
-        """
-
-    def judged(self) -> Leaks:
-        """What the attacks found after the epoch that was done last, once; waits for it. Empty where nothing is judged."""
-        return {}
-
-    def result(self) -> Leaks:
-        """The largest figure of each attack in the epochs so far; empty where nothing is judged."""
-        return {}
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint after :meth:`judged` must hold."""
-        return {}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what :meth:`tensors` gave; the audit must be made with the same arguments."""
-
-    def broken_off(self) -> None:
-        """Take what was seen of an epoch that does not come to its end: it has left, and may have been broken off for that."""
-
-    def so_far(self) -> dict[str, Tensor]:
-        """What this repeat and all before it have told, for the meter of the next one."""
-        return {}
-
-    def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
-        """Take in what :meth:`so_far` gave at the end of the repeat before; nothing in the first."""
-
-
 class _Seen:
     """What was seen of an epoch so far, step by step: places of rows among those followed, and what each peer got and sent."""
 
@@ -110,7 +61,7 @@ class _Seen:
         self.embeddings: dict[str, list[Tensor]] = {peer: [] for peer in peers}
 
 
-class LabelMeter(LabelAudit):
+class LabelMeter(Attachment):
     """How well labels can be read from what each peer has.
 
     Args:
@@ -125,6 +76,8 @@ class LabelMeter(LabelAudit):
 
     Leaks: nothing: what is done does not depend on labels but by the number of rows that are judged.
     """
+
+    name, carries = "labels", "told"
 
     def __init__(
         self,
@@ -157,14 +110,20 @@ class LabelMeter(LabelAudit):
 
     @property
     def trainings(self) -> int:
-        """As :attr:`LabelAudit.trainings`."""
+        """How many trainings the figures count: repeats, this one included, and earlier jobs with a partner."""
         of_job = max((int(of.counts.max(initial=0)) for of in self._of_job().values()), default=0)
         earlier = (history.trainings for of in self._histories.values() for history in of)
         return of_job + max(earlier, default=0)
 
     @torch.no_grad()
     def see(self, positions: Positions, embeddings: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-        """As :meth:`LabelAudit.see`."""
+        """Look at one step of training: of each peer the embedding that it sent and the gradient that it gets.
+
+        Args:
+            positions: int64[B], shared positions.
+            embeddings: float32[B, d] of each peer.
+            gradients: float32[B, d], as they were sent; of the batch's mean loss.
+        """
         places = self._followed.places(positions)
         among = np.flatnonzero(places >= 0)
         rows = torch.from_numpy(among)
@@ -175,8 +134,21 @@ class LabelMeter(LabelAudit):
             seen.gradients[peer].append(gradient[rows].cpu() * len(positions))
             seen.embeddings[peer].append(embedding.detach()[rows].cpu())
 
+    def step_done(self, step: Step) -> None:
+        """As :meth:`Attachment.step_done`."""
+        self.see(step.positions, step.embeddings, step.gradients)
+
+    def epoch_ends(self) -> Leaks:
+        """As :meth:`Attachment.epoch_ends`: figures come while the next epoch trains."""
+        self.epoch_done()
+        return {}
+
     def epoch_done(self) -> None:
-        """As :meth:`LabelAudit.epoch_done`."""
+        """Begin to attack what was seen in this epoch, on a thread of its own. Under an owner's limit it waits for the end.
+
+        Raises:
+            PolicyError: labels can be read better than the owner allows (``E_LEAK``; the peer gets ``E_STOPPED``).
+        """
         if not self._seen.places:
             return
         seen, self._seen = self._seen, _Seen(self._peers)
@@ -184,8 +156,13 @@ class LabelMeter(LabelAudit):
         if self._limit is not None and self.enough:
             self._check(self._judging.result())
 
+    def awaited(self) -> Mapping[str, Any]:
+        """As :meth:`Attachment.awaited`."""
+        found = self.judged()
+        return {"labels": found} if found else {}
+
     def judged(self) -> Leaks:
-        """As :meth:`LabelAudit.judged`."""
+        """What the attacks found after the epoch that was done last, once; waits for it. Empty where nothing is judged."""
         if self._judging is None:
             return {}
         found, self._judging = self._judging.result(), None
@@ -215,11 +192,19 @@ class LabelMeter(LabelAudit):
         return found | self._added_up()
 
     def result(self) -> Leaks:
-        """As :meth:`LabelAudit.result`."""
+        """The largest figure of each attack in the epochs so far; empty where nothing is judged."""
         return dict(self._worst)
 
+    def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """As :meth:`Attachment.findings`."""
+        worst, now = (before or {}).get("labels", {}), self.result()
+        return {
+            "labels": {name: larger(worst.get(name), now.get(name)) for name in {**worst, **now}},
+            "trainings": self.trainings,
+        }
+
     def tensors(self) -> dict[str, Tensor]:
-        """As :meth:`LabelAudit.tensors`; empty before the first epoch is done."""
+        """As :meth:`Attachment.tensors`; empty before the first epoch is done."""
         assert self._judging is None
         if not self._epoch:
             return {}
@@ -232,7 +217,7 @@ class LabelMeter(LabelAudit):
         return {"epoch": torch.tensor(self._epoch), **prefixed("courses", courses), **figures}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As :meth:`LabelAudit.restore`."""
+        """As :meth:`Attachment.restore`."""
         if not under("courses", tensors):  # nothing, or what an earlier version kept
             return
         self._epoch = int(tensors["epoch"])
@@ -243,14 +228,14 @@ class LabelMeter(LabelAudit):
         self._worst = {name: None if value.isnan() else value.item() for name, value in under("worst", tensors).items()}
 
     def broken_off(self) -> None:
-        """As :meth:`LabelAudit.broken_off`: rows that were not seen in the epoch count as telling nothing in it."""
+        """As :meth:`Attachment.broken_off`: rows that were not seen in the epoch count as telling nothing in it."""
         self.judged()
         if self._seen.places:
             self._find(self._seen)
         self.settle()
 
     def so_far(self) -> dict[str, Tensor]:
-        """As :meth:`LabelAudit.so_far`."""
+        """As :meth:`Attachment.so_far`."""
         self.settle()
         return {
             f"{'.'.join(told)}.{name}": torch.from_numpy(array)
@@ -263,10 +248,10 @@ class LabelMeter(LabelAudit):
             )
         }
 
-    def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
-        """As :meth:`LabelAudit.follow_on`."""
+    def follow_on(self, carried: Mapping[str, Tensor]) -> None:
+        """As :meth:`Attachment.follow_on`."""
         for told in self._summed:
-            if of := under(".".join(told), earlier):
+            if of := under(".".join(told), carried):
                 names, sums, squares, counts = (of[name].numpy() for name in ("names", "sums", "squares", "counts"))
                 self._repeats[told] = Evidence(names.view(np.uint64), sums, squares, counts)
 

@@ -6,7 +6,7 @@ stands, summed over these; see disclosures.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,12 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.models.storage import under
-from vfl_node.privacy.features.audit import FeatureAudit
-from vfl_node.privacy.labels.meter import LabelAudit
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, Figures, assess, measure
 from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.halves import Crossed, no_audit
+from vfl_node.training.linked.halves import Crossed
 from vfl_node.training.linked.network import ActiveNetwork
 from vfl_node.training.linked.ranks import spearman
 from vfl_node.training.messages import check_step, received
@@ -36,14 +35,16 @@ from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.tasks import Numbers, task_of
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.unaligned.pretraining import NoPretraining
-from vfl_node.training.unaligned.unused import UnusedRows
+from vfl_node.training.unaligned.pretraining import Pretraining
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
 class LinkedActive:
     """All above the passive party's cut layer. Args as :data:`vfl_node.training.network.loop.HalfOf`."""
+
+    attachments: Sequence[Attachment] = ()
+    pretraining: Pretraining | None = None
 
     def __init__(
         self,
@@ -72,9 +73,6 @@ class LinkedActive:
         self._inputs = PositionedInput.of(encoder.transform(data.table), rows, session.device)
         self._model = ActiveNetwork(self._train, self._inputs.schema, similarities[training])
         self.learner = learner(self._model, session, randomness, repeat)
-        self.audit = no_audit(session, data, training, randomness)
-        self.features, self.labels = FeatureAudit(), LabelAudit()
-        self.outside, self.pretraining = UnusedRows(), NoPretraining()
         self._crossed = Crossed()
         if saved is not None:
             self.learner.restore(saved)

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.storage import prefixed
-from vfl_node.privacy.audit import Audit
-from vfl_node.session.session import Session
-from vfl_node.training.network.half import Positions
-from vfl_node.training.trainer import TrainingData
 
 
 @dataclass
@@ -47,9 +41,3 @@ class Crossed:
     def restored(cls, tensors: Mapping[str, Tensor]) -> Crossed:
         """What :meth:`tensors` gave."""
         return cls(*map(int, tensors["counts"]))
-
-
-def no_audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness) -> Audit:
-    """Attacks that find synthetic rows: none, since there is no such row."""
-    real = np.zeros(len(data.alignment), dtype=np.bool_)
-    return Audit(session.name, real, training, randomness.derive("audit"), limit=None, attacks={})

@@ -16,7 +16,7 @@ disclosures.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,28 +28,28 @@ from vfl_node import failpoints
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
-from vfl_node.models.storage import prefixed, under
-from vfl_node.privacy.features.audit import FeatureAudit
-from vfl_node.privacy.labels.meter import LabelAudit
+from vfl_node.models.storage import under
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.halves import Crossed, no_audit
+from vfl_node.training.linked.halves import Crossed
 from vfl_node.training.linked.network import LinearCut
 from vfl_node.training.messages import check_step, received
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner
+from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, attached, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.recorder import StepRecorder
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.unaligned.pretraining import NoPretraining
-from vfl_node.training.unaligned.unused import UnusedRows
+from vfl_node.training.unaligned.pretraining import Pretraining
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
 class LinkedPassive:
     """A bottom, which learns by the active party's gradients. Args as :data:`vfl_node.training.network.loop.HalfOf`."""
+
+    pretraining: Pretraining | None = None
 
     def __init__(
         self,
@@ -72,12 +72,11 @@ class LinkedPassive:
         self._inputs = PositionedInput.of(features, np.arange(len(features)), session.device)
         self._bottom = LinearCut(self._inputs.schema, train.bottom, train)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
-        self.audit = no_audit(session, data, training, randomness)
-        self.features, self.labels = FeatureAudit(), LabelAudit()
-        self.outside, self.pretraining = UnusedRows(), NoPretraining()
         self._crossed = Crossed()
-        steps = session.transcript.embeddings if session.transcript else None
-        self._recorder = StepRecorder(steps, repeat, self._candidates, under("transcript", saved or {}))
+        self._recorder: StepRecorder | None = None
+        if kept := session.transcript:
+            self._recorder = StepRecorder("transcript", kept.embeddings, repeat, self._candidates, saved or {})
+        self.attachments: Sequence[Attachment] = attached(self._recorder)
         if saved is not None:
             self.learner.restore(saved)
             self._crossed = Crossed.restored(under("crossed", saved))
@@ -92,7 +91,8 @@ class LinkedPassive:
         self._crossed.gradients += len(gradient)
         embeddings.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()
-        self._recorder.see_candidates(positions, index, embeddings, gradient)
+        if self._recorder:
+            self._recorder.see_candidates(positions, index, embeddings, gradient)
 
     def figures(self) -> Figures:
         """As :meth:`Half.figures`: nothing."""
@@ -113,8 +113,7 @@ class LinkedPassive:
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        recorded = prefixed("transcript", self._recorder.tensors())
-        return {**self.learner.tensors(), **self._crossed.tensors(), **recorded}
+        return {**self.learner.tensors(), **self._crossed.tensors()}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""

@@ -13,19 +13,15 @@ from torch import Tensor, nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.initial_weights import initialise
-from vfl_node.privacy.audit import Audit
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.defences.defence import Sender, build
 from vfl_node.privacy.defences.idle import effective
-from vfl_node.privacy.features.audit import FeatureAudit
-from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.privacy.outgoing import Exit, Observer
-from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, Figures
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.network.learner import Learner
-from vfl_node.training.unaligned.pretraining import NoPretraining
-from vfl_node.training.unaligned.unused import UnusedRows
+from vfl_node.training.unaligned.pretraining import Pretraining
 
 Positions = NDArray[np.int64]
 
@@ -66,30 +62,14 @@ class Half(Protocol):
     Attributes:
         learner: the half that is trained jointly.
         encoder: JSON of how the party's columns are encoded.
+        attachments: what hangs on it, in the order in which they are called.
+        pretraining: the one of them that comes before the training with labels, if there is one.
     """
 
     learner: Learner
     encoder: str
-
-    @property
-    def audit(self) -> Audit | AuditOfPeers:
-        """Its attacks on what it sends."""
-
-    @property
-    def features(self) -> FeatureAudit:
-        """Its attacks on its own columns, with what it sends."""
-
-    @property
-    def labels(self) -> LabelAudit:
-        """Its attacks on its own labels, with what it sends."""
-
-    @property
-    def outside(self) -> UnusedRows:
-        """Its rows outside of the alignment, if it learns from them."""
-
-    @property
-    def pretraining(self) -> NoPretraining:
-        """What comes before the training with labels."""
+    attachments: Sequence[Attachment]
+    pretraining: Pretraining | None
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
@@ -112,7 +92,7 @@ class Half(Protocol):
         """
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold of this half."""
+        """All that a checkpoint must hold of this half beside its attachments."""
 
     def weights(self) -> dict[str, Tensor]:
         """What the party keeps of it when it is trained, on the CPU."""
@@ -122,6 +102,11 @@ class Half(Protocol):
 
     def scoring(self) -> dict[str, Any]:
         """What turns its output into a prediction, beside weights and encoder; JSON values."""
+
+
+def attached(*attachments: Attachment | None) -> tuple[Attachment, ...]:
+    """Those that there are."""
+    return tuple(attachment for attachment in attachments if attachment is not None)
 
 
 def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:

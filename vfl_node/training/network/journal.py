@@ -13,8 +13,6 @@ from torch import Tensor
 
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attacks import ATTACKS
-from vfl_node.privacy.equal_weights import Judged
-from vfl_node.privacy.labels.meter import larger
 from vfl_node.privacy.silent import silent
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Evaluation
@@ -43,14 +41,9 @@ class Journal:
         testing: positions held out in the first repeat; made anew in every attempt.
         validated: positions set apart for validation in it; likewise.
         shared: what predictions need that does not depend on the repeat; made anew in every attempt.
-        audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
-        audited: what the audit has seen in all repeats.
-        told: what its attacks on its labels have found of each row in all repeats.
-        held_out: its attacks on the rows held out in it; None where it sent none.
-        rebuilt: what its feature audit found in the first repeat; None without one.
-        labels: the largest figure of each attack on its labels in all repeats; empty where none is judged.
-        trainings: how many times a row was trained on, in all repeats and in earlier jobs with a partner, at most.
-        unaligned: what the first repeat did with rows outside of the alignment; None where this party uses none.
+        findings: of its half's attachments, as JSON: ``audit``, ``held_out``, ``rebuilt``, ``labels``, ``trainings`` and
+            ``unaligned``, each where there is such an attachment.
+        so_far: what they leave to the next repeat.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
         steps: training steps done.
@@ -71,14 +64,8 @@ class Journal:
     testing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    audit: Mapping[str, float | None] = field(default_factory=dict)
-    audited: Mapping[str, Tensor] = field(default_factory=dict)
-    told: Mapping[str, Tensor] = field(default_factory=dict)
-    held_out: Judged | None = None
-    rebuilt: Mapping[str, Mapping[str, Any]] | None = None
-    labels: Mapping[str, float | None] = field(default_factory=dict)
-    trainings: int = 0
-    unaligned: Mapping[str, Any] | None = None
+    findings: dict[str, Any] = field(default_factory=dict)
+    so_far: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
     steps: int = 0
@@ -107,23 +94,23 @@ class Journal:
         if self.repeat == 0:
             self.epochs.append(epoch)
 
-    def labels_read(self, figures: Mapping[str, float | None]) -> Mapping[str, float | None]:
-        """Note how well labels could be read after the newest epoch, and give it back."""
-        if figures and self.repeat == 0:
-            self.epochs[-1] = dataclasses.replace(self.epochs[-1], labels=figures)
-        return figures
+    def complete(self, half: Half) -> Mapping[str, Any]:
+        """Note what was still being found when the newest epoch ended, and give it back; waits for it."""
+        late = {name: value for attachment in half.attachments for name, value in attachment.awaited().items()}
+        if late and self.repeat == 0:
+            self.epochs[-1] = dataclasses.replace(self.epochs[-1], **late)
+        return late
 
     def repeat_done(self, half: Half, evaluation: Evaluation | None) -> None:
         """Note a repeat, and keep the first one's weights."""
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
-            self.held_out, self.rebuilt = half.audit.held_out, half.features.result()
-            self.unaligned = half.outside.report() or self.unaligned
             if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
                 self.scoring = {**self.scoring, "epoch": self.stopping.best}
-        self.audit, self.audited = half.audit.averages, half.audit.so_far()
-        read, self.told, self.trainings = half.labels.result(), half.labels.so_far(), half.labels.trainings
-        self.labels = {name: larger(self.labels.get(name), read.get(name)) for name in {**self.labels, **read}}
+        before = dict(self.findings) if self.repeat else None
+        for attachment in half.attachments:
+            self.findings |= attachment.findings(before)
+        self.so_far = {of.carries: of.so_far() for of in half.attachments if of.carries}
         if evaluation is not None:
             self.evaluations.append(evaluation)
         if self.stopping:
@@ -143,22 +130,16 @@ class Journal:
             "evaluations": [dataclasses.asdict(evaluation) for evaluation in self.evaluations],
             "encoder": self.encoder,
             "scoring": dict(self.scoring),
-            "audit": dict(self.audit),
-            "held_out": self.held_out and dataclasses.asdict(self.held_out),
-            "rebuilt": self.rebuilt,
-            "labels": dict(self.labels),
-            "trainings": self.trainings,
-            "unaligned": self.unaligned,
+            "findings": self.findings,
             "steps": self.steps,
             "stopping": self.stopping and dataclasses.asdict(self.stopping),
             "stopped": self.stopped,
         }
         tensors = {
-            **prefixed("half", half.tensors()),
+            **prefixed("half", half.tensors() | _named({of.name: of.tensors() for of in half.attachments})),
             **prefixed("first", self.weights),
             **prefixed("best", self.best),
-            **prefixed("audited", self.audited),
-            **prefixed("told", self.told),
+            **_named(self.so_far),
         }
         before = "" if self.epoch else f"-p{self.pretrained:06d}"
         checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}{before}", tensors, meta)
@@ -185,20 +166,22 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         weights=under("first", checkpoint.tensors),
         encoder=meta["encoder"],
         scoring=meta["scoring"],
-        audit=meta["audit"],
-        audited=under("audited", checkpoint.tensors),
-        told=under("told", checkpoint.tensors),
-        held_out=meta["held_out"] and Judged(**meta["held_out"]),
-        rebuilt=meta.get("rebuilt"),  # an earlier version had no feature audit
-        labels=meta.get("labels", {}),  # and none of labels
-        trainings=meta.get("trainings", 0),
-        unaligned=meta.get("unaligned"),  # and left such rows alone
+        findings=meta["findings"] if "findings" in meta else {name: meta[name] for name in _EARLIER if name in meta},
+        so_far={part: under(part, checkpoint.tensors) for part in {name.partition(".")[0] for name in checkpoint.tensors}},
         saved=under("half", checkpoint.tensors),
         steps=meta["steps"],
         stopping=meta["stopping"] and Stopping(**meta["stopping"]),
         best=under("best", checkpoint.tensors),
         stopped=[(best, last) for best, last in meta["stopped"]],
     )
+
+
+_EARLIER = ("audit", "held_out", "rebuilt", "labels", "trainings", "unaligned")
+"""Findings as an earlier version named them beside all else."""
+
+
+def _named(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: tensor for part, of in parts.items() for name, tensor in prefixed(part, of).items()}
 
 
 def due(epoch: int, last: int, steps_per_epoch: int) -> bool:

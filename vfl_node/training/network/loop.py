@@ -49,6 +49,7 @@ from vfl_node.training.network.stopping import Stopping, decided
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.time_order import agreed_parts
 from vfl_node.training.trainer import Epoch, TrainingData
+from vfl_node.training.unaligned.pretraining import Pretraining
 from vfl_node.transport.pipe import Traffic
 
 HalfOf = Callable[[Session, TrainingData, Randomness, Randomness, int, Positions, Mapping[str, Tensor] | None, Positions], Half]
@@ -124,13 +125,13 @@ async def train(
     for repeat in range(journal.repeat, evaluate.repeats):
         training, testing, validation = parts_of(repeat)
         half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved, validation)
-        half.audit.follow_on(journal.audited)
-        half.labels.follow_on(journal.told)
+        for attachment in half.attachments:
+            attachment.follow_on(journal.so_far.get(attachment.carries, {}))
         if len(validation) and journal.stopping is None:
             journal.stopping = Stopping(section.patience, section.epochs)
-        while journal.pretrained < half.pretraining.epochs:
-            await _pretrain(session, half, journal, schedule, training)
-            if before and due(journal.pretrained, half.pretraining.epochs, trained):
+        while (pretraining := half.pretraining) and journal.pretrained < pretraining.epochs:
+            await _pretrain(session, half, pretraining, journal, schedule, training)
+            if before and due(journal.pretrained, pretraining.epochs, trained):
                 journal.save(checkpoints, half, schedule.fingerprint)
         with _told(half):
             while not journal.over(section.epochs):
@@ -138,7 +139,7 @@ async def train(
                 await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
                 last = journal.epoch if journal.over(section.epochs) else section.epochs
                 if due(journal.epoch, last, trained):
-                    journal.labels_read(half.labels.judged())
+                    journal.complete(half)
                     journal.save(checkpoints, half, schedule.fingerprint)
             first = repeat * (all_epochs + tested)  # batches have the same numbers wherever training stops
             if left_out := first + all_epochs - journal.exchanges:
@@ -165,28 +166,33 @@ def _told(half: Half) -> Iterator[None]:
         yield
     except VflError:
         with suppress(OSError):  # a full disk must not hide why, such as that the owner has cancelled
-            half.labels.broken_off()
+            for attachment in half.attachments:
+                attachment.broken_off()
         raise
 
 
-async def _pretrain(session: Session, half: Half, journal: Journal, schedule: Schedule, training: Positions) -> None:
+async def _pretrain(
+    session: Session, half: Half, pretraining: Pretraining, journal: Journal, schedule: Schedule, training: Positions
+) -> None:
     """Train one epoch without labels; the last one leaves nothing of it but the bottoms' weights."""
-    pretraining, number = half.pretraining, journal.pretrained
+    number = journal.pretrained
     if pretraining.exchanges:
         size = NetworkConfig.of(session.job).batch_size
         for positions in schedule.batches(journal.repeat, -1 - number, training, size):  # those of other epochs are 0 or more
             await pretraining.step(journal.exchanges, positions)
             journal.exchanges += 1
             session.progress.emit(Advanced(1))
-    pretraining.epoch_ends(number)
+    pretraining.end_epoch(number)
     if pretraining.exchanges:
-        half.features.epoch_done()  # what left is judged, and stops the job, as in any other epoch
+        for attachment in half.attachments:
+            attachment.epoch_without_labels_ends()
     failpoints.reach("pretrained")
     journal.pretrained += 1
     if journal.pretrained == pretraining.epochs:
         half.learner.forget()
         done = pretraining.end()
-        journal.unaligned = journal.unaligned if journal.repeat else done
+        if journal.repeat == 0 and done:
+            journal.findings["unaligned"] = done
 
 
 async def _epoch(
@@ -200,17 +206,17 @@ async def _epoch(
     """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
     section, progress = NetworkConfig.of(session.job), session.progress
     started, moved = session.clock(), bytes_moved(traffic)
-    half.outside.epoch_begins(journal.epoch, len(batches))
+    for attachment in half.attachments:
+        attachment.epoch_begins(journal.epoch, len(batches))
     for index, positions in enumerate(batches):
         half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
         await half.step(journal.exchanges, positions)
         journal.exchanges += 1
         failpoints.reach("updated")
         progress.emit(Advanced(1))
-    half.outside.epoch_ends()
-    figures, attacks, rebuilt = half.figures(), half.audit.epoch_done(), half.features.epoch_done()
-    read = journal.labels_read(half.labels.judged())  # of the epoch before
-    half.labels.epoch_done()
+    late = journal.complete(half)
+    found = {name: value for attachment in half.attachments for name, value in attachment.epoch_ends().items()}
+    figures = half.figures()
     if journal.stopping:
         measured = await half.validate(ForwardPass(journal.exchanges, validation, journal.epoch + 1))
         journal.exchanges += len(validation)
@@ -221,15 +227,13 @@ async def _epoch(
             journal.best = half.weights()
     defended = half.defended()
     seconds, moved = session.clock() - started, bytes_moved(traffic) - moved
-    progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss, rebuilt, read))
+    progress.emit(EpochTrained(figures.loss, validation_loss=figures.validation_loss, **{**late, **found}))
     epoch = Epoch(
         seconds=seconds,
         bytes=moved,
-        attacks=attacks,
-        judged=dict(half.audit.judged),
-        rebuilt=rebuilt,
         defence_seconds=defended.seconds,
         defences=defended.figures,
+        **found,
         **asdict(figures),
     )
     journal.epoch_done(epoch, len(batches))

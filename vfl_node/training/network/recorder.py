@@ -9,32 +9,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node.models.storage import under
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.session.transcript import Rows, Steps
 
 
-class StepRecorder:
+class StepRecorder(Attachment):
     """Writes each step to a transcript, after the defences of both parties.
 
     Args:
-        steps: where it writes; None: nowhere, and nothing is done. A repeat goes on where the one before ended.
+        name: of it.
+        steps: where it writes. A repeat goes on where the one before ended.
         repeat: number of the repeat.
         rows: int64[m], this party's record at each shared position, or int64[m, K] of candidates; negative where it has none.
-        saved: what :meth:`tensors` gave, to go on from there; nothing at the beginning of the repeat.
+        saved: tensors of a checkpoint, to go on from there; none at the beginning of the repeat.
     """
 
-    def __init__(self, steps: Steps | None, repeat: int, rows: NDArray[np.int64], saved: Mapping[str, Tensor]) -> None:
-        self._steps, self._repeat, self._rows = steps, repeat, rows
-        if steps and saved:
-            steps.cut(*map(int, saved["extent"]))
-        elif steps and repeat == 0:
+    def __init__(self, name: str, steps: Steps, repeat: int, rows: NDArray[np.int64], saved: Mapping[str, Tensor]) -> None:
+        self.name, self._steps, self._repeat, self._rows = name, steps, repeat, rows
+        if kept := under(name, saved):
+            steps.cut(*map(int, kept["extent"]))
+        elif repeat == 0:
             steps.cut(0, 0)
 
     def see(self, sent: Sent) -> None:
         """Write one step, whose rows were sent one by one."""
-        if self._steps:
-            of_rows = (sent.rows, sent.gradients)
-            self._add(sent.positions, self._rows[sent.positions], np.arange(len(sent.positions)), *of_rows)
+        self._add(sent.positions, self._rows[sent.positions], np.arange(len(sent.positions)), sent.rows, sent.gradients)
 
     def see_candidates(self, positions: NDArray[np.int64], index: NDArray[np.int32], sent: Tensor, got: Tensor) -> None:
         """Write one step, in which a row has K candidates and each distinct one is sent once: a line for each place.
@@ -45,14 +46,12 @@ class StepRecorder:
             sent: float32[U, d].
             got: float32[U, d].
         """
-        if self._steps:
-            places = torch.from_numpy(index.ravel()).long()
-            of_places = (tensor[places.to(tensor.device)] for tensor in (sent, got))
-            at = np.repeat(positions, index.shape[1])
-            self._add(at, self._rows[positions].ravel(), places.numpy(), *of_places)
+        places = torch.from_numpy(index.ravel()).long()
+        of_places = (tensor[places.to(tensor.device)] for tensor in (sent, got))
+        at = np.repeat(positions, index.shape[1])
+        self._add(at, self._rows[positions].ravel(), places.numpy(), *of_places)
 
     def _add(self, positions: Rows, rows: Rows, numbers: Rows, sent: Tensor, got: Tensor) -> None:
-        assert self._steps is not None
         values = (tensor.detach().cpu().numpy() for tensor in (sent, got))
         self._steps.add(self._repeat, positions, rows, numbers, *values)
 
@@ -61,7 +60,5 @@ class StepRecorder:
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a checkpoint must hold: how many steps and lines are written, which are durable from now on."""
-        if self._steps is None:
-            return {}
         self._steps.keep()
         return {"extent": torch.tensor(self._steps.extent)}

@@ -41,7 +41,7 @@ class Conversations:
     """
 
     def __init__(self, session: Session, sender: Sender, draws: Randomness, repeat: int, audit: AuditOfPeers) -> None:
-        self._channels, self._device, self._audit = session.data_peers, session.device, audit
+        self._channels, self._device = session.data_peers, session.device
         self.widths = [cut_width(Train.of(session.job))] * len(self._channels)
         several = len(self._channels) > 1
         self.exits = {
@@ -75,11 +75,10 @@ class Conversations:
         (channel,) = self._channels.values()
         await send_tensor(channel, training_pb2.Gradient(step=number), gradient)
 
-    def step_done(self, positions: Positions) -> None:
-        """Show the audit what left in this step."""
+    def step_done(self) -> None:
+        """Show the observers what left in this step."""
         for way in self.exits.values():
             way.step_done()
-        self._audit.see_together(positions, self.sent)
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold of the defences."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.attachment import Forward, Step
 from vfl_node.registry import load
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.learner import Learner
@@ -44,19 +45,21 @@ class EstimatedRows(LocalBranch):
             self._federated = int(saved["federated"])
             self._figures = {name: float(value) for name, value in under("figures", saved).items()}
 
-    def epoch_begins(self, epoch: int, batches: int) -> None:
+    def epoch_begins(self, epoch: int, steps: int) -> None:
         """As the base."""
-        self._begin_local(epoch, batches, learning=epoch >= self._filling_after)
+        self._begin_local(epoch, steps, learning=epoch >= self._filling_after)
         self._sums, self._of_epoch = {}, 0
 
-    def loss_beside(self, positions: Positions, own: Tensor, received: Tensor, targets: Tensor) -> Tensor | None:
-        """As the base, of the rows of this party, and 0 where the batch has none.
+    def loss_beside(self, forward: Forward) -> Tensor | None:
+        """As :meth:`Attachment.loss_beside`, of the rows of this party, and 0 where the batch has none.
 
         They are repeated up to the length of the batch, so that time does not tell how many there are. The passive party gets
         no gradient of it where it must not know which these are.
         """
+        own, (received,), targets = forward.own, forward.embeddings, forward.targets
+        assert own is not None  # the job was checked
         self._heads.begin(self._federated)
-        mine = np.flatnonzero(self._place[positions] >= 0)
+        mine = np.flatnonzero(self._place[forward.positions] >= 0)
         some = len(mine) > 0
         rows = torch.from_numpy(np.resize(mine, len(own)) if some else np.arange(len(own))).to(own.device)
         own, received, targets = own[rows], received[rows], targets[rows]
@@ -69,11 +72,11 @@ class EstimatedRows(LocalBranch):
         self._of_epoch += some
         return some * loss
 
-    def step_done(self) -> None:
+    def step_done(self, step: Step) -> None:
         """As the base."""
         self._heads.step()
         self._federated += 1
-        super().step_done()
+        super().step_done(step)
 
     def _step(self, index: int) -> None:
         self._heads.begin(self._federated)
@@ -92,9 +95,10 @@ class EstimatedRows(LocalBranch):
             keys = torch.cat([bottom(inputs.at(part)) for part in cut(self._active.aligned[places], ROWS_AT_ONCE)])
         return self._estimator.estimates(own, keys, self._received[torch.from_numpy(places).to(own.device)])
 
-    def epoch_ends(self) -> None:
-        """As the base."""
+    def epoch_ends(self) -> Mapping[str, Any]:
+        """As :meth:`Attachment.epoch_ends`."""
         self._figures = {name: total / max(self._of_epoch, 1) for name, total in self._sums.items()}
+        return {}
 
     def tensors(self) -> dict[str, Tensor]:
         """As the base."""

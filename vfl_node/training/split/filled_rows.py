@@ -40,9 +40,9 @@ class FilledRows(LocalBranch):
             self._embeddings = saved["embeddings"].to(active.session.device)
             self._figures = {name: float(value) for name, value in under("figures", saved).items()}
 
-    def epoch_begins(self, epoch: int, batches: int) -> None:
+    def epoch_begins(self, epoch: int, steps: int) -> None:
         """As the base."""
-        self._begin_local(epoch, batches, learning=self._embeddings is not None)
+        self._begin_local(epoch, steps, learning=self._embeddings is not None)
         if epoch + 1 == self._filling_after:
             self._note()
 
@@ -50,10 +50,13 @@ class FilledRows(LocalBranch):
         assert self._embeddings is not None
         return self._embeddings[torch.from_numpy(batch)].float()
 
-    def epoch_ends(self) -> None:
+    def epoch_ends(self) -> Mapping[str, Any]:
         """Fill the rows in, if this was the last epoch before."""
-        if self._received is None:
-            return
+        if self._received is not None:
+            self._fill(self._received)
+        return {}
+
+    def _fill(self, received: Tensor) -> None:
         started, active = self._session.clock(), self._active
         failpoints.reach("fill")
         active.learner.rest()
@@ -61,17 +64,17 @@ class FilledRows(LocalBranch):
         places = np.arange(len(active.rows))
         outside = self._part(self._inputs, places, self._own(self._inputs, places), active.rows, self._targets)
         filling = filler_of(self._train.unaligned)(
-            AlignedRows(aligned, self._received), outside, self._joint_model(), self._randomness.derive("fill")
+            AlignedRows(aligned, received), outside, self._joint_model(), self._randomness.derive("fill")
         )
         made_up = check_finite(filling.embeddings)
-        lowest = self._received.amin(dim=0)
+        lowest = received.amin(dim=0)
         lowest = torch.where(lowest >= 0, 0.0, -MOST_HALF)  # as after a ReLU
         self._embeddings = torch.empty_like(made_up, dtype=torch.float16)
         for at in range(0, len(made_up), ROWS_AT_ONCE):
             part = slice(at, at + ROWS_AT_ONCE)
             self._embeddings[part] = made_up[part].clamp_min(lowest).clamp_max(MOST_HALF)
         hidden = active.alignment.hides_intersection  # it takes the longer, the more rows are shared
-        nearest = None if hidden else nearest_real(self._embeddings, self._received)
+        nearest = None if hidden else nearest_real(self._embeddings, received)
         self._figures, self._received = {**filling.figures, **({} if nearest is None else {"nearest_real": nearest})}, None
         if self._train.unaligned.begins_anew:
             initialise(active.model.cpu(), self._randomness.derive("anew"))

@@ -36,12 +36,12 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.tables import LabelColumn
 from vfl_node.models import architecture_of
 from vfl_node.privacy.audit import Audit
-from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
+from vfl_node.privacy.features.audit import DecoderAudit
 from vfl_node.privacy.features.rows import Inputs
 from vfl_node.privacy.features.targets import Targets
-from vfl_node.privacy.integrity import Compared, Likeness
+from vfl_node.privacy.integrity import Compared
 from vfl_node.privacy.labels.evidence import History, about_labels, record_names
-from vfl_node.privacy.labels.meter import LabelAudit, LabelMeter
+from vfl_node.privacy.labels.meter import LabelMeter
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
 from vfl_node.session.session import Session
@@ -79,7 +79,7 @@ def audit(session: Session, data: TrainingData, training: Positions, randomness:
     )
 
 
-def feature_audit(
+def decoder_audit(
     session: Session,
     data: TrainingData,
     columns: Callable[[Sequence[str]], Targets],
@@ -87,7 +87,7 @@ def feature_audit(
     training: Positions,
     randomness: Randomness,
     repeat: int,
-) -> FeatureAudit:
+) -> DecoderAudit | None:
     """The passive party's attacks on its own ``columns`` in this repeat, if its owner wants any.
 
     Raises:
@@ -95,7 +95,7 @@ def feature_audit(
     """
     protection = session.protection
     if protection.features is None:
-        return FeatureAudit()
+        return None
     return DecoderAudit(
         columns(protection.features.names),
         training,
@@ -108,14 +108,14 @@ def feature_audit(
     )
 
 
-def label_audit(session: Session, data: TrainingData, labels: LabelColumn, training: Positions) -> LabelAudit:
+def label_meter(session: Session, data: TrainingData, labels: LabelColumn, training: Positions) -> LabelMeter | None:
     """The active party's attacks on its own ``labels``, [m], of its own rows of ``training``, if its owner wants any.
 
     Costs a microsecond for each row that this party owns: a digest of its record under a secret names it.
     """
     protection, train = session.protection, Train.of(session.job)
     if not protection.labels:
-        return LabelAudit()
+        return None
     peers, classes = list(session.data_peers), train.classes if train.task == "classification" else 0
     memories = {peer: session.memories[peer] for peer in peers if peer in session.memories}
     owned = np.flatnonzero(data.alignment.owned)  # in another repeat others of these are trained on
@@ -131,7 +131,7 @@ def label_audit(session: Session, data: TrainingData, labels: LabelColumn, train
     return LabelMeter(truth, peers, party=session.name, limit=protection.max_label_auc, histories=told)
 
 
-def likeness(session: Session, training: Positions, repeat: int) -> Likeness:
+def likeness(session: Session, training: Positions, repeat: int) -> Compared | None:
     """The active party's comparison of embeddings of rows trained on and held out, in the first repeat.
 
     There is none where those of an honest party need not be alike: where rows are not held out by lot, where a layer works
@@ -142,7 +142,7 @@ def likeness(session: Session, training: Positions, repeat: int) -> Likeness:
     same_weights = evaluate.validation_fraction == 0 and train.dropout == 0 and not train.batch_norm
     if repeat == 0 and by_lot and same_weights:
         return Compared(list(session.data_peers), len(training))
-    return Likeness()
+    return None
 
 
 def of_two_classes(session: Session) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import NORMS, initialise
 from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.attachment import Attachment, Step
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.learner import Learner
@@ -30,7 +31,6 @@ from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.tasks import SplitTask
-from vfl_node.training.unaligned.unused import UnusedRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,13 +97,15 @@ class ActiveParts:
         return self.task.targets(self.table.labels[rows]).to(self.session.device)
 
 
-class LocalBranch(UnusedRows):
+class LocalBranch(Attachment):
     """Batches of rows outside, evenly between the federated ones of an epoch.
 
     Args:
         active: the half that it belongs to.
         saved: tensors of a checkpoint within the repeat; empty at its beginning.
     """
+
+    name = "outside"
 
     def __init__(self, active: ActiveParts, saved: Mapping[str, Tensor]) -> None:
         self._active, self._session, self._train = active, active.session, active.train
@@ -150,16 +152,13 @@ class LocalBranch(UnusedRows):
         """Note embeddings from here on."""
         self._received = torch.zeros(len(self._active.aligned), self._active.received_width, device=self._session.device)
 
-    def saw(self, positions: Positions, received: Sequence[Tensor]) -> None:
-        """As the base."""
+    def step_done(self, step: Step) -> None:
+        """As :meth:`Attachment.step_done`: note what was received, and train on the local batches that are due."""
         if self._received is not None:
-            place = self._place[positions]
+            place = self._place[step.positions]
             mine = np.flatnonzero(place >= 0)
             rows = torch.from_numpy(mine)
-            self._received[torch.from_numpy(place[mine])] = torch.cat([of.detach()[rows] for of in received], dim=1)
-
-    def step_done(self) -> None:
-        """As the base."""
+            self._received[torch.from_numpy(place[mine])] = torch.cat([of.detach()[rows] for of in step.embeddings], dim=1)
         if not self._local:
             return
         started = self._session.clock()
@@ -185,8 +184,12 @@ class LocalBranch(UnusedRows):
         self._steps += 1
         failpoints.reach("local-batch")
 
+    def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """As :meth:`Attachment.findings`: of the first repeat."""
+        return {} if before is not None else {"unaligned": self.report()}
+
     def tensors(self) -> dict[str, Tensor]:
-        """As the base."""
+        """As :meth:`Attachment.tensors`."""
         return {
             "steps": torch.tensor(self._steps),
             "seconds": torch.tensor(self._seconds, dtype=torch.float64),
@@ -194,7 +197,7 @@ class LocalBranch(UnusedRows):
         }
 
     def report(self) -> dict[str, Any]:
-        """As the base."""
+        """What was done so far, as JSON."""
         return {
             "rows": self._active.distinct,
             "steps_local": self._steps,

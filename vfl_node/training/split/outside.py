@@ -45,10 +45,9 @@ from vfl_node.training.network.half import NO_ROWS, Positions
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.filled_rows import FilledRows
-from vfl_node.training.split.local_branch import ActiveParts
+from vfl_node.training.split.local_branch import ActiveParts, LocalBranch
 from vfl_node.training.split.tasks import SplitTask
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.unaligned.unused import UnusedRows
 
 FEWEST_OF_A_CLASS = 2
 
@@ -96,7 +95,7 @@ def as_many_as_announced(
     return np.sort(np.resize(rows[randomness.derive("repeated").permutation(len(rows))], count))
 
 
-def outside_of(active: ActiveParts, saved: Mapping[str, Tensor]) -> UnusedRows:
+def outside_of(active: ActiveParts, saved: Mapping[str, Tensor]) -> LocalBranch | None:
     """What the active party does in a repeat with its rows outside of the alignment; ``saved`` is of a checkpoint within it.
 
     Raises:
@@ -104,7 +103,7 @@ def outside_of(active: ActiveParts, saved: Mapping[str, Tensor]) -> UnusedRows:
     """
     method = active.train.unaligned
     if not method.fills:
-        return UnusedRows()
+        return None
     assert active.table.labels is not None
     _check_classes(active.task, active.train, active.table.labels, active.aligned_rows, active.rows)
     return EstimatedRows(active, saved) if method.estimates else FilledRows(active, saved)

@@ -17,24 +17,32 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_positions
 from vfl_node.privacy.features.targets import Targets, targets_of
-from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner, way_out, way_out_of_projections
+from vfl_node.training.network.half import (
+    NO_ROWS,
+    Defended,
+    ForwardPass,
+    Positions,
+    attached,
+    learner,
+    way_out,
+    way_out_of_projections,
+)
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.recorder import StepRecorder
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import audit, encode, feature_audit
+from vfl_node.training.split.half import audit, decoder_audit, encode
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels, unshared_rows
 from vfl_node.training.split.received import Received
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.unaligned.unused import UnusedRows
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
@@ -62,31 +70,34 @@ class PassiveHalf:
         self._alignment = data.alignment
         self._owned = torch.from_numpy(data.alignment.owned).to(session.device)
         self._substitute = substitute(train.missing.feature_strategy, draws) if data.alignment.missing else None
-        self.audit = audit(session, data, training, randomness, repeat)
         self._training, self._batch_size = training, train.batch_size
         columns = partial(_targets, session, data)
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
-        self.labels, self.outside = LabelAudit(), UnusedRows()  # it has none
-        self.features = feature_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
-        kept, rows = session.transcript, data.alignment.rows
-        steps, projected = (kept.embeddings, kept.projections) if kept else (None, None)
-        self._recorder = StepRecorder(steps, repeat, rows, under("transcript", saved or {}))
-        self._projected = StepRecorder(projected, repeat, rows, under("projected", saved or {}))
-        self._received = Received(session.received if repeat == 0 else None, training, under("received", saved or {}))
-        self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder, self._received)
+        membership = audit(session, data, training, randomness, repeat)
+        decoders = decoder_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
+        kept, rows, before = session.transcript, data.alignment.rows, saved or {}
+        recorder = projected = received = None
+        if kept:
+            recorder = StepRecorder("transcript", kept.embeddings, repeat, rows, before)
+            projected = StepRecorder("projected", kept.projections, repeat, rows, before)
+        if session.received and repeat == 0:
+            received = Received(session.received, training, under("received", before))
+        observers = (of for of in (membership, decoders, recorder, received) if of is not None)
+        self.exit = way_out(session, sender, draws, repeat, *observers)
         self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         projecting = dataclasses.replace(sender, direction="projections")
-        projections = way_out_of_projections(session, projecting, draws, repeat, self.features.projections, self._projected)
+        seen_before = (of for of in (decoders and decoders.projections, projected) if of is not None)
+        projections = way_out_of_projections(session, projecting, draws, repeat, *seen_before)
         meeting = PretrainingMeeting(session, projections, learn=self.step)
         self.pretraining = before_labels(
             session, data.alignment, self._bottom, self._inputs, training, outside, meeting, randomness, repeat
         )
+        self.attachments: Sequence[Attachment] = attached(membership, decoders, recorder, projected, received, self.pretraining)
         if saved is not None:
             self.learner.restore(saved)
-            self.pretraining.restore(under("pretraining", saved))
-            self.audit.restore(under("audit", saved))
-            self.features.restore(under("features", saved))
+            for attachment in self.attachments:
+                attachment.restore(under(attachment.name, saved))
             self.exit.restore(under("defences", saved))
             if self._substitute:
                 self._substitute.restore(under("substitute", saved))
@@ -162,11 +173,7 @@ class PassiveHalf:
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        audits = {**prefixed("audit", self.audit.tensors()), **prefixed("features", self.features.tensors())}
-        defended, recorded = prefixed("defences", self.exit.state()), prefixed("transcript", self._recorder.tensors())
-        recorded |= prefixed("projected", self._projected.tensors())
-        before, received = prefixed("pretraining", self.pretraining.tensors()), prefixed("received", self._received.tensors())
-        return {**self.learner.tensors(), **audits, **defended, **recorded, **received, **self._averages(), **before}
+        return {**self.learner.tensors(), **prefixed("defences", self.exit.state()), **self._averages()}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""

@@ -21,7 +21,7 @@ from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.unaligned.pretraining import NoPretraining, PretrainedHalf, pretraining_of
+from vfl_node.training.unaligned.pretraining import PretrainedHalf, Pretraining, pretraining_of
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -43,7 +43,7 @@ def before_labels(
     meeting: PretrainingMeeting,
     randomness: Randomness,
     repeat: int,
-) -> NoPretraining:
+) -> Pretraining | None:
     """What this party does in this repeat before the training with labels.
 
     Args:
@@ -60,7 +60,7 @@ def before_labels(
     train = Train.of(session.job)
     method = train.unaligned
     if not method.epochs_before:
-        return NoPretraining()
+        return None
     assert bottom is not None
     architecture = architecture_of(train.model, session.models)
     own = np.concatenate([alignment.rows[training][alignment.owned[training]], outside])

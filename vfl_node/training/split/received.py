@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.attacks import joint
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.outgoing import Sent
@@ -25,17 +26,19 @@ SAMPLE = Randomness(hashlib.sha256(b"vfl-node rows of the joint attack").digest(
 """Chooses the rows; it need not be secret, as nothing of it leaves this machine."""
 
 
-class Received:
+class Received(Attachment):
     """Keeps the last embedding and all gradients of at most :data:`~vfl_node.privacy.attacks.joint.ROWS` rows of a repeat.
 
     Args:
-        path: of the file; None: nothing is kept.
+        path: of the file.
         training: int64[t], shared positions trained on.
         saved: what :meth:`tensors` gave, to go on from there; nothing at the beginning of the repeat.
     """
 
-    def __init__(self, path: Path | None, training: Positions, saved: Mapping[str, Tensor]) -> None:
-        self._path, self._positions = path, training if path is None else joint.sample(training, SAMPLE)
+    name = "received"
+
+    def __init__(self, path: Path, training: Positions, saved: Mapping[str, Tensor]) -> None:
+        self._path, self._positions = path, joint.sample(training, SAMPLE)
         self._records: NDArray[Any] | None = None
         if saved:
             self._open(saved["embedding"].shape[1])
@@ -45,8 +48,6 @@ class Received:
 
     def see(self, sent: Sent) -> None:
         """Take in one step of training."""
-        if self._path is None:
-            return
         if self._records is None:
             self._open(sent.rows.shape[1])
         assert self._records is not None
@@ -61,13 +62,12 @@ class Received:
         """Nothing: the attack is on rows trained on."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold; empty where nothing is kept."""
+        """All that a checkpoint must hold; empty before the first step."""
         if self._records is None:
             return {}
         return {name: torch.from_numpy(self._records[name].copy()) for name in ("steps", "embedding", "gradient")}
 
     def _open(self, width: int) -> None:
-        assert self._path is not None
         record = np.dtype(
             [("position", "<i8"), ("steps", "<i8"), ("embedding", "<f4", (width,)), ("gradient", "<f4", (width,))]
         )

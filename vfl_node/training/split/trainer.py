@@ -185,7 +185,7 @@ async def _passive(session: Session, data: TrainingData, journal: Journal) -> Tr
 def _trained(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
     """What every party has: the first repeat's half, what its audit has seen and, at the active party, what it measured."""
     shown = journal.tested if session.role == "passive" else np.empty(0, dtype=np.int64)  # whose embeddings the peer has
-    epochs = exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job))
+    epochs, found = exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job)), journal.findings
     return Trained(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
@@ -194,7 +194,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         disclosures=_disclosures(session, data, journal, epochs),
         section=SplitSection(
             strategies=strategies_used(Train.of(session.job).missing, lacking(session, data.alignment), session.job.parties),
-            held_out=HeldOut(**asdict(journal.held_out)) if journal.held_out else None,
+            held_out=HeldOut(**found["held_out"]) if found.get("held_out") else None,
             matched_metrics=MatchedMetrics(**first.matched, rows=first.matched_rows)
             if first and first.matched is not None
             else None,
@@ -215,10 +215,10 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
         servable=Servable(json.dumps({**journal.scoring, **journal.shared, "version": VERSION}, sort_keys=True), shown),
-        audit=journal.audit,
-        feature_audit=journal.rebuilt,
-        label_audit=journal.labels,
-        label_trainings=journal.trainings,
+        audit=found["audit"],
+        feature_audit=found.get("rebuilt"),
+        label_audit=found.get("labels", {}),
+        label_trainings=found.get("trainings", 0),
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validated=journal.validated,
     )
@@ -226,10 +226,10 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
 
 def _unaligned(session: Session, journal: Journal) -> UnalignedRows | None:
     """What the first repeat did with rows outside of the alignment."""
-    if journal.unaligned is None:
+    if "unaligned" not in journal.findings:
         return None
     method, federated = Train.of(session.job).unaligned.method, journal.steps // session.job.evaluate.repeats
-    return UnalignedRows(method=method, steps_federated=federated, **journal.unaligned)
+    return UnalignedRows(method=method, steps_federated=federated, **journal.findings["unaligned"])
 
 
 def _label_privacy(session: Session, data: TrainingData, epochs: int) -> LabelPrivacy | None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.attachment import Attachment
 from vfl_node.registry import load
 from vfl_node.training.unaligned.methods import Unaligned
 
@@ -92,37 +93,12 @@ class PretrainedHalf:
     finite: Callable[[Tensor], Tensor]
 
 
-class NoPretraining:
-    """Of a half that is not pretrained; the base of those that are.
+class Pretraining(Attachment):
+    """A method at work at one party.
 
     Attributes:
         epochs: without labels.
         exchanges: whether each batch of aligned rows has a message each way.
-    """
-
-    epochs = 0
-    exchanges = False
-
-    async def step(self, number: int, positions: Rows) -> None:
-        """Learn from the aligned batch at ``positions``; only where ``exchanges``."""
-
-    def epoch_ends(self, epoch: int) -> None:
-        """Do what is due at the end of epoch ``epoch``, from 0; nothing is sent."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold while it lasts, beside the bottom."""
-        return {}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what :meth:`tensors` gave."""
-
-    def end(self) -> Mapping[str, Any] | None:
-        """Drop all but the bottom. What was done, as JSON; None where nothing was, and at a passive party."""
-        return None
-
-
-class Pretraining(NoPretraining):
-    """A method at work at one party.
 
     Args:
         method: the chosen one.
@@ -131,6 +107,8 @@ class Pretraining(NoPretraining):
             itself learns by the gradients that it receives.
     """
 
+    name = "pretraining"
+
     def __init__(self, method: Unaligned, half: PretrainedHalf, module: nn.Module | None) -> None:
         self.epochs, self.exchanges = method.epochs_before, method.exchanges != "nothing"
         self._half = half
@@ -138,6 +116,9 @@ class Pretraining(NoPretraining):
         self._steps, self._losses, self._over = 0, (0.0, 0), False
         self._means: list[float] = []
         self._began, self._seconds = half.clock(), 0.0
+
+    async def step(self, number: int, positions: Rows) -> None:
+        """Learn from the aligned batch at ``positions``; only where it ``exchanges``."""
 
     def _learn(self, loss: Tensor) -> None:
         """Take a step by ``loss``, for which :meth:`_begin` has made ready."""
@@ -153,15 +134,15 @@ class Pretraining(NoPretraining):
         self._steps += 1
         self._training.begin(self._steps)
 
-    def epoch_ends(self, epoch: int) -> None:
-        """As the base."""
+    def end_epoch(self, epoch: int) -> None:
+        """Do what is due at the end of epoch ``epoch`` without labels, from 0; nothing is sent."""
         total, count = self._losses
         self._means.append(total / max(count, 1))
         self._losses, now = (0.0, 0), self._half.clock()
         self._began, self._seconds = now, self._seconds + now - self._began
 
     def tensors(self) -> dict[str, Tensor]:
-        """As the base."""
+        """As :meth:`Attachment.tensors`, beside the bottom; empty once it is over."""
         if self._over:
             return {}
         learnt = prefixed("training", self._training.tensors()) if self._training else {}
@@ -170,7 +151,7 @@ class Pretraining(NoPretraining):
         return {"steps": torch.tensor(self._steps), "means": means, "seconds": seconds, **learnt, **exchanged}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As the base."""
+        """As :meth:`Attachment.restore`."""
         if not tensors:
             self._over = True  # a checkpoint of the training with labels
             return
@@ -180,7 +161,7 @@ class Pretraining(NoPretraining):
         self._half.exchange.restore(under("exchange", tensors))
 
     def end(self) -> Mapping[str, Any] | None:
-        """As the base."""
+        """Drop all but the bottom. What was done, as JSON; None at a passive party."""
         self._training, self._over = None, True
         if not self._half.active:
             return None

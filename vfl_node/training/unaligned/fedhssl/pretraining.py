@@ -47,13 +47,13 @@ class FedHsslPretraining(OwnRowsPretraining):
         received = await self._half.exchange.swap(number, positions, projected.detach())
         self._learn(apart(self._cross.peer(projected), received))
 
-    def epoch_ends(self, epoch: int) -> None:
+    def end_epoch(self, epoch: int) -> None:
         """As the base: stage 2."""
         for layer in self._cross.modules():
             if isinstance(layer, Dropout):
                 layer.draw_from(None)  # the copy is at rest
         self._earlier = copy.deepcopy(self._cross).eval()
-        super().epoch_ends(epoch)
+        super().end_epoch(epoch)
         self._earlier = self._cross
 
     def _loss(self, rows: Rows, first: ModelInput, second: ModelInput) -> Tensor:

@@ -22,14 +22,14 @@ class OwnRowsPretraining(Pretraining):
         super().__init__(method, half, siamese.to(half.device))
         self._siamese, self._method = siamese, method
 
-    def epoch_ends(self, epoch: int) -> None:
+    def end_epoch(self, epoch: int) -> None:
         """As the base."""
         half, draws = self._half, self._half.randomness.derive(f"copies/{epoch}")
         for rows in shuffled(half.rows, half.batch_size, half.randomness.derive(f"order/{epoch}")):
             failpoints.reach("pretrain")
             self._begin()
             self._learn(self._loss(rows, self._copy(rows, draws), self._copy(rows, draws)))
-        super().epoch_ends(epoch)
+        super().end_epoch(epoch)
 
     def _copy(self, rows: Rows, draws: Randomness) -> ModelInput:
         others = self._half.own(draws.choices(self._half.rows, len(rows)))

@@ -1,0 +1,192 @@
+"""What the active party learns from: a label of each shared row, real or made up, and a loss that knows which it may be.
+
+FLORIST's two ideas about labels meet here. A row that this party does not own gets a synthetic target, which is computed for
+every row alike, so that time does not tell which rows these are (:mod:`vfl_node.training.split.missing.labels`). Calibration
+corrects what made-up labels and made-up columns do to probabilities (:mod:`vfl_node.training.split.missing.calibration`); it may
+need q, what a model of this party alone says of each row.
+
+Source: Song et al. 2021 (FLORIST), sections 3.2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.tables import LabelColumn
+from vfl_node.errors import DataError
+from vfl_node.models.classifier import Classifier
+from vfl_node.models.storage import prefixed, under
+from vfl_node.session.session import Session
+from vfl_node.training.network.half import Positions
+from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.split.base_rates import base_rates, model_alone
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.calibration import Composition
+from vfl_node.training.split.missing.labels.contract import Labels, Step, build
+from vfl_node.training.split.randomised import learnt_task, own_task, with_answers
+from vfl_node.training.trainer import TrainingData
+
+
+class Supervision:
+    """The labels of one repeat, as the network is to learn them and as they are.
+
+    Args:
+        session: the active party's.
+        data: what it trains on.
+        draws: its own; synthetic labels come from it.
+        training: shared positions trained on.
+        validation: those set apart for validation.
+
+    Attributes:
+        labels: at each shared position, [m], as the table has them; 0 where there is none.
+        owned: bool[m], which shared rows this party owns.
+        labelled: those of ``training`` among them.
+        table: the party's, with answers in place of labels where a defence answers for them.
+        task: what the network learns, of answers where a defence randomises labels.
+        own_task: the task of the labels themselves.
+        targets: float32[m] or [m, K] on the device, as the loss reads them.
+        calibration: of what logits say.
+
+    Raises:
+        DataError: no label column (``E_NO_LABEL``), or no label to learn from or to validate on (``E_EMPTY``).
+    """
+
+    def __init__(
+        self, session: Session, data: TrainingData, draws: Randomness, training: Positions, validation: Positions
+    ) -> None:
+        learnt = with_answers(session, data)  # whatever a peer gets may depend on its labels, and not on those of ``data``
+        self.labels, self._answers, self.table = _labels(data), _labels(learnt), learnt.table
+        self.owned = data.alignment.owned
+        self._training, self._validation = training, validation
+        self.labelled = _labelled(self.owned, training, validation)
+        self.task = learnt_task(session, self._answers[self.labelled])
+        self.own_task = own_task(session, self.task, self.labels[self.labelled])
+        self.targets = self.task.targets(self._answers).to(session.device)
+        self._real = torch.from_numpy(self.owned).to(session.device)
+        missing = Train.of(session.job).missing
+        self._synthetic: Labels | None = None
+        if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
+            known = self.task.known(self._answers[self.owned], len(self.owned), draws.derive("labels"))
+            self._synthetic = build(missing.label_strategy, known)
+        self.calibration = self.task.calibration(
+            missing.calibration,
+            None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibrate),
+            self._synthetic.rate if self._synthetic else 0.0,
+        )
+        self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.device)
+        self._alone: Classifier | None = None
+
+    def learn_base_rates(
+        self, session: Session, inputs: PositionedInput, randomness: Randomness, saved: Mapping[str, Tensor] | None
+    ) -> None:
+        """Let a model of this party alone give q of each row, where calibration needs it and there are columns.
+
+        Args:
+            session: the active party's.
+            inputs: its columns, encoded.
+            randomness: its own for this.
+            saved: what :meth:`tensors` gave, which spares the training; None without a checkpoint.
+        """
+        if Train.of(session.job).missing.calibration == "none" or inputs.schema.empty:
+            return
+        self._alone = model_alone(session, inputs)
+        if saved is not None:
+            self._alone.load_state_dict(under("local", saved))
+            self._base_rate = saved["rate"].to(session.device)
+            return
+        self._base_rate = base_rates(
+            session,
+            self._alone,
+            inputs,
+            self.task,
+            self.targets,
+            self._real,
+            randomness,
+            training=self._training,
+            validation=self._validation,
+            labelled=self.labelled,
+        )
+
+    def base_rate(self, positions: Positions) -> Tensor:
+        """q of the rows at ``positions``, float32[B]."""
+        return self._base_rate[torch.from_numpy(positions)]
+
+    def used(self, number: int, positions: Positions, logits: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+        """The targets that step ``number`` trains on, float32[B] or [B, K]: of real labels, else synthetic.
+
+        Args:
+            number: of the step.
+            positions: int64[B], shared positions.
+            logits: float32[B] or [B, K], without a graph.
+            embeddings: float32[B, d] of each passive party.
+        """
+        rows = torch.from_numpy(positions)
+        targets = self.targets[rows]
+        if self._synthetic is None:
+            return targets
+        real = self._real[rows]  # (B,)
+        received = torch.cat([embedding.detach() for embedding in embeddings], dim=1)
+        seen = self.calibration.seen(logits, self.base_rate(positions))
+        synthetic = self._synthetic.targets(Step(number, positions, real, targets, seen, received))
+        return torch.where(real if targets.dim() == 1 else real[:, None], targets, synthetic)
+
+    def loss(self, logits: Tensor, targets: Tensor, positions: Positions) -> Tensor:
+        """The mean loss of a batch, a scalar with a graph."""
+        return self.calibration.loss(logits, targets, self.base_rate(positions))
+
+    def expectation(self, logits: Tensor, positions: Positions) -> NDArray[np.float64]:
+        """What ``logits`` say of the rows at ``positions``, whoever owns them."""
+        return self.calibration.expectation(logits, self.base_rate(positions))
+
+    def probability(self, logits: Tensor, positions: Positions) -> NDArray[np.float64]:
+        """What ``logits`` say of the rows at ``positions``, as if all columns were real."""
+        return self.calibration.probability(logits, self.base_rate(positions))
+
+    def mean_loss(self, positions: Positions, scores: NDArray[np.float64]) -> float | None:
+        """How far ``scores`` of own rows are from what was to be learnt."""
+        return self.task.mean_loss(self._answers[positions], scores)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold."""
+        return {} if self._alone is None else {"rate": self._base_rate, **self.weights()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """``local.NAME``: those of the model that gives q, on the CPU; none without one."""
+        return prefixed("local", {name: of.cpu() for name, of in self._alone.state_dict().items()} if self._alone else {})
+
+    def to_json(self) -> dict[str, Any]:
+        """What predictions need: calibration, and what the task knows of its labels."""
+        return {"calibration": self.calibration.to_json(), **self.task.to_json()}
+
+
+def _labelled(owned: NDArray[np.bool_], training: Positions, validation: Positions) -> Positions:
+    """The own ones among ``training``. Raises DataError (``E_EMPTY``): there are none, or none to validate on."""
+    labelled = training[owned[training]]
+    if len(labelled) == 0:
+        raise DataError(
+            "the active party owns none of the shared rows drawn for training, so there is no label to learn from",
+            code="E_EMPTY",
+            hint="use more records, or a smaller evaluate.test_fraction",
+        )
+    if len(validation) and not owned[validation].any():
+        raise DataError(
+            "the active party owns none of the shared rows set apart for validation, so no loss tells when to stop",
+            code="E_EMPTY",
+            hint="use more records, or a larger evaluate.validation_fraction",
+        )
+    return labelled
+
+
+def _labels(data: TrainingData) -> LabelColumn:
+    """The label at each shared position, [m], as the table has it; 0 where there is none."""
+    view, labels = data.alignment, data.table.labels
+    if labels is None:
+        raise DataError("the active party's table has no label column", code="E_NO_LABEL", hint="set data.label")
+    return np.where(view.owned, labels[view.rows], 0).astype(labels.dtype)
