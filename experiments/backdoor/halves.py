@@ -26,7 +26,8 @@ from benchmarks.sessions import BY_ROLE, session
 from experiments.florist.data import SOURCES, Records
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.privacy.labels.meter import LabelAudit
+from vfl_node.privacy.attachment import Attachment, Step
+from vfl_node.privacy.integrity import Compared
 from vfl_node.protection import Protection
 from vfl_node.training.network.half import ForwardPass, Positions
 from vfl_node.training.schedule import Schedule, cut
@@ -179,15 +180,15 @@ class Trigger:
         return embedding if self.instead is None else self.instead.expand_as(embedding)
 
 
-class Kept(LabelAudit):
+class Kept(Attachment):
     """The newest embedding of each row trained on."""
 
     def __init__(self) -> None:
         self.newest: dict[int, Embeddings] = {}
 
-    def see(self, positions: Positions, embeddings: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-        """As :meth:`LabelAudit.see`."""
-        self.newest |= dict(zip(positions.tolist(), embeddings[0].detach().numpy(), strict=True))
+    def step_done(self, step: Step) -> None:
+        """As :meth:`Attachment.step_done`."""
+        self.newest |= dict(zip(step.positions.tolist(), step.embeddings[0].detach().numpy(), strict=True))
 
 
 class Watching(ActiveHalf):
@@ -207,7 +208,8 @@ class Watching(ActiveHalf):
 
     def unlike(self, shown: Embeddings) -> float:
         """What the product's comparison says of held-out embeddings that it was ``shown``."""
-        (share,) = (self._likeness.unlike([torch.from_numpy(shown)]) or {}).values()
+        (compared,) = (of for of in self.attachments if isinstance(of, Compared))
+        (share,) = (compared.unlike([torch.from_numpy(shown)]) or {}).values()
         return share
 
     @torch.no_grad()
@@ -275,7 +277,8 @@ def learnt(shared: Path, table: str, seed: int, attack: Attack, settings: Mappin
         data = TrainingData(Alignment("psi", "curve25519", np.arange(rows), rows, {channel.peer: facts}), tables[name])
         halves[name] = kind(of, data, own_randomness, own_randomness.derive("draws"), 0, training, None)
     active, passive = halves[ACTIVE], halves[PASSIVE]
-    active.labels = kept = Kept()
+    kept = Kept()
+    active.attachments = (*active.attachments, kept)
     epochs = [schedule.batches(0, epoch, training, train.batch_size) for epoch in range(train.epochs)]
     passive.attacks(attack, training, len(epochs[0]), seed)
     steps = [batch for epoch in epochs for batch in epoch]

@@ -359,8 +359,8 @@ class Training:
             own, rows = self._own.derive("local/0"), np.arange(len(self._labels))
             initialise(local, own)
             with torch.enable_grad():
-                args = local, self._trial.train, active._inputs, active._targets, rows, own, Silent()
-                train_local(*args, counted=active._real, losses=active._task.losses)
+                args = local, self._trial.train, active._inputs, active._supervision.targets, rows, own, Silent()
+                train_local(*args, counted=active._supervision.real, losses=active._supervision.task.losses)
         return logits, local_rate(local_logits(local, inputs[ACTIVE], everything))
 
 

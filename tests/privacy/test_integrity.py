@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from vfl_node.privacy.integrity import ALARM, LEAST, NEWEST, USUAL, Compared, Likeness, unlike, warned
+from vfl_node.privacy.attachment import Step
+from vfl_node.privacy.integrity import ALARM, LEAST, NEWEST, USUAL, Compared, unlike, warned
 
 
 def drawn(rows: int, width: int = 6, seed: int = 0) -> Tensor:
@@ -64,11 +66,16 @@ def test_no_number_that_a_peer_may_send_ends_the_job() -> None:
     assert unlike(drawn(300) * 1e15, drawn(300, seed=1)) == 1.0
 
 
+def see(kept: Compared, embeddings: list[Tensor]) -> None:
+    """One step of training."""
+    kept.step_done(Step(np.arange(len(embeddings[0])), embeddings, embeddings))
+
+
 def test_the_newest_rows_of_each_peer_are_compared_and_no_more_than_an_epoch() -> None:
     held_out = [drawn(LEAST, seed=1), drawn(LEAST, seed=2)]
     kept = Compared(["lab", "insurer"], 200)
     for step in range(20):  # two epochs of 10 steps: in the first both parties send something else
-        kept.see([drawn(20, seed=10 + step) + (1e3 if step < 10 else 0), drawn(20, seed=50 + step)])
+        see(kept, [drawn(20, seed=10 + step) + (1e3 if step < 10 else 0), drawn(20, seed=50 + step)])
     found = kept.unlike(held_out)
     assert found is not None
     assert list(found) == ["lab", "insurer"]
@@ -76,14 +83,14 @@ def test_the_newest_rows_of_each_peer_are_compared_and_no_more_than_an_epoch() -
     resumed = Compared(["lab", "insurer"], 200)
     resumed.restore(kept.tensors())
     assert resumed.unlike(held_out) == found
-    kept.see([drawn(20) + 1e3, drawn(20)])  # a tenth of the epoch
+    see(kept, [drawn(20) + 1e3, drawn(20)])  # a tenth of the epoch
     assert kept.unlike(held_out)["lab"] == pytest.approx(found["lab"] + 0.1, abs=0.02)  # type: ignore[index]
 
 
 def test_memory_has_a_bound() -> None:
     kept = Compared(["lab"], 10 * NEWEST)
     for step in range(12):
-        kept.see([drawn(300, seed=step)])
+        see(kept, [drawn(300, seed=step)])
     assert kept.tensors()["newest"].shape == (1, NEWEST, 6)
 
 
@@ -91,8 +98,7 @@ def test_too_few_rows_are_not_compared() -> None:
     kept = Compared(["lab"], 500)
     assert kept.unlike([drawn(LEAST)]) is None
     assert kept.tensors() == {}
-    kept.see([drawn(500)])
+    see(kept, [drawn(500)])
     assert kept.unlike([drawn(LEAST - 1)]) is None
     assert kept.unlike([drawn(LEAST)]) is not None
-    assert Likeness().unlike([]) is None
     assert warned(None) == ()

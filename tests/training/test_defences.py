@@ -73,7 +73,7 @@ def alone(run: Any, parties: Any, party: str, half_of: Callable[..., Any], exit_
     if exit_ is not None and party == "lab":
         half.exit = exit_
     elif exit_ is not None:
-        half.peers.exits["lab"] = exit_
+        half._peers.exits["lab"] = exit_
     received, fixed = [], Randomness(b"p" * 32)
 
     async def learn() -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from benchmarks.sessions import session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
+from vfl_node.models.storage import under
 from vfl_node.training.split import base_rates
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -35,6 +37,16 @@ def half(parties: Any, calibration: str = "none", *, protocol: str = "psu") -> A
     return ActiveHalf(own, data, Randomness(SECRET), Randomness(SECRET[::-1]), 0, np.arange(len(view)), None)
 
 
+def rates(half: ActiveHalf) -> Tensor:
+    """q of each shared row."""
+    return half._supervision._base_rate
+
+
+def alone(half: ActiveHalf) -> dict[str, Tensor]:
+    """Weights of the model that gives it."""
+    return under("local", half.weights())
+
+
 def with_other_label(parties: Any, row: int) -> Any:
     labels = parties.clinic.labels.copy()
     labels[row] = 1 - labels[row]
@@ -47,16 +59,16 @@ def test_in_the_loss_q_of_a_row_does_not_come_from_its_own_label(
 ) -> None:
     """At test q is asked for rows that were not learnt, and the one model of all rows is the better one."""
     parties = synthetic(200, (0.8, 0.8))
-    before = half(parties, calibration)._base_rate
+    before = rates(half(parties, calibration))
     for position in np.flatnonzero(parties.clinic_view.owned)[:5]:
-        after = half(with_other_label(parties, int(parties.clinic_view.rows[position])), calibration)._base_rate
+        after = rates(half(with_other_label(parties, int(parties.clinic_view.rows[position])), calibration))
         assert (after[position] != before[position]) == learnt
         assert bool((after != before).any())
 
 
 def test_without_calibration_q_is_the_rate_of_positives(synthetic: Callable[..., Any]) -> None:
     parties = synthetic(200, (0.8, 0.8))
-    assert torch.allclose(half(parties)._base_rate, torch.tensor(float(parties.clinic.labels.mean())), atol=1e-6)
+    assert torch.allclose(rates(half(parties)), torch.tensor(float(parties.clinic.labels.mean())), atol=1e-6)
 
 
 @pytest.mark.parametrize("protocol", ["apsi", "psu"])
@@ -83,8 +95,8 @@ def test_rows_without_a_label_are_not_learnt_from(synthetic: Callable[..., Any],
     """They take part in every batch and count for nothing."""
     parties = synthetic(300, (0.5, 1.0), independent=True)
     found = half(parties, "test", protocol=protocol)
-    assert found._local is not None
-    before = {name: tensor.clone() for name, tensor in found._local.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in alone(found).items()}
+    assert before
     targets = ClassLabels.targets
 
     def others(self: ClassLabels, labels: Any) -> Any:
@@ -93,8 +105,8 @@ def test_rows_without_a_label_are_not_learnt_from(synthetic: Callable[..., Any],
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ClassLabels, "targets", others)
         again = half(parties, "test", protocol=protocol)
-    assert again._local is not None
-    assert all(torch.equal(before[name], tensor) for name, tensor in again._local.state_dict().items())
+    assert alone(again).keys() == before.keys()
+    assert all(torch.equal(before[name], tensor) for name, tensor in alone(again).items())
 
 
 def test_no_label_among_the_rows_trained_on_is_said(synthetic: Callable[..., Any]) -> None:

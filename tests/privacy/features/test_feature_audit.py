@@ -13,7 +13,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.features.attacks import Adaptive, rebuild
-from vfl_node.privacy.features.audit import REPLAYED, DecoderAudit, FeatureAudit
+from vfl_node.privacy.features.audit import REPLAYED, DecoderAudit
 from vfl_node.privacy.features.fitting import Effort
 from vfl_node.privacy.features.measures import measure
 from vfl_node.privacy.features.rows import choose
@@ -54,7 +54,7 @@ class World:
         with np.errstate(invalid="ignore"):  # of a loudness that is no number
             return torch.from_numpy(loud * self.hidden @ self.mix + noise).float()
 
-    def train(self, audit: FeatureAudit, epoch: int, loud: float) -> Any:
+    def train(self, audit: DecoderAudit, epoch: int, loud: float) -> Any:
         rows = self.embedding(loud, epoch)
         for batch in np.split(np.random.default_rng(epoch).permutation(TRAINED), range(128, TRAINED, 128)):
             audit.see(Sent(batch, rows[torch.from_numpy(batch)], torch.zeros(len(batch), WIDTH)))
@@ -222,10 +222,3 @@ def test_too_few_rows_are_refused(world: World, targets: Any) -> None:
     assert caught.value.for_peer == "its settings do not fit its table"
     with pytest.raises(UsageError, match="needs at least 100"):
         World(targets, copies=True).audit(share=0.5)  # every other row equals a known one
-
-
-def test_without_columns_nothing_is_done() -> None:
-    audit = FeatureAudit()
-    audit.see(Sent(POSITIONS, torch.zeros(N, 2), torch.zeros(N, 2)))
-    audit.judge(POSITIONS, torch.zeros(N, 2))
-    assert (audit.epoch_done(), audit.result(), audit.tensors()) == ({}, None, {})

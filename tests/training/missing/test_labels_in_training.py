@@ -16,7 +16,6 @@ from vfl_node.job import Evaluate
 from vfl_node.privacy.attacks import follow
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
-from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.labels.contract import Known, Labels, Step
 from vfl_node.training.split.missing.labels.majority.labels import majority
@@ -24,6 +23,7 @@ from vfl_node.training.split.missing.labels.majority.spec import Majority
 from vfl_node.training.split.missing.labels.random_pos.spec import RandomPos
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import LABELS
+from vfl_node.training.split.supervision import Supervision
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -130,15 +130,15 @@ def test_every_strategy_trains_and_ends_with_the_same_bits_after_a_restart(
 def labels_used(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> dict[int, set[float]]:
     """Shared position → the labels it was trained on with, in all repeats."""
     found: dict[int, set[float]] = {}
-    used = ActiveHalf._used
+    used = Supervision.used
 
-    def watched(self: ActiveHalf, number: int, positions: Any, *others: Tensor) -> Tensor:
+    def watched(self: Supervision, number: int, positions: Any, *others: Tensor) -> Tensor:
         targets = used(self, number, positions, *others)
         for position, target in zip(positions.tolist(), targets.tolist(), strict=True):
             found.setdefault(position, set()).add(target)
         return targets
 
-    monkeypatch.setattr(ActiveHalf, "_used", watched)
+    monkeypatch.setattr(Supervision, "used", watched)
     both(parties)
     return found
 

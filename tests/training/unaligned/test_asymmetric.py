@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Align, Evaluate, Job
+from vfl_node.privacy.attachment import Forward, Step
 from vfl_node.training.network import journal
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split import filled_rows
@@ -121,19 +123,21 @@ def test_rows_are_repeated_alike_up_to_the_announced_number(padding: int, count:
 
 def poison(monkeypatch: pytest.MonkeyPatch, spoiled: Callable[[Any], Any]) -> None:
     """What methods get of rows that are ``spoiled``, a bool for each shared position, is not a number."""
-    saw, beside = LocalBranch.saw, EstimatedRows.loss_beside
+    done, beside = LocalBranch.step_done, EstimatedRows.loss_beside
 
     def poisoned(half: Any, positions: Any, tensor: Tensor) -> Tensor:
         bad = torch.from_numpy(spoiled(half._active.alignment)[positions])
         return torch.where(bad if tensor.dim() == 1 else bad[:, None], torch.nan, tensor)
 
-    def poisoned_saw(self: Any, positions: Any, received: Sequence[Tensor]) -> None:
-        saw(self, positions, [poisoned(self, positions, tensor) for tensor in received])
+    def poisoned_step(self: Any, step: Step) -> None:
+        done(self, replace(step, embeddings=[poisoned(self, step.positions, tensor) for tensor in step.embeddings]))
 
-    def poisoned_beside(self: Any, positions: Any, *tensors: Tensor) -> Any:
-        return beside(self, positions, *(poisoned(self, positions, tensor) for tensor in tensors))
+    def poisoned_beside(self: Any, of: Forward) -> Any:
+        own, targets = (poisoned(self, of.positions, tensor) for tensor in (of.own, of.targets))
+        received = [poisoned(self, of.positions, tensor) for tensor in of.embeddings]
+        return beside(self, Forward(of.positions, own, received, targets))
 
-    monkeypatch.setattr(LocalBranch, "saw", poisoned_saw)
+    monkeypatch.setattr(LocalBranch, "step_done", poisoned_step)
     monkeypatch.setattr(EstimatedRows, "loss_beside", poisoned_beside)
 
 

@@ -56,15 +56,16 @@ class Watch:
             step(branch, index)
             self.local.append(self._changed(branch))
 
-        def ended(branch: Any) -> None:
+        def ended(branch: Any, seen: Any) -> None:
             self.federated.append(self._changed(branch))
-            done(branch)
+            done(branch, seen)
             self._changed(branch)
 
-        def filled(branch: Any) -> None:
+        def filled(branch: Any) -> Any:
             self._changed(branch)
-            ends(branch)
+            found = ends(branch)
             self.filling.append(self._changed(branch))
+            return found
 
         monkeypatch.setattr(LocalBranch, "_begin_local", began)
         monkeypatch.setattr(LocalBranch, "_step", stepped)

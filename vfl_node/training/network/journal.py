@@ -155,7 +155,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
     if name is None:
         return Journal()
     checkpoint = load_of(checkpoints, name, fingerprint)
-    meta = checkpoint.meta
+    meta, parts = checkpoint.meta, {name.partition(".")[0] for name in checkpoint.tensors}
     return Journal(
         repeat=meta["repeat"],
         epoch=meta["epoch"],
@@ -167,7 +167,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         encoder=meta["encoder"],
         scoring=meta["scoring"],
         findings=meta["findings"] if "findings" in meta else {name: meta[name] for name in _EARLIER if name in meta},
-        so_far={part: under(part, checkpoint.tensors) for part in {name.partition(".")[0] for name in checkpoint.tensors}},
+        so_far={part: under(part, checkpoint.tensors) for part in parts if part not in ("half", "first", "best")},
         saved=under("half", checkpoint.tensors),
         steps=meta["steps"],
         stopping=meta["stopping"] and Stopping(**meta["stopping"]),

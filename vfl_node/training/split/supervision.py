@@ -2,8 +2,8 @@
 
 FLORIST's two ideas about labels meet here. A row that this party does not own gets a synthetic target, which is computed for
 every row alike, so that time does not tell which rows these are (:mod:`vfl_node.training.split.missing.labels`). Calibration
-corrects what made-up labels and made-up columns do to probabilities (:mod:`vfl_node.training.split.missing.calibration`); it may
-need q, what a model of this party alone says of each row.
+corrects what made-up labels and columns do to probabilities (:mod:`vfl_node.training.split.missing.calibration`); for this
+it may need q, what a model of this party alone says of each row.
 
 Source: Song et al. 2021 (FLORIST), sections 3.2 and 4.
 """
@@ -52,6 +52,7 @@ class Supervision:
         task: what the network learns, of answers where a defence randomises labels.
         own_task: the task of the labels themselves.
         targets: float32[m] or [m, K] on the device, as the loss reads them.
+        real: bool[m] on the device, where these are of own labels.
         calibration: of what logits say.
 
     Raises:
@@ -69,7 +70,7 @@ class Supervision:
         self.task = learnt_task(session, self._answers[self.labelled])
         self.own_task = own_task(session, self.task, self.labels[self.labelled])
         self.targets = self.task.targets(self._answers).to(session.device)
-        self._real = torch.from_numpy(self.owned).to(session.device)
+        self.real = torch.from_numpy(self.owned).to(session.device)
         missing = Train.of(session.job).missing
         self._synthetic: Labels | None = None
         if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
@@ -107,7 +108,7 @@ class Supervision:
             inputs,
             self.task,
             self.targets,
-            self._real,
+            self.real,
             randomness,
             training=self._training,
             validation=self._validation,
@@ -131,7 +132,7 @@ class Supervision:
         targets = self.targets[rows]
         if self._synthetic is None:
             return targets
-        real = self._real[rows]  # (B,)
+        real = self.real[rows]  # (B,)
         received = torch.cat([embedding.detach() for embedding in embeddings], dim=1)
         seen = self.calibration.seen(logits, self.base_rate(positions))
         synthetic = self._synthetic.targets(Step(number, positions, real, targets, seen, received))
