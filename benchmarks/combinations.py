@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.trainers import ALWAYS, TRAINERS

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import residuals, scores, start
 from vfl_node.privacy.attacks.residuals import Round
 from vfl_node.training.glm.side import START_SCORES, common_enough

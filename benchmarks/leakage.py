@@ -29,7 +29,7 @@ from torch.nn.functional import normalize
 from benchmarks.overhear import Overheard, Tables, Transcript, overhear, prepare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput

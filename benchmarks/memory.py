@@ -25,9 +25,10 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Align
+from vfl_node.roles import Role
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.session import Session
-from vfl_node.settings import Limits, Role
+from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_channels, run_together
 

@@ -26,12 +26,12 @@ import numpy as np
 import structlog
 import yaml
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.service import Node
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.recorder import Entry, Recorder
 

@@ -27,7 +27,7 @@ from benchmarks.measure import Row, Run, check, cpu_s, ladder_us, length, operat
 from vfl_node.crypto.kernels import kernel
 from vfl_node.job import Job, Parties
 from vfl_node.node.setup import certify, init
-from vfl_node.settings import Role
+from vfl_node.roles import Role
 
 ROLES: tuple[Role, Role] = ("active", "passive")
 RTT_MS, MBIT_S = 20, 100

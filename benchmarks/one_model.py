@@ -27,7 +27,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Evaluate, Job, Serve
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import MemoryCheckpoints

@@ -29,7 +29,7 @@ from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.toss import toss
-from vfl_node.settings import Data, Limits
+from vfl_node.settings.node import Data, Limits
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.split.missing.labels.contract import Known, build

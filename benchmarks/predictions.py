@@ -21,7 +21,7 @@ import yaml
 from benchmarks.measure import sets, spelled
 from benchmarks.nodes import LOOPBACK, MBIT_S, ROLES, RTT_MS, Pair, Places, wan
 from vfl_node.node.client import Client
-from vfl_node.settings import Role
+from vfl_node.roles import Role
 
 COLUMNS = {"active": 8, "passive": 24}
 JOB = """\

@@ -34,7 +34,7 @@ from vfl_node.data.cells import number
 from vfl_node.data.identifiers import Identifiers, canonical
 from vfl_node.data.missing_words import MISSING
 from vfl_node.data.reading import read_table
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 CHUNK = 200_000
 FILES = {

@@ -44,7 +44,7 @@ from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.updates import Updates
 from vfl_node.progress import Advanced, Event, Silent
-from vfl_node.settings import Tls
+from vfl_node.settings.node import Tls
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule

@@ -25,7 +25,7 @@ from vfl_node.crypto.groups import Curve25519, Scalar
 from vfl_node.crypto.rows import RowIndex, Rows, is_strictly_ascending, order_rows
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.contract import Engine
-from vfl_node.settings import Role
+from vfl_node.roles import Role
 from vfl_node.transport.memory import memory_channels
 
 THEIRS = "step 5 powers"

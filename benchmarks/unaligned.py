@@ -54,7 +54,8 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.updates import Updates
 from vfl_node.node.client import Client
 from vfl_node.node.states import UNFINISHED
-from vfl_node.settings import Data, Role
+from vfl_node.roles import Role
+from vfl_node.settings.node import Data
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule

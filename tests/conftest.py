@@ -14,7 +14,7 @@ import structlog
 import torch
 from hypothesis import HealthCheck, settings
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.configuration import leaves, validate
+from vfl_node.configuration.models import leaves, validate
 from vfl_node.job import Job
 from vfl_node.trainers import TRAINERS
 

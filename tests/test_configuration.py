@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vfl_node import configuration, yaml_text
-from vfl_node.configuration import load, parse
+from vfl_node.configuration import models as configuration
+from vfl_node.configuration import yaml_text
+from vfl_node.configuration.models import load, parse
+from vfl_node.configuration.yaml_text import MOST_BYTES, MOST_DEPTH, MOST_VALUES, as_key
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.training.split.config import Train
-from vfl_node.yaml_text import MOST_BYTES, MOST_DEPTH, MOST_VALUES, as_key
 
 LEVELS = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else 'x'] * 10)}]" for n in range(9))
 HOSTILE = {

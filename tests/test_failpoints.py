@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node import failpoints
 from vfl_node.errors import UsageError
-from vfl_node.files import write_whole
 from vfl_node.node.service import serve
-from vfl_node.settings import load_settings
+from vfl_node.process import failpoints
+from vfl_node.process.files import write_whole
+from vfl_node.settings.node import load_settings
 
 PACKAGE = Path(failpoints.__file__).parent
 
@@ -53,7 +53,8 @@ def test_it_happens_at_the_passing_named(tmp_path: Path) -> None:
 def test_unarmed_nothing_happens_whatever_the_environment_says(tmp_path: Path) -> None:
     """A library or a command that is no node arms nothing."""
     program = (
-        "import sys; from pathlib import Path; from vfl_node.files import write_whole; write_whole(Path(sys.argv[1]), b'')"
+        "import sys; from pathlib import Path; from vfl_node.process.files import write_whole; "
+        "write_whole(Path(sys.argv[1]), b'')"
     )
     environment = os.environ | {failpoints.VARIABLE: "write=kill@1"}
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "file")], env=environment, check=True, cwd=PACKAGE.parent)
@@ -61,7 +62,7 @@ def test_unarmed_nothing_happens_whatever_the_environment_says(tmp_path: Path) -
 
 
 def test_it_kills_as_kill_9_does(tmp_path: Path) -> None:
-    program = "from vfl_node import failpoints as f; f.arm('keep=kill@2', local=True); [f.reach('keep') for _ in range(9)]"
+    program = "from vfl_node.process import failpoints as f; f.arm('keep=kill@2', local=True); [f.reach('keep') for _ in range(9)]"
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, cwd=PACKAGE.parent, check=False)
     assert (made.returncode, made.stderr) == (-9, b"failpoint keep kill\n")
 

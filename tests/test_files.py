@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from vfl_node import files
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.errors import StateError, UsageError
 from vfl_node.estimate.machine import of_node
 from vfl_node.execution.simulation import simulate
-from vfl_node.files import private_folder, read_checked, remove, write_checked, write_whole
 from vfl_node.job import Job
 from vfl_node.node.federation import LocalFederation
-from vfl_node.settings import Peer, Settings
+from vfl_node.process import files
+from vfl_node.process.files import private_folder, read_checked, remove, write_checked, write_whole
+from vfl_node.settings.node import Peer, Settings
 
 
 def test_what_is_written_replaces_what_was_there(tmp_path: Path) -> None:

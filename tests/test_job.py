@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Job, Parties, differing_fields, parse_job
 from vfl_node.training.logistic.config import Logistic

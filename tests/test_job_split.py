@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job, parse_job
 

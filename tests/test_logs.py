@@ -6,7 +6,7 @@ import json
 import pytest
 import structlog
 
-from vfl_node.logs import Seldom, configure_logs
+from vfl_node.process.logs import Seldom, configure_logs
 
 
 def test_a_line_is_written_again_after_a_while_only_and_of_many_some(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.machine import free_bytes, used_bytes
+from vfl_node.process.machine import free_bytes, used_bytes
 
 MIB = 1 << 20
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from vfl_node import metrics
 from vfl_node.job.evaluate import METRICS
-from vfl_node.weighted_metrics import EPSILON
+from vfl_node.metrics import classes as metrics
+from vfl_node.metrics.weighted import EPSILON
 
 NAMES = METRICS["classification"]
 

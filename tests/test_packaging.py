@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 import vfl_node
 from vfl_node.job import load_job
 from vfl_node.session.preflight import PROTOCOL_VERSION
-from vfl_node.settings import load_settings
+from vfl_node.settings.node import load_settings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vfl_node"

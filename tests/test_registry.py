@@ -12,12 +12,12 @@ import pytest
 
 from tests.estimate.plans import ONLY_POWERS, estimate, plan
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.configuration.registry import Registry
 from vfl_node.errors import UsageError
 from vfl_node.estimate.words import notes
 from vfl_node.job import Job
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.defences.registry import DEFENCES
-from vfl_node.registry import Registry
 from vfl_node.report.sections import CommonFigures
 from vfl_node.trainers import REPORT_KEYS, TRAINERS
 

@@ -10,7 +10,7 @@ from sklearn import metrics as oracle
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.evaluate import METRICS as OF_TASK
-from vfl_node.regression_metrics import METRICS, RANGE, PredictedNumbers, actual_by_prediction
+from vfl_node.metrics.numbers import METRICS, RANGE, PredictedNumbers, actual_by_prediction
 from vfl_node.training.intervals import DRAWS, over_rows
 
 NAMES = OF_TASK["regression"]

@@ -20,11 +20,11 @@ from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.defences.noise.spec import NoiseParams
-from vfl_node.protection import Protection
 from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
 from vfl_node.report.sections import CommonFigures
+from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.section import GlmSection

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.job import Job
-from vfl_node.protection import Protection
 from vfl_node.report import envelope, page
+from vfl_node.settings.protection import Protection
 from vfl_node.transport.pipe import Traffic
 
 SIZES = {"clinic": 120, "lab": 90, "insurer": 100}

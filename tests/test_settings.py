@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from vfl_node.configuration import leaves
+from vfl_node.configuration.models import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
 from vfl_node.privacy.defences.registry import DEFENCES
-from vfl_node.protection import FeatureAuditSettings, Protection
-from vfl_node.settings import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
+from vfl_node.settings.node import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
+from vfl_node.settings.protection import FeatureAuditSettings, Protection
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 PASSIVE = BASE.replace("active", "passive")

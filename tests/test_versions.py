@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from vfl_node.configuration.versions import current, parsed
 from vfl_node.errors import StateError
-from vfl_node.versions import current, parsed
 
 SAID = {"what": "the thing", "hint": "make it again"}
 STEPS = {1: lambda old: {"columns": [old["column"]]}, 2: lambda old: {**old, "kind": "new"}}

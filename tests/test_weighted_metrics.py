@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vfl_node import metrics
 from vfl_node.job.evaluate import METRICS
-from vfl_node.weighted_metrics import compute
+from vfl_node.metrics import classes as metrics
+from vfl_node.metrics.weighted import compute
 
 NAMES = METRICS["classification"]
 OF_SEVERAL = [name for name in NAMES if name in metrics.MULTICLASS]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vfl_node.trainers import DataRole
+    from vfl_node.roles import DataRole
 
 ROWS_AT_ONCE = 8192
 """Rows that go through a network together where nothing is learnt."""

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from vfl_node.logs import Seldom
+from vfl_node.process.logs import Seldom
 from vfl_node.report.words import attack_figures, label_figures, quantity, rebuilt_figures, rounded
 
 SHOWN = (

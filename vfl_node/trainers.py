@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.computing import TrainingCost as TrainingCost
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
+from vfl_node.configuration.registry import Registry, load
 from vfl_node.gdp import Exposure
-from vfl_node.registry import Registry, load
+from vfl_node.roles import DataRole, Task
 
 if TYPE_CHECKING:
     from vfl_node.computing import OutsideCost
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 4 << 10
 """More than a message has beside the values of its tensor."""
-
-DataRole = Literal["active", "passive"]
-
-Task = Literal["classification", "regression"]
-"""What labels are: classes, or numbers on a scale (targets)."""
 
 ALWAYS = "always"
 """Of :attr:`TrainerConfig.coordinated_by`."""

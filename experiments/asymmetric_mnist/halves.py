@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import metrics
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.reading import read_table
 from vfl_node.data.tables import Table
 from vfl_node.job import Job
+from vfl_node.metrics import classes as metrics
 from vfl_node.models import storage
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 from vfl_node.training.glm import plain
 
 Floats = NDArray[np.float64]

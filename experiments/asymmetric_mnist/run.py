@@ -33,14 +33,14 @@ from experiments.asymmetric_mnist import curves
 from experiments.asymmetric_mnist.comparison import Run, check, gathered, run
 from experiments.asymmetric_mnist.halves import Model, shared_rows, tables_of
 from experiments.asymmetric_mnist.plaintext import Plaintext
-from vfl_node import metrics
 from vfl_node.execution.private import trial_settings
-from vfl_node.files import write_whole
 from vfl_node.job import Job
-from vfl_node.logs import configure_logs
+from vfl_node.metrics import classes as metrics
 from vfl_node.node.federation import LocalFederation
 from vfl_node.privacy.attacks import residuals
 from vfl_node.privacy.attacks.residuals import Round
+from vfl_node.process.files import write_whole
+from vfl_node.process.logs import configure_logs
 from vfl_node.terminal import ShownProgress
 from vfl_node.training.logistic.config import Logistic
 

@@ -28,7 +28,7 @@ from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.attachment import Attachment, Step
 from vfl_node.privacy.integrity import Compared
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.network.half import ForwardPass, Positions
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.split.active import ActiveHalf

@@ -21,7 +21,7 @@ from experiments.backdoor.checks import CHECKS, disagreeing, far
 from experiments.backdoor.halves import LISTENING, POISONED, TRIGGER_SIZE, Attack, Embeddings, Seen, learnt
 from experiments.inference.experiment import Work, table
 from experiments.inference.run import outcomes
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.integrity import ALARM
 
 HONEST = "honest"

@@ -17,7 +17,7 @@ from pathlib import Path
 from experiments.asymmetric_mnist.comparison import changed, compared, markdown, references
 from experiments.asymmetric_mnist.halves import tables_of
 from vfl_node.job import load_job
-from vfl_node.logs import configure_logs
+from vfl_node.process.logs import configure_logs
 
 JOB = Path(__file__).parents[2] / "examples" / "credit_scoring" / "job.yaml"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from experiments.asymmetric_mnist.comparison import changed, compared, markdown, references
 from experiments.asymmetric_mnist.halves import tables_of
 from vfl_node.job import Job
-from vfl_node.logs import configure_logs
+from vfl_node.process.logs import configure_logs
 
 TRAIN = {
     "breast": {"classes": 2, "learning_rate": 0.5, "iterations": 30},

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from vfl_node.errors import UsageError
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 
 ID, LABEL, PART, USER = "sample_id", "label", "part", "l_u_fea_1"
 

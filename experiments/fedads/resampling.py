@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from experiments.fedads.data import ACTIVE, PASSIVE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job, Serve
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.session.session import Session
 from vfl_node.training.intervals import DRAWS, NORMAL
 from vfl_node.training.network.alone import logits_alone

@@ -22,7 +22,7 @@ from experiments.fedsim.trials import (
     trial,
 )
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, lower, mean, table
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 
 TITLE = "Table 3: games by title (Steam and RAWG)"
 

@@ -18,7 +18,7 @@ from experiments.fedsim.trials import (
     trial,
 )
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, mean, table
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 
 TITLE = "Table 2: sales of flats beside schools (hdb)"
 

@@ -10,10 +10,10 @@ from typing import Any
 from benchmarks.sessions import session
 from experiments.fedsim.data import ACTIVE, COORDINATOR, PASSIVE, Case
 from experiments.fedsim.linkage import Linkage
-from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.session.session import Session
+from vfl_node.settings.protection import NO_TREE, Compare
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.linked.trainer import LinkedTrainer
 from vfl_node.training.trainer import Trained, TrainingData

@@ -12,8 +12,8 @@ from experiments.fedsim.data import ACTIVE, CASES, ENCODINGS, ROWS, Case
 from experiments.fedsim.linkage import align_section, link
 from experiments.fedsim.training import EVALUATE, TRAIN, job_of, train
 from experiments.inference.experiment import Found, Work
-from vfl_node.comparison import Compare
 from vfl_node.job import Job
+from vfl_node.settings.protection import Compare
 
 FEDSIM, MEAN, TOP1, FEATURE, EXACT = "fedsim", "mean", "top1", "feature", "exact"
 

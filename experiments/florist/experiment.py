@@ -26,12 +26,12 @@ from torch import Tensor
 from benchmarks.leakage import GradientDirection, judged, scores
 from benchmarks.sessions import session
 from experiments.florist.data import SOURCES, Records
-from vfl_node import metrics
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
 from vfl_node.job import Parties, load_job
+from vfl_node.metrics import classes as metrics
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise

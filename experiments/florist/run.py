@@ -25,7 +25,7 @@ import torch
 from experiments.florist.data import SOURCES
 from experiments.florist.experiment import Trial, run
 from experiments.florist.tables import OUTPUTS, Plan, Results
-from vfl_node.logs import configure_logs
+from vfl_node.process.logs import configure_logs
 
 ROOT = Path(__file__).parents[2]
 REAL = tuple(name for name in SOURCES if name not in ("made_up", "continuous"))

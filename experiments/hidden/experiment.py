@@ -32,9 +32,9 @@ from vfl_node.crypto.shares.sines import PERIOD
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
-from vfl_node.limits import Limits
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import ATTACKS
+from vfl_node.settings.limits import Limits
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.hidden import alone, frequent, terms
 from vfl_node.training.hidden.computation import HiddenPlan

@@ -15,7 +15,7 @@ from experiments.hidden.experiment import ATTACKED, EPOCHS, STEPS, TRAIN
 from experiments.hidden.page import FIGURE, Results, figure, page
 from experiments.hidden.works import Plan
 from experiments.stored import completed
-from vfl_node.logs import configure_logs
+from vfl_node.process.logs import configure_logs
 
 
 def main(chosen: argparse.Namespace) -> None:

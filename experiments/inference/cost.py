@@ -22,7 +22,7 @@ from experiments.inference.training import OF_DATA, TRAIN, view
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Parties
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.passive import PassiveHalf

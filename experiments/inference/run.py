@@ -23,7 +23,7 @@ import torch
 
 from experiments.inference import cost, digits, figure_2, figure_3, figure_4, table_2, table_5, tables_3_4
 from experiments.inference.experiment import Experiment, Found, Plan, Work
-from vfl_node.logs import configure_logs
+from vfl_node.process.logs import configure_logs
 
 MODULES = {
     "table-2": table_2,

@@ -32,7 +32,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.engines.inline import Inline
 from vfl_node.job import Evaluate
-from vfl_node.regression_metrics import PredictedNumbers
+from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.session.pins import MemoryPins
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import MemoryCheckpoints

@@ -26,7 +26,7 @@ from sklearn.metrics import roc_auc_score
 from experiments.tabular.data import SOURCES, write_tables
 from vfl_node import run
 from vfl_node.data.reading import read_table
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.intervals import student_t
 

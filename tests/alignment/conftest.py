@@ -25,7 +25,7 @@ from vfl_node.job import Align
 from vfl_node.progress import Advanced, PhaseBegan, Silent
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import DEFAULT_TABLE, Limits, Obfuscation
+from vfl_node.settings.node import DEFAULT_TABLE, Limits, Obfuscation
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 from vfl_node.transport.memory import memory_channels, run_together

@@ -14,7 +14,7 @@ from vfl_node.alignment.apsi.sizes import obfuscated_size
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Align
 from vfl_node.ledger import Disclosure
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 
 IDS = st.lists(st.binary(min_size=1, max_size=1), unique=True, max_size=12)
 SIZES = st.one_of(

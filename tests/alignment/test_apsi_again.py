@@ -9,7 +9,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, ProtocolError, StateError, UsageError
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 

@@ -16,7 +16,7 @@ from vfl_node.errors import PolicyError
 from vfl_node.job import Predict
 from vfl_node.node.partners import Partner
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 N_S, SHARED, M = 200, 20, 100

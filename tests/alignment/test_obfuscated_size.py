@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vfl_node.alignment.apsi.sizes import between, least_size, obfuscated_size
 from vfl_node.job import Align
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 
 SIZES = st.one_of(
     st.builds(lambda size: {"size": size}, st.integers(1, 20)), st.builds(lambda f: {"fraction": f}, st.floats(0.01, 1))

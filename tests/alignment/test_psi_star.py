@@ -18,14 +18,14 @@ from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import PeerFacts
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Column
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, StateError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.private import trial_settings
 from vfl_node.job import Align, Job
 from vfl_node.ledger import Disclosure
-from vfl_node.settings import Limits, Settings
+from vfl_node.settings.node import Limits, Settings
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 THREE = {

@@ -11,7 +11,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, UsageError
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 IDS_A, IDS_P = [b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)]

@@ -11,11 +11,11 @@ import pytest
 
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.alignment.roles import DATA_ROLES, OTHER_ROLE
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Align, Job
-from vfl_node.settings import Limits
+from vfl_node.roles import DATA_ROLES, OTHER_ROLE
+from vfl_node.settings.node import Limits
 
 BY_ID = [name for name, spec in ALIGNMENTS.usable() if not spec.by_similarity]
 """Those that compare identifiers; tests/alignment/linkage has the other."""
@@ -84,7 +84,7 @@ def test_a_name_that_is_none_is_refused_with_those_that_are():
 def test_specs_are_light_and_a_job_loads_no_implementation():
     """Importing all of them loads no library for numbers or for the network, and no protocol."""
     program = (
-        "import sys, vfl_node.job, vfl_node.settings\n"
+        "import sys, vfl_node.job, vfl_node.settings.node\n"
         "from vfl_node.alignment.registry import ALIGNMENTS\n"
         "assert all(ALIGNMENTS[name].title for name in ALIGNMENTS)\n"
         "print(*{name.partition('.')[0] for name in sys.modules} & {'numpy', 'torch', 'grpc', 'google'})\n"

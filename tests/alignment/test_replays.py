@@ -12,7 +12,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, ProtocolError, StateError
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2, session_pb2
 
 IDS_A, IDS_P = [b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)]

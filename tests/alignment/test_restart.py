@@ -34,7 +34,7 @@ from vfl_node.job import Align
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, suspend
 

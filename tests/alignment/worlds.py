@@ -14,7 +14,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align, Parties
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 

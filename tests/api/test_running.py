@@ -28,7 +28,7 @@ from tests.models.own_models import Gated
 from tests.node.several import COMMON, make_several
 from vfl_node import Job, run
 from vfl_node.api import Result, frames
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.data.readers.arrow import ArrowReader
 from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.execution.inputs import read_input

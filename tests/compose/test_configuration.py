@@ -16,7 +16,7 @@ from cryptography import x509
 
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import load_job
-from vfl_node.settings import load_settings
+from vfl_node.settings.node import load_settings
 
 ROOT = Path(__file__).parents[2]
 ROLES = {

@@ -13,7 +13,7 @@ from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError
 from vfl_node.execution import column_cautions
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 SHUFFLED = (2, 0, 1)
 

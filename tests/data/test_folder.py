@@ -13,7 +13,7 @@ import pytest
 from vfl_node.data.reading import read_table
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 IDS = [f"A{row}" for row in range(6)]
 

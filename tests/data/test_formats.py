@@ -29,7 +29,7 @@ from vfl_node.data.reading import columns_for, read_table, table_of
 from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
 from vfl_node.errors import DataError
 from vfl_node.node.check import check_table
-from vfl_node.settings import Data, Settings
+from vfl_node.settings.node import Data, Settings
 
 N = 500
 DRAW = np.random.default_rng(3)

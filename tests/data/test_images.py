@@ -21,7 +21,7 @@ from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 from vfl_node.training.split.config import Train
 
 NAMES = ("p1", "p2", "p3", "p4", "p5", "p6")

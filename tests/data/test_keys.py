@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Align
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 KEYS = {
     "u": {"kind": "number", "low": 0, "high": 10, "reach": 1},

@@ -16,7 +16,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.label_like import MOST_ROWS, label_like
 from vfl_node.data.reading import read_table
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 ROWS = 600
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data import labels as labels_module
 from vfl_node.data.profile import LabelProfile, profile
 from vfl_node.data.readers.opening import open_input
@@ -17,7 +17,7 @@ from vfl_node.data.reading import columns_for, read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, UsageError
-from vfl_node.settings import Data, Settings
+from vfl_node.settings.node import Data, Settings
 
 Read = Callable[..., Table]
 

@@ -26,7 +26,7 @@ from vfl_node.data.reading import columns_for, read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import ListColumn, Table
 from vfl_node.errors import DataError
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 SEEN = ["17|4|22", "", "4", "NA", "22|22|4", " 4 | 17 ", "a||b|?", "9|8|7|6|5"]
 ITEMS = [["17", "4", "22"], [], ["4"], [], ["22", "22", "4"], ["4", "17"], ["a", "b"], ["9", "8", "7", "6", "5"]]

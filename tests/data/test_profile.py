@@ -15,7 +15,7 @@ from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 TABLE = """\
 id,age,ward,remark,group,label

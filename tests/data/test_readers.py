@@ -17,7 +17,7 @@ from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table, table_of
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 ROWS = [(f"r{row}", f"{row / 4}", "north" if row % 3 else "", f"{row % 2}") for row in range(20)]
 NAMES = ("id", "age", "region", "label")

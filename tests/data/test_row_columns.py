@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import DateColumn, NumericColumn, Table
 from vfl_node.errors import DataError, UsageError
-from vfl_node.settings import Data, Settings
+from vfl_node.settings.node import Data, Settings
 
 HEAD = "id,x,when,user,label\n"
 

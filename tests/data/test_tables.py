@@ -22,7 +22,7 @@ from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 from vfl_node.job import IdForm
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 STEADY = settings(deadline=None, derandomize=True)
 

@@ -15,8 +15,8 @@ from vfl_node.data.tables import Table
 from vfl_node.data.targets import TargetProfile
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
-from vfl_node.label_source import LabelSource
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
+from vfl_node.settings.table import LabelSource
 
 
 def columns_of(data: Data) -> TextColumns:

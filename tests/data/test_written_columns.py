@@ -20,7 +20,7 @@ from vfl_node.data.readers.arrow import ArrowReader
 from vfl_node.data.reading import read_table
 from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
 from vfl_node.errors import DataError
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 ROWS = 400
 DRAW = random.Random(5)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.estimate import totals
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import Plan
 from vfl_node.estimate.totals import Range
 from vfl_node.job import Job
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 
 ONLY_POWERS = Machine(cores=4, hash_s=0, power_s=1, decode_s=0, find_s=0, sha256_s=0, disk_bytes_per_s=1e15)
 

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from tests.estimate.plans import ONLY_POWERS, exact
 from vfl_node.cli import app
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.estimate import totals, words
 from vfl_node.estimate.plan import Plan
 from vfl_node.job import Job
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 
 JOB = """\
 name: trial

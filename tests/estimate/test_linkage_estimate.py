@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tests.estimate.plans import exact
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.estimate import totals, words
 from vfl_node.estimate.linkage import COMPARE_S, ENCODE_S, PAIR_S
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import Plan
 from vfl_node.job import Job
 from vfl_node.job.keys import filter_bits
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 
 MACHINE = Machine(cores=4, hash_s=0, power_s=1, decode_s=0, find_s=0, sha256_s=0, disk_bytes_per_s=1e15)
 JOB = """\

@@ -20,7 +20,7 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import summed
 from vfl_node.cli import app
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.estimate import machine
 from vfl_node.estimate.machine import Machine
@@ -29,7 +29,7 @@ from vfl_node.estimate.plan import Plan
 from vfl_node.estimate.totals import as_json
 from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 from vfl_node.trainers import TableShape
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 

@@ -7,7 +7,7 @@ import pytest
 from tests.estimate.plans import ONLY_POWERS, estimate, exact, plan, training
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.words import notes
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 
 
 def test_rows_to_train_on() -> None:

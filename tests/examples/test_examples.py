@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from tests.node.nodes import command
-from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.execution.private import PrivateSettings, read_private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import load_job
+from vfl_node.settings.protection import Compare
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

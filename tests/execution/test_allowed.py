@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import Job
-from vfl_node.settings import Settings, peers_in
+from vfl_node.settings.node import Settings, peers_in
 
 JOB = parse("name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi}", Job, source="job")
 LINKS = """\

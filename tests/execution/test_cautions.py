@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import structlog
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.execution import cautions

@@ -13,13 +13,13 @@ import pytest
 from experiments.asymmetric_mnist.make_data import IMAGES, LABELS, read_idx
 from tests.node.nodes import command
 from vfl_node import run
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError, PolicyError
 from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.execution.private import read_private, trial_settings
 from vfl_node.job import Job
 from vfl_node.node.check import TableCheck, check_table
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 
 CNN = "train: {model: cnn, bottom: [8], active_bottom: [4], top: [8], epochs: 2, batch_size: 32, learning_rate: 0.01}"
 IMAGE = "data: {image: {columns: 'measure-*', shape: [2, 13]}}\n"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job

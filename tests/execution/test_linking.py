@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate

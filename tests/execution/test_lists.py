@@ -14,7 +14,7 @@ from vfl_node.data.tables import ListColumn
 from vfl_node.errors import DataError
 from vfl_node.execution.inputs import count_input, read_input, read_records
 from vfl_node.job import Job
-from vfl_node.settings import Data, Limits, Settings
+from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.training.split.serving.served_model import column_kinds
 
 WRITTEN = {"kind": "list", "separator": ";", "longest": 2, "keep": "first"}

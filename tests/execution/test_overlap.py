@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PolicyError
 from vfl_node.execution import overlap

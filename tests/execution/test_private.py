@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from tests.node.nodes import FORKS, TrialNodes
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import PolicyError, UsageError, VflError
 from vfl_node.execution.private import SET_BY_A_TRIAL, PrivateSettings, read_private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node import federation as starting
 from vfl_node.node.federation import LocalFederation
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 

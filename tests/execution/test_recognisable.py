@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_lists import made_up_names
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.public_list import read_list
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.check import check_table
-from vfl_node.protection import AuditSettings, LinkageAuditSettings
+from vfl_node.settings.protection import AuditSettings, LinkageAuditSettings
 
 PLACE = "home: {kind: place, south: 1.2, north: 1.5, west: 103.6, east: 103.9, reach: 8000}"
 DAY = "born: {kind: date, low: 2000-01-01, high: 2000-12-31, reach: 60}"

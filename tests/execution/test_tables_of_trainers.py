@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError
 from vfl_node.execution import train
 from vfl_node.execution.run import Run

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tests.node.several import make_several
 from vfl_node import run as run_in_python
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
@@ -23,7 +23,7 @@ from vfl_node.job import Job
 from vfl_node.node.federation import LocalFederation
 from vfl_node.node.store import Store
 from vfl_node.session.transcript import Steps, Transcript
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.recorder import Recorder

@@ -12,7 +12,6 @@ import pytest
 
 from tests.node.nodes import FORKS, TrialNodes
 from tests.node.several import make_several
-from vfl_node import metrics
 from vfl_node.cli.shared import check_writable
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
@@ -20,13 +19,14 @@ from vfl_node.execution.known_rows import check_predictable
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.execution.trial import FILE, Trial, read_trial, write_trial
+from vfl_node.metrics import classes as metrics
 from vfl_node.node import federation
 from vfl_node.node.federation import LocalFederation
 from vfl_node.node.partners import Partner
 from vfl_node.node.service import Node
 from vfl_node.node.store import Store
 from vfl_node.report.words import SEEDED
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 
 SPLIT = "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 2, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
 LOGISTIC = "train: {algorithm: logistic, flow: two-party, iterations: 2, key_bits: 2048}\nevaluate: {test_fraction: 0.3}"
@@ -266,7 +266,7 @@ def test_where_there_is_nothing_to_write_the_run_does_not_start(trial: Any, text
 
 
 def parse_three(text: str) -> Any:
-    from vfl_node.configuration import parse
+    from vfl_node.configuration.models import parse
     from vfl_node.job import Job
 
     return parse(f"name: t\nparties: {{active: clinic, passive: lab, coordinator: notary}}\n{text}", Job, source="job")

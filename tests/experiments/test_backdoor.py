@@ -15,7 +15,7 @@ from experiments.backdoor.halves import Attack, Deviating, Seen, learnt
 from experiments.backdoor.run import CHECKS, measured, missed, page, replayed
 from tests.training.conftest import Run, synthetic
 from vfl_node.job import Evaluate
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.integrity import ALARM
 from vfl_node.training.split.config import Train
 from vfl_node.training.trainer import Trained

@@ -33,7 +33,7 @@ from experiments.fedads.trials import (
     works,
 )
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES

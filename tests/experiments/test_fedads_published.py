@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from vfl_node.configuration import load
+from vfl_node.configuration.models import load
 from vfl_node.errors import UsageError
 from vfl_node.execution.private import read_private, trial_settings
 from vfl_node.execution.simulation import simulate

@@ -13,7 +13,7 @@ from experiments.fedads.resampling import Said, half_width, resampled
 from experiments.fedads.table_3 import Outcomes
 from experiments.fedads.training import train
 from tests.experiments.test_fedads_rows import NOWHERE
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.training.intervals import DRAWS, NORMAL, influence
 
 ROWS = 2000

@@ -23,7 +23,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import NumericColumn
 from vfl_node.errors import UsageError
 from vfl_node.job import Align
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.training.linked.ranks import spearman
 
 NOWHERE = Path("/nowhere")

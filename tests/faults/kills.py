@@ -14,8 +14,8 @@ from rows import row
 from world import KINDS, World, parties_of
 
 from vfl_node.errors import VflError
-from vfl_node.failpoints import POINTS
 from vfl_node.node.client import Client
+from vfl_node.process.failpoints import POINTS
 
 WHO = {"1": "notary", "2": "clinic", "3": "lab"}
 ANYTIME = ("send", "receive", "write", "rename", "index")

@@ -8,9 +8,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.job import Job
-from vfl_node.settings import Data, Limits, Settings
+from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.training.unaligned.methods import METHODS
 
 TWO, THREE = "{active: clinic, passive: lab}", "{active: clinic, passive: lab, coordinator: notary}"

@@ -16,7 +16,7 @@ writes this page. **R** means: the same result, to the byte, as that of an undis
 party where the error occurred ([operations.md](operations.md)). The column seconds has the time of all places of a row
 together, including the start of the nodes.
 
-Kills do not depend on timing: a process dies at a named place in the code, a failpoint of `vfl_node/failpoints.py`
+Kills do not depend on timing: a process dies at a named place in the code, a failpoint of `vfl_node/process/failpoints.py`
 (`VFL_FAILPOINT=NAME=ACTION@N`). Each party is killed at every failpoint that it passes. A proxy of the project injects the
 network's faults.
 

@@ -38,7 +38,7 @@ from vfl_node.node import predictions
 from vfl_node.node.faults import returns
 from vfl_node.node.partners import Partner
 from vfl_node.node.store import Store
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.training.glm import coordinator
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together

@@ -14,7 +14,7 @@ from absences import started_beside, told
 from rows import row
 from world import DEVICE, KINDS, LIMITS, World
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 
@@ -57,7 +57,7 @@ def flip(path: Path, place: float = 0.6) -> None:
     how="the version in the head of a stored file is raised between two runs of the node",
 )
 def newer_state(world: World) -> tuple[str, int, str]:
-    from vfl_node.files import _MAGIC, VERSION, _digest
+    from vfl_node.process.files import _MAGIC, VERSION, _digest
 
     job_id = stopped_in_training(world)
     newer, changed = (VERSION + 1).to_bytes(2, "big"), []

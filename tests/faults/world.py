@@ -18,7 +18,7 @@ import forked_node
 from forked_node import DEVICE
 from nodes import GENEROUS_S, THREE, Child, Federation
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 from vfl_node.models import storage

@@ -26,7 +26,7 @@ import torch
 
 from tests.training.predicting import NEW_TO_ACTIVE, NEW_TO_PASSIVE, TO_ACTIVE, TO_PASSIVE, Shown, World, met
 from tests.training.test_prediction import aligned
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate

@@ -34,7 +34,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vfl_node.files.os.fsync", full)
+    monkeypatch.setattr("vfl_node.process.files.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         storage.save(path, {"a": torch.ones(1)})
     monkeypatch.undo()

@@ -26,11 +26,11 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from vfl_node import failpoints
 from vfl_node.cli import main
 from vfl_node.errors import DataError
 from vfl_node.execution.finish import finish, have_stored, hear_confirmed
 from vfl_node.node import greeting, meeting, service, store, work, works  # noqa: F401 - what a node imports once it runs
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session import preflight
 from vfl_node.session.agree import agree

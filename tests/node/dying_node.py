@@ -1,8 +1,8 @@
 """A node that kills itself at a place in a job that a file names by its number.
 
-:func:`run` becomes one, as :mod:`killed_node` does. A place is a passing of one of :data:`vfl_node.failpoints.POINTS` that
-belong to a run, counted from the file's writing: every message that is sent or waited for, every chunk that is stored, every
-step of training, and the end. The node's folder holds
+:func:`run` becomes one, as :mod:`killed_node` does. A place is a passing of one of
+:data:`vfl_node.process.failpoints.POINTS` that belong to a run, counted from the file's writing: every message that is sent or
+waited for, every chunk that is stored, every step of training, and the end. The node's folder holds
 
 - ``death``, until it comes: the number, at which the process kills itself (SIGKILL); 0: never;
 - ``places``, written here while ``death`` is there: the name of each place that was passed.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import forked_node
 
-from vfl_node import failpoints
+from vfl_node.process import failpoints
 
 OUTSIDE = {"submit", "offer", "accept", "accepted", "device", "index", "write", "rename"}
 """Points that are passed outside of a run, or as often as time allows."""

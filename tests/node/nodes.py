@@ -21,12 +21,12 @@ import yaml
 
 import vfl_node
 from tests.node import forked_node
-from vfl_node import failpoints
 from vfl_node.cli import main
 from vfl_node.errors import VflError
 from vfl_node.node import federation
 from vfl_node.node.client import Client
 from vfl_node.node.setup import certify, init
+from vfl_node.process import failpoints
 
 Program = Callable[[list[str], Path], Any]
 """Starts a node with these arguments, which writes to this log; a process, as of :class:`subprocess.Popen`."""
@@ -135,7 +135,7 @@ class Federation:
 
     Attributes:
         programs: name → what it runs as a node.
-        failpoints: name → what happens to it, from its next start to the one after (:mod:`vfl_node.failpoints`).
+        failpoints: name → what happens to it, from its next start to the one after (:mod:`vfl_node.process.failpoints`).
     """
 
     def __init__(self, folder: Path, trial: Any, roles: Mapping[str, str] = TWO) -> None:

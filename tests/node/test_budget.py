@@ -14,8 +14,8 @@ from vfl_node.job import Job
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.protection import FeatureAuditSettings, Protection
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
+from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.trainers import HEAD_BYTES, TableShape
 from vfl_node.training.split.config import Train
 from vfl_node.transport.bounds import MAX_FRAME_BYTES

@@ -16,7 +16,7 @@ import pytest
 from canaries import Search, files_in, forms_of_number, forms_of_text
 from nodes import THREE
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 

@@ -17,7 +17,7 @@ from vfl_node.node import certificates as module
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.peer_state import PeerState
 from vfl_node.node.peers import Peers
-from vfl_node.settings import Settings, Tls
+from vfl_node.settings.node import Settings, Tls
 from vfl_node.transport.authority import make_key_and_request, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice

@@ -10,14 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from vfl_node.cli.check import _job_lines
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.execution.inputs import read_input
 from vfl_node.job import Job
 from vfl_node.node import check
 from vfl_node.node.check import StartCheck, TableCheck, check_table
 from vfl_node.node.service import Node
-from vfl_node.settings import Data, Limits, Peer, Settings
+from vfl_node.settings.node import Data, Limits, Peer, Settings
 
 PARTIES = "name: trial\nparties: {active: clinic, passive: lab}\n"
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"

@@ -18,7 +18,7 @@ from vfl_node.execution.simulation import simulate
 from vfl_node.progress import Event, TrainingCostKnown
 from vfl_node.report.envelope import Report
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Data, Settings
+from vfl_node.settings.node import Data, Settings
 from vfl_node.transport.memory import memory_channels
 
 LINES = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\nevaluate: {test_fraction: 0.3}\n"

@@ -22,7 +22,7 @@ from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
 from vfl_node.job import Evaluate
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.memory import memory_channels, run_together

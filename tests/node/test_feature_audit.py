@@ -16,10 +16,10 @@ from vfl_node.cli import app
 from vfl_node.cli.audit import _names
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.feature_audit import DECODERS, FeatureAuditResult
-from vfl_node.files import write_whole
 from vfl_node.node import feature_audit
 from vfl_node.node.feature_audit import audit
-from vfl_node.settings import load_settings
+from vfl_node.process.files import write_whole
+from vfl_node.settings.node import load_settings
 
 SPLIT = """\
 align: {protocol: psi}

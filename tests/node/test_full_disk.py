@@ -24,7 +24,7 @@ from vfl_node.execution import folder as job_folder
 from vfl_node.node import partners, running, service, store, work
 from vfl_node.node.faults import explain
 from vfl_node.node.service import Node
-from vfl_node.settings import Data, Peer, Settings
+from vfl_node.settings.node import Data, Peer, Settings
 
 JOB = """\
 train: {bottom: [4], top: [4], epochs: 2, batch_size: 32, missing: {calibration: test}}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import Paused, PeerError, PeerLost, StateError, VflError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.serving import FileTally
@@ -26,7 +26,7 @@ from vfl_node.node.offers import Offers
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.settings import Data, Limits, Settings
+from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.training.serving import Served
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 

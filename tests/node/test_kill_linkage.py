@@ -9,7 +9,7 @@ import linking_node
 import numpy as np
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 from vfl_node.models import storage
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 from vfl_node.models import storage
 

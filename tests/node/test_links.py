@@ -15,7 +15,7 @@ from vfl_node.errors import PeerError, PeerLost
 from vfl_node.node import peers as module
 from vfl_node.node.peers import Peers
 from vfl_node.session.preflight import PROTOCOL_VERSION
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.transport.channel import run
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice

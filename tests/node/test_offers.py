@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.gdp import mu_of
 from vfl_node.job import Job
@@ -20,7 +20,7 @@ from vfl_node.node.store import Store
 from vfl_node.node.work import Work
 from vfl_node.node.works import Works
 from vfl_node.session.spent import Expense
-from vfl_node.settings import Peer, Settings
+from vfl_node.settings.node import Peer, Settings
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
 

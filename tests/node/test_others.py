@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerError, PeerLost
 from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome

@@ -12,10 +12,10 @@ import pytest
 from vfl_node.alignment.lists import promises
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError
-from vfl_node.files import write_checked
 from vfl_node.job import Align
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partners import Partner, accept_loss
+from vfl_node.process.files import write_checked
 from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, served_model, telling_training
 
 

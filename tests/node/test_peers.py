@@ -12,7 +12,7 @@ import pytest
 from vfl_node.errors import PeerError, PeerLost
 from vfl_node.execution.live import Stop
 from vfl_node.node.peers import Peers
-from vfl_node.settings import Peer, Settings
+from vfl_node.settings.node import Peer, Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 from vfl_node.transport.streams import StreamPipe
 

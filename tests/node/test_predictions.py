@@ -35,7 +35,6 @@ from vfl_node.execution.serving import FileTally
 from vfl_node.execution.shown import FileShown
 from vfl_node.execution.simulation import simulate
 from vfl_node.execution.stored_serving import Serving
-from vfl_node.files import read_checked
 from vfl_node.job import Align, Job
 from vfl_node.node import predictions
 from vfl_node.node.jobs import Jobs
@@ -43,8 +42,9 @@ from vfl_node.node.partners import Partner
 from vfl_node.node.predictions import Model
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
+from vfl_node.process.files import read_checked
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Data, Peer, Settings, load_settings
+from vfl_node.settings.node import Data, Peer, Settings, load_settings
 from vfl_node.training.serving import Served as Exchanged
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel
 from vfl_node.transport.memory import memory_channels
@@ -805,7 +805,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def job() -> Callable[[str], Job]:
-    from vfl_node.configuration import parse
+    from vfl_node.configuration.models import parse
 
     return lambda text: parse(text, Job, source="test")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerError, StateError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job

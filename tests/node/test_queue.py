@@ -11,7 +11,7 @@ import pytest
 
 from tests.node.stage import Stage
 from tests.node.test_three_parties import JOB, ROLES
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 from vfl_node.node import admission

@@ -12,10 +12,10 @@ import pytest
 from canaries import Search, files_in
 
 from tests.node.revealing import COLUMNS, FLAG, KIND, Revealing, make_revealing
-from vfl_node.comparison import Compare
 from vfl_node.errors import VflError
 from vfl_node.execution.private import PrivateSettings, trial_settings
 from vfl_node.execution.simulation import simulate
+from vfl_node.settings.protection import Compare
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.recorder import Entry, Recorder
 

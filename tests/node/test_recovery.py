@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from vfl_node.alignment.lists.columns import Columns
-from vfl_node.comparison import NO_TREE
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
@@ -25,7 +24,8 @@ from vfl_node.execution.run import set_up
 from vfl_node.execution.trial import Trial
 from vfl_node.node import partners
 from vfl_node.node.partners import Partner
-from vfl_node.settings import Data, Settings
+from vfl_node.settings.node import Data, Settings
+from vfl_node.settings.protection import NO_TREE
 from vfl_node.training.network import journal
 from vfl_node.transport.memory import memory_channels, run_together
 

@@ -8,7 +8,7 @@ import pytest
 
 from vfl_node.execution.live import AT_REST
 from vfl_node.node.service import Node
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 
 
 def test_a_token_is_what_its_file_says_however_its_line_ends(tmp_path: Path) -> None:

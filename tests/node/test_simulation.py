@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
 from vfl_node.execution import coordinator, train
@@ -20,7 +20,7 @@ from vfl_node.execution.run import Run, set_up
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Data, Settings
+from vfl_node.settings.node import Data, Settings
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.recorder import Recorder

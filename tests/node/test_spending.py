@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError, StateError, UsageError
 from vfl_node.execution.folder import JobFolder
@@ -25,7 +25,7 @@ from vfl_node.node.spending import check_budget
 from vfl_node.report.summary import summary
 from vfl_node.session.memory import JointMemory, MemoryOfOneRun
 from vfl_node.session.spent import Expense, Spent
-from vfl_node.settings import Data, Limits, Settings
+from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.transport.memory import memory_network, run_together
 
 ROLES = {"clinic": "active", "lab": "passive", "notary": "coordinator"}

@@ -14,20 +14,20 @@ import pytest
 import torch
 
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.outcome import SUMS
 from vfl_node.execution.serving import FileTally
 from vfl_node.execution.stored_serving import Serving
-from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
-from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.node import index
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
+from vfl_node.process.files import write_whole
+from vfl_node.process.machine import now
 from vfl_node.session.memory import Memory
 from vfl_node.training.serving import Served
 from vfl_node.transport.pipe import Traffic

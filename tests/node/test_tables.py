@@ -10,7 +10,7 @@ import pytest
 from nodes import Federation
 from structlog.testing import capture_logs
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.named import data_of
 from vfl_node.errors import DataError, PolicyError, UsageError
@@ -18,7 +18,7 @@ from vfl_node.execution.inputs import count_input, read_input, taking_part
 from vfl_node.job import Align, Job
 from vfl_node.node.check import StartCheck
 from vfl_node.session.memory import MemoryOfOneRun, joint
-from vfl_node.settings import Settings, load_settings
+from vfl_node.settings.node import Settings, load_settings
 
 JOB = "name: trial\nparties: {active: clinic, passive: lab}\n"
 TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from experiments.florist.experiment import ACTIVE, PASSIVE, Training, Trial
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import NotNumbers, auc
+from vfl_node.metrics.classes import NotNumbers, auc
 from vfl_node.privacy.attacks import joint
 
 pytest.importorskip("sklearn")

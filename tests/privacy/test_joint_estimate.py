@@ -9,13 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from experiments.florist.experiment import ACTIVE, PASSIVE, Training, Trial
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.execution.estimated import estimated_joint
 from vfl_node.job import Job
 from vfl_node.privacy.attacks import joint
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.section import JointAttack
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.joint_estimate import estimate

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.node.partners import Partner
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build
 from vfl_node.privacy.defences.dp.budget import budget, epsilon, together

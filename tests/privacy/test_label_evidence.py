@@ -14,15 +14,15 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PolicyError, StateError
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.node.partners import Partner
 from vfl_node.privacy.labels.evidence import MOST_JOBS, MOST_ROWS, Evidence, History, about_labels, record_names, served_by
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
 from vfl_node.privacy.labels.served import ServedLabels
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER
-from vfl_node.protection import Protection
 from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.settings.protection import Protection
 from vfl_node.training.service.shown import check_judged
 
 ROWS, WIDTH, BATCH = 1200, 6, 100

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build
 from vfl_node.privacy.defences.registry import read_params
 

@@ -26,7 +26,7 @@ from vfl_node.errors import PolicyError, ProtocolError
 from vfl_node.job import Align
 from vfl_node.node.partners import Partner
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 from vfl_node.transport.memory import memory_channels, run_together

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import residuals
 from vfl_node.privacy.attacks.residuals import Round
 

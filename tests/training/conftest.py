@@ -17,16 +17,15 @@ from benchmarks.sessions import session
 from tests.training.predicting import world_fixture as world_fixture
 from tests.training.several import SeveralParties, SeveralRuns, several_parties
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
-from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate
-from vfl_node.protection import Protection
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
+from vfl_node.settings.protection import Compare, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train

@@ -20,8 +20,8 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_o
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.job import Align, Evaluate, Job, Parties, Predict, Serve
 from vfl_node.progress import Event, PredictionsAudited, Silent
-from vfl_node.protection import Protection
 from vfl_node.session.session import Session
+from vfl_node.settings.protection import Protection
 from vfl_node.training.serving import Served
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing

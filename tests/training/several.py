@@ -17,10 +17,10 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Align, Evaluate, Parties
-from vfl_node.protection import Protection
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
+from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.trainer import SplitTrainer

@@ -14,12 +14,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from benchmarks.sessions import TWO, session
 from tests.training.outside_rows import intersected
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_of
 from vfl_node.job import Align, Evaluate, Job
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
+from vfl_node.settings.protection import Compare
 from vfl_node.training import boosted_tree
 from vfl_node.training.network import alone
 from vfl_node.training.network.alone import Places, by_aligned_rows, logits_alone

@@ -10,7 +10,7 @@ from tests.training.conftest import synthetic
 from tests.training.test_resume import Fatal, KilledError
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate
-from vfl_node.protection import FeatureAuditSettings, Protection
+from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 

@@ -75,7 +75,7 @@ def test_a_kill_while_a_name_is_used_again_leaves_what_it_held(tmp_path: Path, m
     checkpoints.save("r000-e000001", tensors(1), {})
     checkpoints.save("r000-e000002", tensors(2), {})
     with monkeypatch.context() as patch:
-        patch.setattr("vfl_node.files.os.fsync", killed)
+        patch.setattr("vfl_node.process.files.os.fsync", killed)
         with pytest.raises(KilledError):
             checkpoints.save("r000-e000002", tensors(2), {})
     again = FileCheckpoints(tmp_path)

@@ -19,7 +19,7 @@ from vfl_node.job import Evaluate, Serve
 from vfl_node.privacy.defences.defence import Defence, Leaving
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.privacy.outgoing import Exit
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.split.active import ActiveHalf

@@ -24,13 +24,13 @@ from tests.training.predicting import (
     taken,
     unseen,
 )
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data.tables import rows_of
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job, Predict, Serve, parse_job
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import near_duplicate
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.service.shown import names_of_unnamed
 from vfl_node.training.serving import Served
 from vfl_node.training.split.config import SERVED_FEATURES

@@ -6,7 +6,7 @@ from typing import Any
 
 from vfl_node.errors import PolicyError
 from vfl_node.job import Evaluate
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.split.config import Train
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 

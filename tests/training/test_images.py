@@ -32,15 +32,15 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import Need, check_limits, need, parameters, shape_of
 from vfl_node.job import Evaluate, Job
-from vfl_node.limits import Limits
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.bottoms.cnn_network import CnnBottom
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.targets import targets_of
-from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.session.pins import MemoryPins
+from vfl_node.settings.limits import Limits
+from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.network.positioned_input import PositionedInput

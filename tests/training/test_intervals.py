@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.evaluate import METRICS
-from vfl_node.metrics import UPPER, ModelOutput, auc, compute
+from vfl_node.metrics.classes import UPPER, ModelOutput, auc, compute
 from vfl_node.training import intervals
 from vfl_node.training.intervals import influence, over_repeats, over_rows, student_t
 

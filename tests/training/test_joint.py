@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node import metrics
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
+from vfl_node.metrics import classes as metrics
 from vfl_node.models import ARCHITECTURES, OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise

@@ -16,7 +16,7 @@ from vfl_node.job import Evaluate
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 from vfl_node.privacy.labels.meter import LabelMeter
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.transport import codec

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
 
-from vfl_node import metrics
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.decryption import decrypt
@@ -26,6 +25,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.job.evaluate import METRICS
+from vfl_node.metrics import classes as metrics
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.evaluation import measure
 from vfl_node.training.split import matched

@@ -24,7 +24,7 @@ from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.defences.splitting.defence import Splitting
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.network.learner import Learner

@@ -37,7 +37,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.job import Evaluate, Predict, Serve
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.training.network.tasks import probabilities

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from vfl_node.comparison import Compare
 from vfl_node.errors import StateError
 from vfl_node.job import Evaluate
+from vfl_node.settings.protection import Compare
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.split.missing.section import Missing

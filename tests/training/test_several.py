@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.training.test_resume import Fatal, KilledError, assert_same_bits
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import ProtocolError, UsageError
@@ -19,8 +19,8 @@ from vfl_node.models import OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.defences.noise.spec import NoiseParams
-from vfl_node.protection import Protection
 from vfl_node.session.toss import toss
+from vfl_node.settings.protection import Protection
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.costs import cost

@@ -20,8 +20,8 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError
 from vfl_node.job import Align, Evaluate, Predict, Serve
-from vfl_node.metrics import auc
-from vfl_node.protection import Protection
+from vfl_node.metrics.classes import auc
+from vfl_node.settings.protection import Protection
 from vfl_node.training.network.tasks import probabilities
 from vfl_node.training.serving import KeptHalf, Predicted, Served, StoredModel, check_allowed
 from vfl_node.training.split.config import Train

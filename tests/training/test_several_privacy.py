@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from tests.training.test_several import schedule_of
-from vfl_node import metrics
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.job import Evaluate
+from vfl_node.metrics import classes as metrics
 from vfl_node.privacy.attachment import Step
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 

@@ -14,7 +14,7 @@ import torch
 from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import METRICS
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.training.network import batches
 from vfl_node.training.split import base_rates
 from vfl_node.training.split.missing.section import Missing

@@ -15,13 +15,13 @@ from google.protobuf.message import Message
 from tests.training.predicting import CPU, World
 from tests.training.test_joint import Joint
 from tests.training.test_resume import Fatal, KilledError, assert_same_bits
-from vfl_node import metrics
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError
 from vfl_node.job import Evaluate, Job, Serve
+from vfl_node.metrics import classes as metrics
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.progress import Advanced, EpochTrained, LocalEpochTrained, PhaseBegan, Silent
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.network.overfitting import of_classes, of_numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.split.config import Train

@@ -16,10 +16,10 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Align, Evaluate, Job
-from vfl_node.protection import Protection
 from vfl_node.report import envelope
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
+from vfl_node.settings.protection import Protection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.transport.channel import Channel

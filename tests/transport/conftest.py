@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from vfl_node.errors import VflError
-from vfl_node.settings import Tls
+from vfl_node.settings.node import Tls
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.credentials import Credentials, load_credentials, write_private

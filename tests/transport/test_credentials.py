@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from vfl_node.errors import PolicyError, UsageError
-from vfl_node.settings import Tls
+from vfl_node.settings.node import Tls
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
 from vfl_node.transport.credentials import load_credentials, write_private
 from vfl_node.transport.identity import party_of

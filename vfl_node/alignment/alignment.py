@@ -12,7 +12,7 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import KeyColumn
 from vfl_node.ledger import Disclosure
-from vfl_node.settings import DEFAULT_TABLE
+from vfl_node.settings.node import DEFAULT_TABLE
 
 NOT_MINE = -1
 """Marks a shared row that this party does not own."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from vfl_node.alignment.roles import OTHER_ROLE
+from vfl_node.roles import OTHER_ROLE
 
 if TYPE_CHECKING:
-    from vfl_node.settings import Role
+    from vfl_node.roles import Role
 
 ROW_BYTES = 128
 """Memory for each element that either party announces (docs/estimate.md)."""

@@ -7,7 +7,7 @@ A package adds one by an entry point of the group ``vfl_node.alignments`` that n
 from __future__ import annotations
 
 from vfl_node.alignment.spec import AlignmentSpec
-from vfl_node.registry import Registry, instance_of
+from vfl_node.configuration.registry import Registry, instance_of
 
 ALIGNMENTS: Registry[AlignmentSpec] = Registry(
     "vfl_node.alignments",

@@ -11,7 +11,7 @@ from vfl_node.errors import PolicyError
 
 if TYPE_CHECKING:
     from vfl_node.job import Align
-    from vfl_node.settings import Role
+    from vfl_node.roles import Role
 
 
 def public_bucket(count: int, per_doubling: int = 1) -> int:

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from vfl_node.alignment import costs
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import stages_of_several
-from vfl_node.registry import load
+from vfl_node.configuration.registry import load
 
 if TYPE_CHECKING:
     from vfl_node.alignment.alignment import Alignment, OwnRecords
     from vfl_node.crypto.groups import Group
     from vfl_node.job import Align
     from vfl_node.ledger import Disclosure
+    from vfl_node.roles import Role
     from vfl_node.session.session import Session
-    from vfl_node.settings import Obfuscation, Role
+    from vfl_node.settings.node import Obfuscation
     from vfl_node.transport.channel import Channel
 
 Side: TypeAlias = "Callable[[Session, OwnRecords, Group | None], Awaitable[Alignment]]"

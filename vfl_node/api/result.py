@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from vfl_node.errors import UsageError
-from vfl_node.files import write_whole
+from vfl_node.process.files import write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

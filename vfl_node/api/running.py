@@ -16,14 +16,14 @@ import structlog
 from vfl_node.api.frames import Frame, Given, tables_of, write
 from vfl_node.api.progress import shown
 from vfl_node.api.result import PREDICTIONS, Result
-from vfl_node.comparison import Compare
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.execution.private import PrivateSettings, party_of, private, read_private, trial_settings
-from vfl_node.files import private_folder, scratch, scratch_folder
 from vfl_node.job import Job, load_job
-from vfl_node.logs import configure_logs
-from vfl_node.settings import Settings
+from vfl_node.process.files import private_folder, scratch, scratch_folder
+from vfl_node.process.logs import configure_logs
+from vfl_node.settings.node import Settings
+from vfl_node.settings.protection import Compare
 
 IN_MEMORY = Path("table in memory")
 

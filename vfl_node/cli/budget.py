@@ -13,7 +13,7 @@ from vfl_node.errors import UsageError
 from vfl_node.gdp import epsilon_of, mu_of
 from vfl_node.job import load_job
 from vfl_node.session.spent import SCALED, TELLS, auc_text, epsilon_text
-from vfl_node.settings import Settings, load_settings
+from vfl_node.settings.node import Settings, load_settings
 
 JOB_EPSILON = 1.0
 

@@ -13,10 +13,11 @@ from rich.table import Column, Table
 
 from vfl_node.cli.shared import ConfigOption, app, err, label_option, out, print_json, print_table
 from vfl_node.data.named import data_of
-from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
-from vfl_node.settings import DEFAULT_TABLE, Data, Peer, Role, Settings, load_settings, peers_in, role_in
+from vfl_node.roles import Role
+from vfl_node.settings.node import DEFAULT_TABLE, Data, Peer, Settings, load_settings, peers_in, role_in
+from vfl_node.settings.source import OF_A_QUERY
 
 if TYPE_CHECKING:
     from vfl_node.data.column_profile import ColumnProfile

@@ -12,7 +12,7 @@ import typer
 import vfl_node
 from vfl_node.cli.shared import ConfigOption, RoleName, app, client_of, err, out
 from vfl_node.errors import UsageError
-from vfl_node.settings import load_settings
+from vfl_node.settings.node import load_settings
 
 
 @app.callback(invoke_without_command=True)

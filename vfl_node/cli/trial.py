@@ -15,15 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out, print_json
-from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
 from vfl_node.execution.private import party_of, read_private, trial_settings
-from vfl_node.files import private_folder
 from vfl_node.job import Job, load_job
-from vfl_node.logs import configure_logs
+from vfl_node.process.files import private_folder
+from vfl_node.process.logs import configure_logs
 from vfl_node.report.summary import main_metrics, summary, warnings
 from vfl_node.report.words import SEEDED, human_seconds, listed
-from vfl_node.settings import load_settings, role_in
+from vfl_node.settings.node import load_settings, role_in
+from vfl_node.settings.protection import Compare
 from vfl_node.terminal import ShownProgress
 from vfl_node.trainers import TableShape
 

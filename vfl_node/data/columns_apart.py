@@ -17,7 +17,7 @@ from vfl_node.data.text_columns import Beginning, TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 T = TypeVar("T")
 

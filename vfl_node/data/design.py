@@ -42,8 +42,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from vfl_node import versions
-from vfl_node.configuration import Frozen
+from vfl_node.configuration import versions
+from vfl_node.configuration.models import Frozen
 from vfl_node.data import transforms
 from vfl_node.data.dates import Part, parts_of
 from vfl_node.data.declared import Kind

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from vfl_node import versions
-from vfl_node.configuration import Frozen
+from vfl_node.configuration import versions
+from vfl_node.configuration.models import Frozen
 from vfl_node.data import transforms
 from vfl_node.data.dates import Part, of_days, part_of, parts_of, varies
 from vfl_node.data.images import Image, missing_pixel

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from pydantic import model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.data.declared import Declared, DeclaredImage, Shape, kind_of, scaling_of
 from vfl_node.errors import DataError
 

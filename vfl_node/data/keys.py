@@ -17,7 +17,7 @@ from vfl_node.data.tables import KeyColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job.keys import DateKey, Key, Keys, NumberKey, PlaceKey, TextKey
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 _EPOCH_DAY = np.datetime64("1970-01-01", "D")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.tables import CategoricalColumn, Column, Table, values_of
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 
 ALMOST_SURELY = 0.99
 """An AUC, or with more than two classes a share of rows, above which a column is label-like.

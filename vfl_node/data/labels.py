@@ -18,13 +18,13 @@ from typing import overload
 
 import numpy as np
 
+from vfl_node.configuration.yaml_text import as_key
 from vfl_node.data.cells import number
 from vfl_node.data.missing_words import is_missing_label, missing_labels
 from vfl_node.data.tables import LabelColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
-from vfl_node.label_source import LabelSource
-from vfl_node.yaml_text import as_key
+from vfl_node.settings.table import LabelSource
 
 TRUTH = {"false": 0, "true": 1, "no": 0, "yes": 1, "n": 0, "y": 1}
 """Text in small letters → which of two classes it is."""

@@ -20,11 +20,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
+from vfl_node.configuration.yaml_text import as_key
 from vfl_node.data.dates import Part
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.errors import DataError
-from vfl_node.yaml_text import as_key
 
 MOST_UNREAD = 1000
 """A column of so few levels is never refused: in a small table most values may be distinct, and rare ones are merged anyway."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.data.declared import DeclaredList
 from vfl_node.data.missing_words import MISSING
 from vfl_node.data.tables import ListColumn, Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vfl_node.errors import DataError
 from vfl_node.job import Job
-from vfl_node.settings import DEFAULT_TABLE, Data, Settings
+from vfl_node.settings.node import DEFAULT_TABLE, Data, Settings
 
 
 def data_of(settings: Settings, job: Job | None) -> Data:

@@ -33,9 +33,9 @@ from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
-from vfl_node.label_source import LabelSource
-from vfl_node.settings import Data
-from vfl_node.trainers import Task
+from vfl_node.roles import Task
+from vfl_node.settings.node import Data
+from vfl_node.settings.table import LabelSource
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 

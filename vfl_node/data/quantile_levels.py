@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.data.dates import Part
 from vfl_node.data.scaling import LEVELS
 from vfl_node.data.transforms import Finite

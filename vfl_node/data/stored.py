@@ -8,8 +8,8 @@ from typing import ClassVar, TypeVar
 
 from pydantic import ValidationError
 
-from vfl_node import versions
-from vfl_node.configuration import Frozen
+from vfl_node.configuration import versions
+from vfl_node.configuration.models import Frozen
 from vfl_node.data.declared import Declared, Kind, Notation, written_as
 from vfl_node.data.tables import ListColumn, Table
 
@@ -23,7 +23,7 @@ class StoredEncoder(Frozen):
 
     Attributes:
         version: of the form of its JSON.
-        steps: what brings earlier forms up to it (:mod:`vfl_node.versions`).
+        steps: what brings earlier forms up to it (:mod:`vfl_node.configuration.versions`).
         notations: column → how its cells were written, which tables of other records are read by; of plain ones nothing.
     """
 

@@ -11,7 +11,7 @@ from vfl_node.data.labels import ReadLabels
 from vfl_node.data.shapes import thousands_by_points
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
-from vfl_node.label_source import LabelSource
+from vfl_node.settings.table import LabelSource
 
 LARGEST = 1e100
 """Targets lie within plus and minus this number, so that their squares can be added up."""

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.data.scaling import Scaling
 
 Floats = NDArray[np.float64]

@@ -15,10 +15,11 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
 from vfl_node.estimate.memory import UNPROTECTED, Need, check_limits, mebibytes, need, shape_of
 from vfl_node.job import Job
-from vfl_node.machine import free_bytes, used_bytes
 from vfl_node.models import NONE_DECLARED
-from vfl_node.protection import Protection
-from vfl_node.settings import Limits, Role
+from vfl_node.process.machine import free_bytes, used_bytes
+from vfl_node.roles import Role
+from vfl_node.settings.node import Limits
+from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TableShape
 
 

@@ -18,8 +18,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.engines.threads import Threads
 from vfl_node.errors import UsageError
-from vfl_node.files import temporary_place
-from vfl_node.settings import Settings
+from vfl_node.process.files import temporary_place
+from vfl_node.settings.node import Settings
 
 _BLOCK = bytes(1 << 22)
 

@@ -12,8 +12,9 @@ from vfl_node.estimate.linkage import PLACE_BYTES
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.privacy.memory import label_meter_bytes, protection_bytes
-from vfl_node.protection import Protection
-from vfl_node.settings import Limits, Role, role_in
+from vfl_node.roles import Role
+from vfl_node.settings.node import Limits, role_in
+from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TableShape
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.frames import PIECE_BYTES

@@ -16,9 +16,10 @@ from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import UNPROTECTED, Need, need
 from vfl_node.job import Align, Job, Parties
 from vfl_node.models import NONE_DECLARED
-from vfl_node.protection import Protection
-from vfl_node.settings import Limits, Obfuscation, Role, Settings, role_in
-from vfl_node.trainers import DataRole, TableShape, TrainingCost
+from vfl_node.roles import DataRole, Role
+from vfl_node.settings.node import Limits, Obfuscation, Settings, role_in
+from vfl_node.settings.protection import Protection
+from vfl_node.trainers import TableShape, TrainingCost
 
 Records = Mapping[str, int]
 """Name of a data party → its records."""

@@ -20,14 +20,14 @@ from vfl_node.alignment.several.costs import PartyCounts
 from vfl_node.alignment.several.stages import by_party, summed
 from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.computing import Pace
+from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.linkage import ENCODE_S, linkage_cost
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outside_cost, taking_part, terms_of, training_cost
 from vfl_node.job import Align
 from vfl_node.models import NONE_DECLARED
-from vfl_node.registry import load
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.trainers import TableShape
 
 TRANSPORT_S = 2e-9

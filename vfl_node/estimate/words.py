@@ -25,7 +25,7 @@ from vfl_node.estimate.totals import Range, shows
 from vfl_node.gdp import epsilon_of
 from vfl_node.job import Align, Job, Parties
 from vfl_node.session.spent import epsilon_text
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 
 
 def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:

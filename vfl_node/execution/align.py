@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.errors import PeerError
 from vfl_node.execution.overlap import OverlapDoubt, doubt_overlap
 from vfl_node.execution.recognisable import recognisable
 from vfl_node.execution.run import Run
+from vfl_node.process import failpoints
 from vfl_node.progress import OverlapDoubted, ResultDoubted
 from vfl_node.transport.pipe import Traffic
 

@@ -6,7 +6,7 @@ from vfl_node.alignment.linkage.policy import check_sigma
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.estimate.memory import check_limits
 from vfl_node.job import Job
-from vfl_node.settings import Settings, role_in
+from vfl_node.settings.node import Settings, role_in
 
 
 def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loading: bool = True) -> None:

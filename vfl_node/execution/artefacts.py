@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vfl_node.execution.outcome import ARTEFACTS
-from vfl_node.files import private_folder, write_whole
+from vfl_node.process.files import private_folder, write_whole
 
 
 def clear_artefacts(folders: list[Path]) -> None:

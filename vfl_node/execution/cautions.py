@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from vfl_node.configuration.yaml_text import as_key
 from vfl_node.data.label_like import label_like
 from vfl_node.data.tables import Table
 from vfl_node.execution.column_cautions import few
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import LOWER_IS_BETTER
-from vfl_node.yaml_text import as_key
 
 if TYPE_CHECKING:
     from vfl_node.training.evaluation import Confusion

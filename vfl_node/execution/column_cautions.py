@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from vfl_node.configuration.yaml_text import as_key
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.identifiers import parts
 from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
 from vfl_node.data.shapes import far_apart
 from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
-from vfl_node.yaml_text import as_key
 
 MOST_NAMED = 5
 """Columns that get a sentence each for one reason."""

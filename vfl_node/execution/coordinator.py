@@ -10,12 +10,12 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from vfl_node import failpoints
 from vfl_node.execution.finish import have_stored, hear_confirmed
 from vfl_node.execution.keep import keep
 from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.execution.serving import FileTally, reported
-from vfl_node.machine import now
+from vfl_node.process import failpoints
+from vfl_node.process.machine import now
 from vfl_node.session.agree import agree
 from vfl_node.training.serving import ReportedPredictions, predictor_of
 from vfl_node.training.trainer import trainer_of

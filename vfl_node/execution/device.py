@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from vfl_node import failpoints
 from vfl_node.errors import UsageError
+from vfl_node.process import failpoints
 
 
 def choose_device(name: str) -> torch.device:

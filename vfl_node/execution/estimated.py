@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vfl_node.configuration.registry import load
 from vfl_node.data.tables import Table
 from vfl_node.job import Job
-from vfl_node.protection import Protection
-from vfl_node.registry import load
+from vfl_node.settings.protection import Protection
 from vfl_node.training.section import JointAttack
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
@@ -32,8 +33,7 @@ from vfl_node.privacy.features.attacks import rebuild
 from vfl_node.privacy.features.measures import Score, measure
 from vfl_node.privacy.features.rows import check_enough, choose
 from vfl_node.privacy.features.targets import targets_of
-from vfl_node.registry import load
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.training.serving import Embeddings, KeptHalf, StoredModel
 
 DECODERS = 3

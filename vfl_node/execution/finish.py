@@ -12,8 +12,8 @@ stored; after it, the job is done, and a party that misses the last message hear
 
 from __future__ import annotations
 
-from vfl_node import failpoints
 from vfl_node.execution.run import Run
+from vfl_node.process import failpoints
 from vfl_node.transport.channel import Channel
 
 CONFIRM = "confirm"

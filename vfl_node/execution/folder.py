@@ -19,15 +19,15 @@ from pathlib import Path
 
 import torch
 
-from vfl_node import failpoints
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.stored_serving import Serving
 from vfl_node.execution.trial import Trial
-from vfl_node.files import read_checked, remove, write_checked, write_whole
 from vfl_node.models import storage
+from vfl_node.process import failpoints
+from vfl_node.process.files import read_checked, remove, write_checked, write_whole
 from vfl_node.transport.pipe import Traffic
 
 _ANEW = "submit the job again as a new one"

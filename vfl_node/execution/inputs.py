@@ -24,7 +24,7 @@ from vfl_node.job import Align, Job
 from vfl_node.job.keys import NO_KEYS
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Data, Limits, Settings
+from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.trainers import TableShape
 
 NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}

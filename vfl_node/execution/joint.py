@@ -21,7 +21,7 @@ from vfl_node.execution.cautions import of_membership
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.known_rows import TrialParty
 from vfl_node.job import Job
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import joint
 from vfl_node.privacy.silent import attempted
 from vfl_node.report import envelope

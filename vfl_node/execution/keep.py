@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from vfl_node import failpoints
 from vfl_node.execution import serving
 from vfl_node.execution.align import Aligned
 from vfl_node.execution.located import located_by_peer
 from vfl_node.execution.run import Run
-from vfl_node.files import private_folder
 from vfl_node.ledger import Disclosure
-from vfl_node.machine import now
 from vfl_node.models import storage
+from vfl_node.process import failpoints
+from vfl_node.process.files import private_folder
+from vfl_node.process.machine import now
 from vfl_node.report import envelope
 from vfl_node.session.session import Session
 from vfl_node.training.serving import ReportedPredictions

@@ -18,19 +18,19 @@ from typing import Any
 
 import numpy as np
 
+from vfl_node.configuration.registry import load
 from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import opened
-from vfl_node.files import write_whole
 from vfl_node.job import Job
+from vfl_node.metrics.weighted import predicted
 from vfl_node.models import storage
-from vfl_node.registry import load
-from vfl_node.settings import Settings
+from vfl_node.process.files import write_whole
+from vfl_node.settings.node import Settings
 from vfl_node.training.serving import KeptHalf, StoredModel
-from vfl_node.weighted_metrics import predicted
 
 
 @dataclass(frozen=True)

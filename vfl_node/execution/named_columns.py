@@ -6,8 +6,8 @@ from vfl_node.data.tables import Table
 from vfl_node.privacy.defences.decoding import ColumnParams
 from vfl_node.privacy.features.rows import check_enough
 from vfl_node.privacy.features.targets import check_columns
-from vfl_node.protection import Protection
-from vfl_node.settings import Role
+from vfl_node.roles import Role
+from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TrainerConfig
 
 

@@ -10,8 +10,8 @@ from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.execution.serving import PREDICTIONS, FileTally, Predicting, reported
 from vfl_node.execution.shown import FileShown
-from vfl_node.files import private_folder, write_whole
-from vfl_node.machine import now
+from vfl_node.process.files import private_folder, write_whole
+from vfl_node.process.machine import now
 from vfl_node.training.serving import Predicted, Served, predictor_of
 
 

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.comparison import NO_TREE, Compare
-from vfl_node.configuration import text_of, validate
-from vfl_node.data_source import OF_A_QUERY
+from vfl_node.configuration.models import text_of, validate
+from vfl_node.configuration.yaml_text import places, read, where
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
-from vfl_node.limits import UnboundedModel
 from vfl_node.models import NONE_DECLARED
-from vfl_node.settings import DEFAULT_TABLE, Role, Settings, data_form, peers_in, role_in, settled
+from vfl_node.roles import Role
+from vfl_node.settings.limits import UnboundedModel
+from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, role_in, settled
+from vfl_node.settings.protection import NO_TREE, Compare
+from vfl_node.settings.source import OF_A_QUERY
 from vfl_node.training.unaligned.methods import METHODS
-from vfl_node.yaml_text import places, read, where
 
 PERMISSIVE: Mapping[str, Any] = {
     "min_set_size": 1,

@@ -16,7 +16,7 @@ from vfl_node.data.row_columns import seconds_in
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job.keys import DateKey, Key, Keys, PlaceKey, TextKey
-from vfl_node.protection import LinkageAuditSettings
+from vfl_node.settings.protection import LinkageAuditSettings
 
 
 def read_list(settings: LinkageAuditSettings, keys: Keys, party: str) -> Mapping[str, KeyValues]:

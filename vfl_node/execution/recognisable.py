@@ -17,7 +17,7 @@ from vfl_node.job import Job
 from vfl_node.job.keys import TextKey
 from vfl_node.privacy.linkage.listed import placed_errors, recognised_texts
 from vfl_node.privacy.linkage.space import KeySpace
-from vfl_node.protection import LinkageAuditSettings
+from vfl_node.settings.protection import LinkageAuditSettings
 
 
 def recognisable(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str, KeyColumn], party: str) -> tuple[str, ...]:

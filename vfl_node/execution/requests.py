@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError, VflError
-from vfl_node.trainers import Task
-from vfl_node.weighted_metrics import predicted
+from vfl_node.metrics.weighted import predicted
+from vfl_node.roles import Task
 
 if TYPE_CHECKING:
     from vfl_node.training.serving import Predicted

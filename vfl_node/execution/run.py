@@ -39,7 +39,7 @@ from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, joint
 from vfl_node.session.session import Session
 from vfl_node.session.transcript import Transcript
-from vfl_node.settings import DEFAULT_TABLE, Settings
+from vfl_node.settings.node import DEFAULT_TABLE, Settings
 from vfl_node.transport.channel import Channel
 
 ALIGNED, KEPT = "aligned", "kept"

@@ -14,11 +14,11 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.requests import Records, Requests
 from vfl_node.execution.shown import FileShown
 from vfl_node.execution.stored_serving import Serving
-from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Job
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit
-from vfl_node.protection import Protection
-from vfl_node.settings import role_in
+from vfl_node.process.files import checked, read_checked, write_checked
+from vfl_node.settings.node import role_in
+from vfl_node.settings.protection import Protection
 from vfl_node.training.serving import Predicted, Predictor, ReportedPredictions, Served, StoredModel
 from vfl_node.training.trainer import Servable, Trained, unaudited
 

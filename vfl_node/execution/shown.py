@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vfl_node.errors import PolicyError, StateError
-from vfl_node.files import read_checked, write_checked
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.training.serving import Names
 
 _COUNTING = threading.Lock()
@@ -20,7 +20,8 @@ class FileShown:
     Rows held out in training, or validated on, met the same weights: the peer was told about them before anybody asked, so
     that they are attacked with the others, and are free.
 
-    A checked file (:mod:`vfl_node.files`): the number of rows held out, these, and those told since, ascending, 8 bytes each.
+    A checked file (:mod:`vfl_node.process.files`): the number of rows held out, these, and those told since, ascending, 8 bytes
+    each.
     """
 
     def __init__(self, path: Path, most: int) -> None:

@@ -29,12 +29,12 @@ from vfl_node.execution.private import trial_settings
 from vfl_node.execution.run import Run, set_up
 from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial
-from vfl_node.files import scratch
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
+from vfl_node.process.files import scratch
 from vfl_node.progress import Advanced, Event
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import StringConstraints, ValidationError
 
-from vfl_node import versions
-from vfl_node.configuration import Frozen
+from vfl_node.configuration import versions
+from vfl_node.configuration.models import Frozen
 
 VERSION = 2
 """Of the form of its JSON; version 1 has no names of classes."""

@@ -20,14 +20,14 @@ from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
-from vfl_node.machine import now
 from vfl_node.privacy.audit import check as check_limit
 from vfl_node.privacy.audit import strongest
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
+from vfl_node.process.machine import now
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
+from vfl_node.roles import Role
 from vfl_node.session.counted import Counted, telling_training
 from vfl_node.session.spent import SCALED, Expense, Spent
-from vfl_node.settings import Role
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.section import JointAttack

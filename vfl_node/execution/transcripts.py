@@ -15,8 +15,8 @@ from typing import Literal
 
 from vfl_node.errors import UsageError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.files import private_folder
 from vfl_node.job import Job
+from vfl_node.process.files import private_folder
 from vfl_node.session.transcript import Transcript, What
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vfl_node.errors import UsageError
-from vfl_node.files import read_checked, write_checked
-from vfl_node.settings import Settings
+from vfl_node.process.files import read_checked, write_checked
+from vfl_node.settings.node import Settings
 
 FILE = "trial"
 

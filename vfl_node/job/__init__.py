@@ -1,7 +1,7 @@
 """The job: the part that all parties share and must agree on, field by field.
 
 Everything private to one party (paths, columns, addresses, keys, device) lives in
-:mod:`vfl_node.settings` and never crosses the wire.
+:mod:`vfl_node.settings.node` and never crosses the wire.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field, field_validator, model_validator
 
 from vfl_node.beside import ONE_BESIDE, Beside
-from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
+from vfl_node.configuration.models import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.names import JobId, Name
 from vfl_node.job.prediction import Predict, Serve
-from vfl_node.trainers import ALWAYS, DEFAULT_TRAINER, TRAINERS, DataRole, Task, TrainerConfig
+from vfl_node.roles import DataRole, Task
+from vfl_node.trainers import ALWAYS, DEFAULT_TRAINER, TRAINERS, TrainerConfig
 
 
 class Parties(Frozen):

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import AlignmentSpec
-from vfl_node.configuration import Frozen, name_in
+from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.job.keys import Encoding, Key, SimilarityNoise
 
 ProtocolName = Annotated[str, name_in(ALIGNMENTS)]

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.gdp import MOST_EPSILON
-from vfl_node.trainers import Task
+from vfl_node.roles import Task
 
 Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift", "rmse", "mae", "r2", "mse"]
 

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 
 MOST_BYTES = 1 << 16
 """The largest filter of a record, of all its keys."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from vfl_node.configuration import text_like
+from vfl_node.configuration.models import text_like
 
 Name = Annotated[
     str,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.job.names import JobId, Name
 
 

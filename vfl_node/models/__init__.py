@@ -54,11 +54,11 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vfl_node.configuration.registry import Registry, load
 from vfl_node.errors import StateError, UsageError
 from vfl_node.models.architecture import Architecture, Composed
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import NetworkSettings
-from vfl_node.registry import Registry, load
 
 ARCHITECTURES: Registry[Architecture | type[Architecture]] = Registry(
     "vfl_node.models",

@@ -12,9 +12,9 @@ from safetensors.torch import load as parse
 from safetensors.torch import save as serialise
 from torch import Tensor, contiguous_format
 
-from vfl_node import versions
+from vfl_node.configuration import versions
 from vfl_node.errors import StateError
-from vfl_node.files import read_checked, write_checked, write_whole
+from vfl_node.process.files import read_checked, write_checked, write_whole
 
 T = TypeVar("T")
 
@@ -57,12 +57,12 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def keep(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write ``tensors`` to ``path`` as a checked file (:mod:`vfl_node.files`); args as :func:`save`."""
+    """Write ``tensors`` to ``path`` as a checked file (:mod:`vfl_node.process.files`); args as :func:`save`."""
     write_checked(path, _serialised(tensors, metadata))
 
 
 def recall(path: Path, *, hint: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What :func:`keep` kept. Raises as :func:`vfl_node.files.read_checked`."""
+    """What :func:`keep` kept. Raises as :func:`vfl_node.process.files.read_checked`."""
     return _parsed(read_checked(path, hint=hint), path)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.errors import PolicyError
-from vfl_node.settings import MOST_SERVICES, Settings
+from vfl_node.settings.node import MOST_SERVICES, Settings
 
 if TYPE_CHECKING:
     from vfl_node.node.work import Work

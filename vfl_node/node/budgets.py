@@ -8,7 +8,7 @@ from vfl_node.errors import StateError
 from vfl_node.execution.shown import FileShown
 from vfl_node.node.spending import counts_with
 from vfl_node.node.store import Store
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 
 
 def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, Any] | None]]:

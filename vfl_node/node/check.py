@@ -27,11 +27,11 @@ from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
-from vfl_node.machine import now
 from vfl_node.node.doubts import doubts
 from vfl_node.node.spending import check_budget
-from vfl_node.settings import DEFAULT_TABLE, Data, Settings
-from vfl_node.trainers import Task
+from vfl_node.process.machine import now
+from vfl_node.roles import Task
+from vfl_node.settings.node import DEFAULT_TABLE, Data, Settings
 
 log = structlog.get_logger()
 

@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from vfl_node.errors import UsageError, VflError
-from vfl_node.files import short_name
 from vfl_node.node.running import OWNERS_SOCKET, running
 from vfl_node.node.states import UNFINISHED
-from vfl_node.settings import Settings
+from vfl_node.process.files import short_name
+from vfl_node.settings.node import Settings
 
 ANSWER_S = 10.0
 """How long a node may take to answer anything but a request to predict."""

@@ -1,6 +1,6 @@
 """What is counted with one partner over all jobs, and how much its owner allows.
 
-Each kind has a checked file (:mod:`vfl_node.files`) in the partner's folder, with a line for everything that counts.
+Each kind has a checked file (:mod:`vfl_node.process.files`) in the partner's folder, with a line for everything that counts.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vfl_node.errors import UsageError
-from vfl_node.files import read_checked, write_checked
 from vfl_node.gdp import epsilon_of
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.session.counted import LOSS, Counted
 from vfl_node.session.spent import Account, Expense, Spent, loss_line
 

@@ -9,7 +9,7 @@ from vfl_node.data.profile import LabelProfile, TableProfile
 from vfl_node.data.tables import Table
 from vfl_node.execution import cautions, column_cautions
 from vfl_node.job import Evaluate, Job
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 
 
 def doubts(seen: TableProfile, job: Job | None, columns: Sequence[EncodedColumn], settings: Settings) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import structlog
 
 from vfl_node.errors import Cancelled, Paused, StateError, VflError
-from vfl_node.machine import now
 from vfl_node.node.predictions import account
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.settings import Settings
+from vfl_node.process.machine import now
+from vfl_node.settings.node import Settings
 
 log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from vfl_node.errors import GaveWay, Paused, PeerLost, StateError, VflError
-from vfl_node.files import fault
+from vfl_node.process.files import fault
 
 RESUMABLE = frozenset(
     {

@@ -19,9 +19,9 @@ from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.states import UNFINISHED
 from vfl_node.node.store import Store
-from vfl_node.protection import FeatureAuditSettings
 from vfl_node.session.memory import joint
-from vfl_node.settings import Settings, role_in
+from vfl_node.settings.node import Settings, role_in
+from vfl_node.settings.protection import FeatureAuditSettings
 
 KNOWN_SHARE = float(FeatureAuditSettings.model_fields["known_share"].default)
 

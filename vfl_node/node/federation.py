@@ -32,13 +32,14 @@ from vfl_node.execution.joint import enough_received, report_joint, runs_joint
 from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial, write_trial
-from vfl_node.files import private_folder, scratch_folder
 from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
+from vfl_node.process.files import private_folder, scratch_folder
+from vfl_node.roles import Role
 from vfl_node.session.memory import joint as as_one
-from vfl_node.settings import Role, Settings, load_settings, peers_in, role_in
+from vfl_node.settings.node import Settings, load_settings, peers_in, role_in
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1

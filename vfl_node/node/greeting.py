@@ -5,7 +5,7 @@ from __future__ import annotations
 import vfl_node
 from vfl_node.errors import ProtocolError, VflError
 from vfl_node.session.preflight import PROTOCOL_VERSION, other_version
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
 
 

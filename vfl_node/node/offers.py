@@ -9,11 +9,9 @@ from itertools import islice
 
 import structlog
 
-from vfl_node import failpoints
 from vfl_node.errors import Cancelled, GaveWay, PeerError, PolicyError, StateError, VflError, peer_text
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import parse_job
-from vfl_node.logs import Seldom
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.faults import JOB_DONE
@@ -22,7 +20,9 @@ from vfl_node.node.spending import check_budget
 from vfl_node.node.states import State
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.settings import Settings
+from vfl_node.process import failpoints
+from vfl_node.process.logs import Seldom
+from vfl_node.settings.node import Settings
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
 

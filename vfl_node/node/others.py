@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from vfl_node import failpoints
 from vfl_node.errors import Cancelled, PeerError, PeerLost, peer_text
 from vfl_node.node.faults import JOB_DONE, NOT_NOW
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
 from vfl_node.node.verdict import Verdict
+from vfl_node.process import failpoints
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
 ANNOUNCE_S = 2.0

@@ -10,8 +10,8 @@ import secrets
 import threading
 from pathlib import Path
 
-from vfl_node.files import read_checked, write_checked
 from vfl_node.node.partner_upgrade import SECRET_BYTES
+from vfl_node.process.files import read_checked, write_checked
 
 FILE = "own.secret"
 """Its name; no party's name has a dot."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vfl_node.errors import StateError
-from vfl_node.files import holds_checked, remove, write_checked
+from vfl_node.process.files import holds_checked, remove, write_checked
 
 SECRET_BYTES = 32
 

@@ -25,11 +25,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError, UsageError
-from vfl_node.files import read_checked, remove, write_checked
 from vfl_node.job import Name
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.own_secret import own_secret
 from vfl_node.node.partner_upgrade import SECRET_BYTES, upgrade
+from vfl_node.process.files import read_checked, remove, write_checked
 from vfl_node.session.answers import Answer, check_secret, mark
 from vfl_node.session.counted import LOSS
 from vfl_node.session.memory import older

@@ -20,7 +20,7 @@ from vfl_node.node.greeting import greeting, mistake_in
 from vfl_node.node.peer_state import PeerState
 from vfl_node.node.pulse import Beats
 from vfl_node.node.questions import Questions
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer

@@ -23,13 +23,13 @@ from vfl_node.execution.requests import Records, Requests
 from vfl_node.execution.serving import FileTally, Model, Predicting, reported
 from vfl_node.execution.stored_serving import Serving
 from vfl_node.job import Align, Expected, Job, Predict, differing_fields
-from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
+from vfl_node.process.machine import now
 from vfl_node.report import envelope
 from vfl_node.session.memory import Memory, joint
-from vfl_node.settings import Data, Settings
+from vfl_node.settings.node import Data, Settings
 from vfl_node.training.serving import StoredModel, check_allowed, check_known, predictor_of
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from vfl_node.errors import VflError
 from vfl_node.job import Job, parse_job
-from vfl_node.machine import now
 from vfl_node.node.faults import RESUMABLE
 from vfl_node.node.states import UNFINISHED, State
+from vfl_node.process.machine import now
 
 
 @dataclass(frozen=True)

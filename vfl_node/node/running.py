@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from vfl_node.errors import UsageError
-from vfl_node.files import write_whole
-from vfl_node.settings import Settings
+from vfl_node.process.files import write_whole
+from vfl_node.settings.node import Settings
 
 OWNERS_SOCKET = "owner.sock"
 """In the state folder: whoever can open it is the owner, and needs no token."""

@@ -14,17 +14,14 @@ import torch
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 import vfl_node
-from vfl_node import failpoints
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.kernels import kernel
 from vfl_node.execution.device import choose_device
 from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.requests import PredictionRequest
 from vfl_node.execution.serving import PREDICTIONS
 from vfl_node.execution.trial import read_trial
-from vfl_node.files import write_whole
 from vfl_node.job import Job
-from vfl_node.machine import now
 from vfl_node.node.budgets import budgets
 from vfl_node.node.check import StartCheck
 from vfl_node.node.faults import starting
@@ -34,8 +31,11 @@ from vfl_node.node.peers import Peers
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
+from vfl_node.process import failpoints
+from vfl_node.process.files import write_whole
+from vfl_node.process.machine import now
 from vfl_node.report.words import SEEDED
-from vfl_node.settings import Settings, is_loopback
+from vfl_node.settings.node import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.web.access import Access, OwnersSocket

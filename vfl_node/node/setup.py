@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from vfl_node.errors import UsageError
-from vfl_node.settings import Role
+from vfl_node.roles import Role
 from vfl_node.transport.authority import described, make_authority, make_key_and_request, sign
 from vfl_node.transport.credentials import write_private
 

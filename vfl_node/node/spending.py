@@ -10,7 +10,7 @@ from vfl_node.gdp import Exposure, auc_bound, epsilon_of
 from vfl_node.job import Job
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.session.spent import Expense
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 
 
 def counts_with(settings: Settings, peer: str) -> PartnerCounts:

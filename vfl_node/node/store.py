@@ -21,19 +21,19 @@ from typing import Any, Literal, cast
 
 import structlog
 
-from vfl_node import failpoints
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.trial import Trial
-from vfl_node.files import fault, private_file
 from vfl_node.job import Job
-from vfl_node.machine import now
 from vfl_node.node.faults import cannot_use, explain
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.partners import Partner
 from vfl_node.node.record import Record, damaged_record
 from vfl_node.node.states import UNFINISHED, State
+from vfl_node.process import failpoints
+from vfl_node.process.files import fault, private_file
+from vfl_node.process.machine import now
 
 log = structlog.get_logger()
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import structlog
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.errors import GaveWay, PeerError, PeerLost, StateError, UsageError, VflError
@@ -27,7 +26,6 @@ from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.requests import Requests
 from vfl_node.execution.run import set_up
 from vfl_node.execution.serving import Predicting
-from vfl_node.machine import now
 from vfl_node.node import retries
 from vfl_node.node.endings import cancelled_by_owner, conclude
 from vfl_node.node.faults import explain
@@ -40,8 +38,10 @@ from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn, Turns
 from vfl_node.node.verdict import Verdict
+from vfl_node.process import failpoints
+from vfl_node.process.machine import now
 from vfl_node.progress import InputRefused, PeersAwaited, Queued
-from vfl_node.settings import Settings
+from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
 
 log = structlog.get_logger()

@@ -16,7 +16,6 @@ import structlog
 from vfl_node.errors import Paused, PeerError, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.job import Job
-from vfl_node.machine import now
 from vfl_node.node.admission import check_room
 from vfl_node.node.endings import conclude, node_stopping, quarantined
 from vfl_node.node.faults import explain
@@ -26,7 +25,8 @@ from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turns
 from vfl_node.node.work import Work
-from vfl_node.settings import Settings
+from vfl_node.process.machine import now
+from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 
 log = structlog.get_logger()

@@ -13,7 +13,7 @@ from itertools import pairwise
 from vfl_node.privacy.defences.decoding import DecoderParams
 from vfl_node.privacy.defences.nopeek.spec import NoPeekParams
 from vfl_node.privacy.defences.splitting.spec import SplittingParams
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TableShape
 
 WEIGHT_BYTES = 32

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Defence, Leaving
+from vfl_node.process import failpoints
 
 
 @dataclass(frozen=True, eq=False)

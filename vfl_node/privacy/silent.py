@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from vfl_node.metrics import NotNumbers
+from vfl_node.metrics.classes import NotNumbers
 
 T = TypeVar("T")
 

@@ -18,10 +18,9 @@ from pydantic import Field, StringConstraints, create_model, model_validator
 import vfl_node
 from vfl_node.alignment.alignment import Alignment, LinkageFacts
 from vfl_node.crypto.kernels import kernel
-from vfl_node.files import private_folder, write_whole
 from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
-from vfl_node.protection import Protection
+from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import page
 from vfl_node.report.columns import ColumnAudit, ColumnFigures
 from vfl_node.report.measured import intervals_of, metrics_of, rival_metrics
@@ -40,7 +39,9 @@ from vfl_node.report.sections import (
     TrainingRows,
     figures_of,
 )
-from vfl_node.settings import Role, role_in
+from vfl_node.roles import Role
+from vfl_node.settings.node import role_in
+from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served

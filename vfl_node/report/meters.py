@@ -18,8 +18,8 @@ from vfl_node.training.section import JointAttack, Section
 if TYPE_CHECKING:  # a node's view of a job needs no torch
     from vfl_node.alignment.alignment import Alignment
     from vfl_node.job import Job
-    from vfl_node.protection import Protection
-    from vfl_node.settings import Role
+    from vfl_node.roles import Role
+    from vfl_node.settings.protection import Protection
     from vfl_node.training.trainer import Trained
 
 Level = Literal["low", "some", "high", "open", "not_measured"]

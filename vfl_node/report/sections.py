@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, create_model
 
-from vfl_node.configuration import Frozen, ReadBy, name_in
+from vfl_node.configuration.models import Frozen, ReadBy, name_in
+from vfl_node.configuration.registry import load
 from vfl_node.job import Name
-from vfl_node.registry import load
 from vfl_node.report.columns import ColumnAudit, ColumnFigures
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.section import Attacks, Count, JointAttack, MetricValues, Section, Share, TrainerSection

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import vfl_node
-from vfl_node import failpoints
 from vfl_node.errors import PeerError, ProtocolError, peer_text
 from vfl_node.job import Job, differing_fields
+from vfl_node.process import failpoints
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 

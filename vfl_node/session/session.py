@@ -10,17 +10,17 @@ from pathlib import Path
 
 import torch
 
-from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
 from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
-from vfl_node.protection import Protection
+from vfl_node.roles import Role
 from vfl_node.session.memory import Memory, PeerMemory, joint
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.transcript import Transcript
-from vfl_node.settings import Limits, Obfuscation, Role, role_in
+from vfl_node.settings.node import Limits, Obfuscation, role_in
+from vfl_node.settings.protection import NO_TREE, Compare, Protection
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.pipe import Traffic, total
 

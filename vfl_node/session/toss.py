@@ -18,9 +18,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
+from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.files import writing_whole
+from vfl_node.process.files import writing_whole
 
 What = Literal["embeddings", "gradients", "projections"]
 Rows = NDArray[np.int64]

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import CategoricalColumn, Table, values_of
-from vfl_node.metrics import ModelOutput
-from vfl_node.regression_metrics import PredictedNumbers
+from vfl_node.metrics.classes import ModelOutput
+from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import RivalOutput
 from vfl_node.training.intervals import Output

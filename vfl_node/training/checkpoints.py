@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.errors import StateError
-from vfl_node.files import read_checked
 from vfl_node.models import storage
+from vfl_node.process import failpoints
+from vfl_node.process.files import read_checked
 
 KEPT = 2
 
@@ -106,7 +106,7 @@ class MemoryCheckpoints:
 
 
 class FileCheckpoints:
-    """Checkpoints as checked files (:mod:`vfl_node.files`) ``NAME.checkpoint`` in one folder."""
+    """Checkpoints as checked files (:mod:`vfl_node.process.files`) ``NAME.checkpoint`` in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

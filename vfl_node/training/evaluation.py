@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import metrics, regression_metrics
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
-from vfl_node.metrics import ModelOutput
+from vfl_node.metrics import classes as metrics
+from vfl_node.metrics import numbers as regression_metrics
+from vfl_node.metrics.classes import ModelOutput
 from vfl_node.training.intervals import Intervals, Output, bounds, difference, over_repeats, over_rows
 
 Values = dict[str, float | None]

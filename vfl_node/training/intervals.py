@@ -26,10 +26,10 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import regression_metrics
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import UPPER, ModelOutput
-from vfl_node.regression_metrics import PredictedNumbers
+from vfl_node.metrics import numbers as regression_metrics
+from vfl_node.metrics.classes import UPPER, ModelOutput
+from vfl_node.metrics.numbers import PredictedNumbers
 
 DRAWS = 400
 """Resamples of a bootstrap; its standard deviation then errs by 1/√800 = 3.5 %."""
@@ -108,7 +108,7 @@ def over_rows(
         names: of metrics.
         labels: of N rows, or targets.
         models: one or more, on the same rows.
-        threshold: see :func:`vfl_node.metrics.compute`.
+        threshold: see :func:`vfl_node.metrics.classes.compute`.
         randomness: which rows are drawn; the same gives the same intervals.
 
     Returns:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.process import failpoints
 
 
 class Parts(NamedTuple):

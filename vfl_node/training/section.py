@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.training.words import ReportedTraining, TrainingWords
 
 Count = Annotated[int, Field(ge=0)]

@@ -22,9 +22,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import failpoints
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.job import Evaluate
+from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.schedule import Parts, Schedule
 from vfl_node.training.trainer import TrainingData

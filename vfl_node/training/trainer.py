@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration.registry import load
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.tables import Table
 from vfl_node.ledger import Disclosure
-from vfl_node.protection import Protection
-from vfl_node.registry import load
 from vfl_node.session.session import Session
 from vfl_node.session.spent import Spent
-from vfl_node.settings import DEFAULT_TABLE
+from vfl_node.settings.node import DEFAULT_TABLE
+from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Summary, Values

@@ -20,8 +20,8 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from vfl_node import failpoints
 from vfl_node.errors import Cancelled, PeerError, PeerLost, ProtocolError, StateError, UsageError, VflError, peer_text
+from vfl_node.process import failpoints
 from vfl_node.transport import bounds
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.fields import Buffer, before, last_field

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
 from vfl_node.errors import PolicyError, UsageError
-from vfl_node.settings import Tls
+from vfl_node.settings.node import Tls
 from vfl_node.transport.identity import MALFORMED, alternative_names, dns_of, owner_of
 from vfl_node.transport.validity import Validity
 

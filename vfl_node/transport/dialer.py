@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import grpc
 
 from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
-from vfl_node.settings import is_loopback
+from vfl_node.settings.node import is_loopback
 from vfl_node.transport import calls
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.diagnosis import certificate_at, diagnose

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from vfl_node.errors import UsageError
-from vfl_node.files import short_name
+from vfl_node.process.files import short_name
 from vfl_node.web.connections import BoundedProtocol
 
 STOP_S = 2.0

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from tests.estimate.plans import ONLY_POWERS, exact
 from vfl_node import errors
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.filters.encoding import encode
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.estimate import totals
@@ -20,7 +20,7 @@ from vfl_node.estimate.linkage import linkage_cost
 from vfl_node.estimate.plan import Plan
 from vfl_node.job import Job
 from vfl_node.job.keys import Encoding, Key, filter_bits
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "linkage.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from vfl_node.errors import PeerLost
 from vfl_node.job import Align, Parties
 from vfl_node.node.partners import Partner
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 

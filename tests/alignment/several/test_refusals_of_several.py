@@ -18,7 +18,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, StateError
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 IDS = [[b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)], [b"%d" % i for i in range(3, 15, 2)]]

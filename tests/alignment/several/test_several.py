@@ -13,12 +13,12 @@ from tests.alignment.several.parties import NAMES, fresh_memories, run_several
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import ReportedAlignment
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.errors import PeerLost, PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 
 BOTH = pytest.mark.parametrize("protocol", ["psu", "psi"])
 THREE = [[b"2", b"3", b"4"], [b"3", b"4", b"5", b"6"], [b"4", b"6", b"7"]]

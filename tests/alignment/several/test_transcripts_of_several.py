@@ -22,7 +22,7 @@ from vfl_node.data.identifiers import Identifiers, canonical
 from vfl_node.errors import VflError
 from vfl_node.job import Align, Parties
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, run_together

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data.reading import read_table
 from vfl_node.errors import UNUSABLE_DATA, DataError
 from vfl_node.job import Job
-from vfl_node.settings import Data
+from vfl_node.settings.node import Data
 
 JOB = """\
 name: linked

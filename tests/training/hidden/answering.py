@@ -18,8 +18,8 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job, Parties, Predict, Serve
-from vfl_node.limits import Limits
 from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import alone
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.kept import KeptShares

@@ -28,10 +28,10 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
-from vfl_node.limits import Limits
 from vfl_node.session.memory import MemoryOfOneRun, PeerMemory
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
+from vfl_node.settings.limits import Limits
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.glm.plain import one_hot
 from vfl_node.training.hidden import measuring, network, terms

@@ -16,7 +16,7 @@ from tests.training.hidden.test_restarts import KilledError, assert_same, kills
 from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Dealer, Party
 from vfl_node.errors import ProtocolError, StateError
-from vfl_node.limits import Limits
+from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import terms, wire
 from vfl_node.training.hidden.computation import CANDIDATES, block, candidates
 from vfl_node.training.hidden.costs import exchange

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crypto.shares.together import Program, Run
 from vfl_node.beside import Beside
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.shares.machine import SEED_BYTES, ShareMachine
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job

@@ -13,10 +13,10 @@ import yaml
 from sklearn.metrics import roc_auc_score
 
 from vfl_node.beside import Beside
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.gdp import mu_of
 from vfl_node.job import Evaluate, Job
-from vfl_node.limits import Limits
+from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.measuring import score_levels

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.training.hidden.config import Hidden

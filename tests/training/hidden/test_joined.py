@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.report.envelope import Report

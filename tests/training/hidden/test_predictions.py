@@ -24,8 +24,8 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError, UsageError
 from vfl_node.job import Job
-from vfl_node.limits import Limits
 from vfl_node.node.counts import PartnerCounts
+from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import answers
 from vfl_node.training.hidden.kept import StoredShares, commitment_to
 from vfl_node.training.hidden.network import Form

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.gdp import auc_bound, epsilon_of, mu_of
 from vfl_node.job import Job
 from vfl_node.session.spent import Spent

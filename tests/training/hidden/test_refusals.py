@@ -14,7 +14,7 @@ from vfl_node.crypto.shares import sines
 from vfl_node.crypto.shares.ring import encode
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import DataError, ProtocolError, StateError
-from vfl_node.limits import Limits
+from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import memory, terms
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.trainer import HiddenTrainer

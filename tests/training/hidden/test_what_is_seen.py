@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.limits import Limits
+from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.computation import Own
 from vfl_node.training.hidden.inputs import digest_of

@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge
 from tests.training.logistic.several import PASSIVE, among, attempt_of
 from tests.training.logistic.test_resume import CutError, assert_same, cut
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.crypto.fixed_point import SPARE_BITS, encode
 from vfl_node.data.design import MOST, LinearEncoder
 from vfl_node.data.identifiers import Identifiers

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from benchmarks.sessions import session
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
-from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Align, Evaluate
-from vfl_node.protection import Protection
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
+from vfl_node.settings.protection import Compare, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.trainer import LinkedTrainer

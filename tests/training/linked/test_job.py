@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from vfl_node.beside import Beside
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier, weights
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.protection import FeatureAuditSettings, Protection
+from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.trainers import TableShape
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.methods import METHODS

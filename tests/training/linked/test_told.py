@@ -11,7 +11,7 @@ import torch
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema

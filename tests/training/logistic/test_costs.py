@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.training.logistic.several import PASSIVE, among, attempt_of
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
 from vfl_node.report.envelope import Report

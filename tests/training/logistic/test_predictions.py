@@ -13,7 +13,7 @@ from tests.training.linear.conftest import linear, numbers
 from tests.training.logistic.conftest import Attempt, Shared, logistic, shared
 from tests.training.logistic.several import among
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Align, Evaluate, Job, Serve
 from vfl_node.training.additive.half import AdditiveHalf

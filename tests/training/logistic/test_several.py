@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from tests.training.logistic.several import PASSIVE, among, attempt_of
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.data.design import LinearEncoder
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.training.glm.plain import logits
 from vfl_node.training.glm.side import Side
 

@@ -13,7 +13,7 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import integers
 from vfl_node.data.design import LinearEncoder
 from vfl_node.job import Evaluate
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks.residuals import Round, scores
 from vfl_node.training.glm import agreement, blind, strong_labels
 from vfl_node.training.glm.flow import IterationContext

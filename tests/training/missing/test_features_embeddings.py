@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import near_duplicate
 from vfl_node.training.split.missing.features.contract import Substitute, substitute
 from vfl_node.training.split.missing.strategies import FEATURES

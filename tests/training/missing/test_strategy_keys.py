@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import Field, ValidationError, field_validator
 
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Job, differing_fields, parse_job
 from vfl_node.training.split.config import Train

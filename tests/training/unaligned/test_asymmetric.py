@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmarks.sessions import session
 from tests.training.outside_rows import QUICK, intersected, same_from_each, settings
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Align, Evaluate, Job

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.training.outside_rows import QUICK, intersected, same_from_each, settings
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.data.tables import CategoricalColumn
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Evaluate, Job

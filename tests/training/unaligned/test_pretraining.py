@@ -12,14 +12,14 @@ import torch
 
 from tests.training.outside_rows import intersected, same_from_each
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.audit import DecoderAudit
-from vfl_node.protection import FeatureAuditSettings, Protection
+from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.network import journal
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.unaligned.methods import METHODS, unaligned_of
@@ -180,7 +180,7 @@ def test_matched_pairs_are_told_where_columns_have_much_in_common(run: Any) -> N
 def test_a_job_that_sends_projections_needs_its_owners_word(tmp_path: Any) -> None:
     from vfl_node.errors import PolicyError
     from vfl_node.execution.allowed import check_allowed
-    from vfl_node.settings import Settings
+    from vfl_node.settings.node import Settings
 
     job = parse(
         "name: trial\nparties: {active: clinic, passive: lab}\nalign: {protocol: psi}\ntrain: {unaligned: {method: fedhssl}}",

@@ -20,7 +20,7 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.job import Evaluate, Job
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.protection import Protection
+from vfl_node.settings.protection import Protection
 from vfl_node.training import checkpoints
 from vfl_node.training.network import journal
 from vfl_node.training.unaligned.methods import unaligned_of

@@ -51,7 +51,7 @@ from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.job import Align
 from vfl_node.ledger import Disclosure
 from vfl_node.progress import Advanced
-from vfl_node.settings import Obfuscation
+from vfl_node.settings.node import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 _STAMP_BYTES = 32 + 16

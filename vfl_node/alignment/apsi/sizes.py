@@ -9,7 +9,7 @@ from vfl_node.alignment.sizes import public_bucket
 
 if TYPE_CHECKING:
     from vfl_node.job import Align
-    from vfl_node.settings import Obfuscation
+    from vfl_node.settings.node import Obfuscation
 
 
 def obfuscated_size(shared: int, n_s: int, terms: Align, wish: Obfuscation) -> int:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from vfl_node.alignment.apsi.sizes import is_open, obfuscated_size
 from vfl_node.alignment.costs import ListCost, ListWork
-from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
+from vfl_node.roles import DATA_ROLES
 
 if TYPE_CHECKING:
     from vfl_node.job import Align
-    from vfl_node.settings import Obfuscation
+    from vfl_node.settings.node import Obfuscation
 
 
 class AsymmetricIntersection(AlignmentSpec):

@@ -15,7 +15,6 @@ from functools import partial
 
 import numpy as np
 
-from vfl_node import failpoints
 from vfl_node.alignment.linkage import learnt, terms
 from vfl_node.alignment.linkage.side import LinkageSizes
 from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of
@@ -26,9 +25,10 @@ from vfl_node.crypto.nearest.matrices import nearest_by_products
 from vfl_node.crypto.nearest.search import BLOCK_ROWS, nearest
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import PolicyError, ProtocolError
-from vfl_node.files import read_checked, write_checked
 from vfl_node.job.keys import NO_KEYS, SimilarityNoise, filter_bits
 from vfl_node.ledger import Disclosure
+from vfl_node.process import failpoints
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.counted import Counted, linked_sets
 from vfl_node.session.memory import joint

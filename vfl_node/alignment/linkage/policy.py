@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vfl_node.errors import PolicyError
-from vfl_node.limits import Limits
+from vfl_node.settings.limits import Limits
 
 
 def check_sigma(sigma: float, limits: Limits) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.linkage import terms
 from vfl_node.alignment.linkage.seed import agree_on_seed, mark_of
@@ -22,6 +21,7 @@ from vfl_node.data.sampling import keyed_marks
 from vfl_node.data.tables import check_enough, key_rows_of
 from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.job.keys import NO_KEYS, filter_bits
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.counted import linked_sets
 from vfl_node.session.session import Session

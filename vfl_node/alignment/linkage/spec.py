@@ -11,7 +11,8 @@ from vfl_node.job.keys import check_filters
 
 if TYPE_CHECKING:
     from vfl_node.job import Align
-    from vfl_node.settings import Obfuscation, Role
+    from vfl_node.roles import Role
+    from vfl_node.settings.node import Obfuscation
 
 
 TAU_MEANS = (

@@ -19,9 +19,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import failpoints
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import StateError
+from vfl_node.process import failpoints
 
 _MARK_BYTES = 8 + 32
 

@@ -21,13 +21,12 @@ from __future__ import annotations
 
 from itertools import chain
 
-from vfl_node.alignment.roles import OTHER_ROLE
 from vfl_node.alignment.sizes import announced
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
+from vfl_node.roles import OTHER_ROLE, Role
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Role
 
 
 def shared_dummies(sets: bytes, terms: Align, memory: Memory) -> int:

@@ -23,7 +23,6 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import NOT_MINE, OwnRecords
 from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, Source
 from vfl_node.alignment.lists.computed import Computed
@@ -32,6 +31,7 @@ from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.errors import DataError, ProtocolError
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import Channel

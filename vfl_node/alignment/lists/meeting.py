@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vfl_node import failpoints
 from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists import promises
@@ -27,11 +26,12 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import check_enough
 from vfl_node.errors import PolicyError, ProtocolError, StateError
 from vfl_node.job import Align
-from vfl_node.machine import free_bytes
+from vfl_node.process import failpoints
+from vfl_node.process.machine import free_bytes
 from vfl_node.progress import PhaseBegan
 from vfl_node.session.counted import aligned_sets, changed_sets
 from vfl_node.session.session import Session
-from vfl_node.settings import Limits
+from vfl_node.settings.node import Limits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 _MARK_BYTES = 32

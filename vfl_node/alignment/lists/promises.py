@@ -15,12 +15,11 @@ import hashlib
 import json
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.alignment.roles import OTHER_ROLE
 from vfl_node.alignment.sizes import pads
 from vfl_node.errors import PolicyError
 from vfl_node.job import Align
+from vfl_node.roles import OTHER_ROLE, Role
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Role
 
 
 def hides_intersection(terms: Align, role: Role) -> bool:

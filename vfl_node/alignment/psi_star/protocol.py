@@ -32,7 +32,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment, OwnRecords, PeerFacts
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.psi import protocol as psi
@@ -42,6 +41,7 @@ from vfl_node.crypto.rows import Rows
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
+from vfl_node.process import failpoints
 from vfl_node.session.pins import PinsOfPart
 from vfl_node.session.session import Session
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from vfl_node.alignment.psi.spec import PrivateSetIntersection
-from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.several.costs import PartyCounts
 from vfl_node.alignment.several.stages import NOTHING, by_party, summed
 from vfl_node.alignment.spec import ReportedAlignment
+from vfl_node.roles import DATA_ROLES
 
 POSITION_BYTES = 4
 """Of a position in the order of a pair."""

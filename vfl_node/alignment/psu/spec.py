@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.costs import ListCost, ListWork
-from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.several.words import overlap_text
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
+from vfl_node.roles import DATA_ROLES
 
 if TYPE_CHECKING:
     from vfl_node.job import Align
-    from vfl_node.settings import Obfuscation
+    from vfl_node.settings.node import Obfuscation
 
 
 class PrivateSetUnion(AlignmentSpec):

@@ -23,8 +23,8 @@ from dataclasses import fields
 from itertools import pairwise
 
 from vfl_node.alignment.costs import Counts
-from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.several.costs import PartyCounts
+from vfl_node.roles import DATA_ROLES
 
 ACTIVE = 0
 

@@ -6,8 +6,8 @@ input's path and ``party=`` (this party's name, for errors), it returns a :class
 
 from __future__ import annotations
 
+from vfl_node.configuration.registry import Registry
 from vfl_node.data.readers.contract import OpenReader
-from vfl_node.registry import Registry
 
 _OPENING = "vfl_node.data.readers.opening"
 

@@ -57,7 +57,7 @@ class Reader(Protocol):
         Raises:
             DataError: the input is not what its format requires (``E_CSV`` for CSV), or has no rows (``E_EMPTY``).
                 The text names the place, and never contains a cell.
-            StateError: the machine has a problem, not the input (:func:`vfl_node.files.fault`).
+            StateError: the machine has a problem, not the input (:func:`vfl_node.process.files.fault`).
         """
         ...
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from vfl_node.errors import DataError, StateError
-from vfl_node.files import fault
+from vfl_node.process.files import fault
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,7 @@ from vfl_node.data.readers.input_file import InputFile
 from vfl_node.errors import UsageError
 
 if TYPE_CHECKING:
-    from vfl_node.settings import Data
+    from vfl_node.settings.node import Data
 
 
 def open_input(data: Data, *, party: str) -> Reader:

@@ -25,7 +25,7 @@ from vfl_node.errors import DataError, UsageError
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from vfl_node.data_source import Password
+    from vfl_node.settings.source import Password
 
 _EXPLAINED = frozenset({"sqlite", "postgresql", "mysql", "mariadb"})
 """Databases that look at a statement without reading a row (``EXPLAIN``)."""

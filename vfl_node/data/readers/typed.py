@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vfl_node.configuration.yaml_text import as_key
 from vfl_node.data.cells import WHITE_SPACE, has_text
 from vfl_node.data.readers.contract import RowBatch
 from vfl_node.errors import DataError
-from vfl_node.yaml_text import as_key
 
 BATCH_ROWS = 1 << 16
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from vfl_node.configuration.registry import Registry
 from vfl_node.models.settings import NetworkSettings
-from vfl_node.registry import Registry
 
 if TYPE_CHECKING:
     from torch import nn

@@ -20,10 +20,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.configuration.registry import Registry, subclass_of
 from vfl_node.privacy.attacks.attack import Attack
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.attacks.whole import Whole
-from vfl_node.registry import Registry, subclass_of
 
 A = TypeVar("A", bound=Attack)
 

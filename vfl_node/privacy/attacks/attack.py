@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 
 Need = Literal["rows", "gradients"]

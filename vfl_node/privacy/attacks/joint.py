@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import NotNumbers
+from vfl_node.metrics.classes import NotNumbers
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from vfl_node.privacy.defences.registry import DEFENCES
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
-from vfl_node.protection import FeatureAuditSettings, Protection
+from vfl_node.settings.protection import FeatureAuditSettings, Protection
 
 
 def sent_by(role: str) -> Direction:

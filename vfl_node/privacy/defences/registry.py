@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vfl_node.configuration import validate
+from vfl_node.configuration.models import validate
+from vfl_node.configuration.registry import Registry, instance_of
 from vfl_node.errors import UsageError
 from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec
-from vfl_node.registry import Registry, instance_of
 
 DEFENCES: Registry[DefenceSpec] = Registry(
     "vfl_node.defences",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 
 Direction = Literal["embeddings", "gradients", "projections"]
 """What leaves: embeddings at the passive party, gradients at the active one; and at each of them projections of its columns,

@@ -28,7 +28,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import prefixed, under
@@ -41,6 +40,7 @@ from vfl_node.privacy.features.rows import LEAST_KNOWN, AuditedRows, Inputs, che
 from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.features.worst import Found, Worst
 from vfl_node.privacy.outgoing import Observer, Sent
+from vfl_node.process import failpoints
 from vfl_node.progress import CONSTANT, Rebuilt
 
 TRAINING = ("static", "adaptive", "stacked")

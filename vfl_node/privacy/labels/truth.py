@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import NotNumbers, auc
+from vfl_node.metrics.classes import NotNumbers, auc
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.labels.attacks import OF_NUMBERS, OF_TWO_CLASSES, Attacks
 from vfl_node.privacy.labels.classes import of_classes

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration.versions import damaged
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.training.additive.half import HINT, WHAT, AdditiveHalf, Floats
 from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, ServiceTerms
 from vfl_node.training.serving import StoredModel
-from vfl_node.versions import damaged
 
 MOST = 2.0**40
 """What others send is cut off there, so that sums stay finite whatever it is; no true part is nearly as large."""

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 
+from vfl_node.configuration.versions import Steps, damaged, parsed
 from vfl_node.training.additive.half import HINT, WHAT
 from vfl_node.training.schedule import Schedule
-from vfl_node.versions import Steps, damaged, parsed
 
 VERSION = 1
 STEPS: Steps = {}

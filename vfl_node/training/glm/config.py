@@ -12,7 +12,8 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.errors import DataError
-from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
+from vfl_node.roles import DataRole
+from vfl_node.trainers import HEAD_BYTES, TableShape, TrainerConfig, TrainingCost
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn

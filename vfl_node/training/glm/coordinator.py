@@ -17,7 +17,7 @@ from vfl_node.job import Job, Parties
 from vfl_node.progress import Advanced, PhaseBegan, Progress
 from vfl_node.session.pins import Pins
 from vfl_node.session.session import Session
-from vfl_node.settings import role_in
+from vfl_node.settings.node import role_in
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.decryption import DecryptionService
 from vfl_node.training.glm.decryption_log import DecryptionCount, DecryptionLog, FileDecryptionLog

@@ -40,7 +40,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from vfl_node import failpoints
 from vfl_node.crypto.fixed_point import slot_bits
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.decryption import decrypt
@@ -48,8 +47,9 @@ from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.job import Parties
+from vfl_node.process import failpoints
 from vfl_node.session.pins import Pins
-from vfl_node.settings import role_in
+from vfl_node.settings.node import role_in
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.decryption_log import DecryptionLog
 from vfl_node.training.glm.exchange import check_ciphertexts

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from vfl_node.files import read_checked, write_checked
+from vfl_node.process.files import read_checked, write_checked
 
 
 @dataclass

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import torch
 
-from vfl_node import failpoints
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.errors import ProtocolError
+from vfl_node.process import failpoints
 from vfl_node.training.glm.side import Floats
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel

@@ -12,7 +12,6 @@ from itertools import islice
 
 import numpy as np
 
-from vfl_node import failpoints
 from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import packing
@@ -20,6 +19,7 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine
+from vfl_node.process import failpoints
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.decryption import Decryptor
 from vfl_node.training.glm.masked_tensors import GRADIENT, LOSS, MaskedTensor

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from vfl_node.data.tables import LabelColumn
-from vfl_node.metrics import ModelOutput
-from vfl_node.regression_metrics import PredictedNumbers
+from vfl_node.metrics.classes import ModelOutput
+from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, assess, class_shares

@@ -28,12 +28,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.data.encoded import encoded_columns
-from vfl_node.metrics import compute
+from vfl_node.metrics.classes import compute
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan, ResultDoubted
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss

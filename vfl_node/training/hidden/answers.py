@@ -51,7 +51,7 @@ from vfl_node.crypto.shares.sines import TABLES_DIGEST
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.errors import StateError
 from vfl_node.job import Job
-from vfl_node.machine import free_bytes
+from vfl_node.process.machine import free_bytes
 from vfl_node.session.session import Session
 from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import memory

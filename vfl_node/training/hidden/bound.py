@@ -42,7 +42,7 @@ from vfl_node.gdp import mu_of
 
 if TYPE_CHECKING:
     from vfl_node.alignment.spec import AlignmentSpec
-    from vfl_node.trainers import Task
+    from vfl_node.roles import Task
 
 MARGIN = 1.004
 """Of a residual's bound, and of rounding: rows in steps of 2⁻¹⁸, and residuals."""

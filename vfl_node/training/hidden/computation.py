@@ -25,11 +25,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import failpoints
 from vfl_node.crypto.shares.machine import Counter, ShareMachine
 from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
 from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
 from vfl_node.crypto.shares.values import KnownToOne, Shared
+from vfl_node.process import failpoints
 from vfl_node.training.hidden.bound import row_norm
 from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.measuring import OutputTally, tally

@@ -11,7 +11,8 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.gdp import MOST_EPSILON, Exposure
-from vfl_node.trainers import ALWAYS, HEAD_BYTES, DataRole, TableShape, Task, TrainerConfig, TrainingCost
+from vfl_node.roles import DataRole, Task
+from vfl_node.trainers import ALWAYS, HEAD_BYTES, TableShape, TrainerConfig, TrainingCost
 from vfl_node.training.hidden import memory, spending
 from vfl_node.training.hidden.descent import USUAL_BATCH, USUAL_EPOCHS, WAYS
 

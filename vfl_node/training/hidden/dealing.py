@@ -12,10 +12,10 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Dealer
-from vfl_node.files import read_checked, write_checked
+from vfl_node.process import failpoints
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import terms

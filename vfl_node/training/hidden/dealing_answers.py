@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Dealer
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Job
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import terms

@@ -20,6 +20,7 @@ import torch
 from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
+from vfl_node.configuration.versions import Steps, damaged, parsed
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, Ring
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.data.tables import Table
@@ -33,7 +34,6 @@ from vfl_node.training.hidden.rows import RowEncoder, columns_of
 from vfl_node.training.serving import StoredModel
 from vfl_node.training.trainer import Servable
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ShareCommitments
-from vfl_node.versions import Steps, damaged, parsed
 
 WHAT, HINT = "what a training stored of its model", "restore it from a backup, or train again"
 VERSION = 1

@@ -12,7 +12,8 @@ from vfl_node.data.scaling import LEVELS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vfl_node.trainers import DataRole, TableShape
+    from vfl_node.roles import DataRole
+    from vfl_node.trainers import TableShape
     from vfl_node.training.hidden.config import Hidden
 
 USUAL_COLUMNS = 16

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.crypto.shares.ring import FRACTION, Ring, encode
 from vfl_node.data.dates import Part
 from vfl_node.data.declared import Kind

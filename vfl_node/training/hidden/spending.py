@@ -12,7 +12,7 @@ from vfl_node.gdp import Exposure, auc_bound, mu_of, together
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
-    from vfl_node.limits import UnboundedModel
+    from vfl_node.settings.limits import UnboundedModel
     from vfl_node.training.hidden.config import Hidden
 
 METRICS_EPSILON = 1.0

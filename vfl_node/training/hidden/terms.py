@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from vfl_node.crypto.shares.sines import TABLES_DIGEST, tables_digest
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.job import Job
-from vfl_node.machine import free_bytes
+from vfl_node.process.machine import free_bytes
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds

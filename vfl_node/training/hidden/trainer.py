@@ -19,14 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import Coins
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.errors import ProtocolError
+from vfl_node.metrics.numbers import PredictedNumbers
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
-from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, load_of

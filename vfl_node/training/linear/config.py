@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vfl_node.trainers import Task
+from vfl_node.roles import Task
 from vfl_node.training.glm.config import GeneralisedLinear
 
 

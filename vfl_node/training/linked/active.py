@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.models.storage import under
 from vfl_node.privacy.attachment import Attachment
+from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, Figures, assess, measure

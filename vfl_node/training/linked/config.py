@@ -9,10 +9,11 @@ from pydantic import Field, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.beside import ONE_BESIDE, Beside
-from vfl_node.configuration import name_in
+from vfl_node.configuration.models import name_in
 from vfl_node.errors import DataError
 from vfl_node.models import OPTIMISERS
-from vfl_node.trainers import DataRole, TableShape, Task, TrainingCost
+from vfl_node.roles import DataRole, Task
+from vfl_node.trainers import TableShape, TrainingCost
 from vfl_node.training.linked import costs
 from vfl_node.training.linked.methods import CUTS, MERGES, METHODS, Method
 from vfl_node.training.network.config import NetworkConfig, Sizes

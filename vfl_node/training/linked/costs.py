@@ -10,7 +10,8 @@ from vfl_node.beside import Beside
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.counts import dense_values, hidden_weights, linear_weights
 from vfl_node.models.settings import LayerOptions
-from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
+from vfl_node.roles import DataRole
+from vfl_node.trainers import HEAD_BYTES, TableShape, TrainingCost
 from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures_bytes
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
 from vfl_node.models.storage import under
 from vfl_node.privacy.attachment import Attachment
+from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.linked.config import Linked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from vfl_node.configuration import name_in
+from vfl_node.configuration.models import name_in
 from vfl_node.data.scaling import Scaling
 from vfl_node.job.evaluate import EARLY_STOPPING
 from vfl_node.models import OPTIMISERS

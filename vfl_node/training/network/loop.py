@@ -34,10 +34,10 @@ from dataclasses import asdict, dataclass, replace
 
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, VflError
 from vfl_node.models import architecture_of
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss, one_hot
 
-from vfl_node.metrics import ModelOutput
-from vfl_node.regression_metrics import PredictedNumbers
+from vfl_node.metrics.classes import ModelOutput
+from vfl_node.metrics.numbers import PredictedNumbers
+from vfl_node.metrics.weighted import EPSILON
 from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.evaluation import class_shares, measure
 from vfl_node.training.intervals import Output
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.targets import TargetScale
-from vfl_node.weighted_metrics import EPSILON
 
 Numbers = NDArray[np.float64]
 

@@ -18,9 +18,9 @@ from itertools import cycle
 
 import numpy as np
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import DataError, PolicyError, ProtocolError
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
 from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch

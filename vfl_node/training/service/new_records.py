@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from vfl_node import failpoints
 from vfl_node.errors import UsageError
+from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan
-from vfl_node.protection import Protection
 from vfl_node.session.session import Session
+from vfl_node.settings.protection import Protection
 from vfl_node.training.schedule import cut
 from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
 from vfl_node.training.service.shown import DisclosureGuard, check_judged

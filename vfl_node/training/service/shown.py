@@ -16,8 +16,8 @@ from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.labels.evidence import record_names
 from vfl_node.privacy.labels.served import SERVED, ServedLabels
 from vfl_node.privacy.served import ServedAudit
-from vfl_node.protection import Protection
 from vfl_node.session.session import Session
+from vfl_node.settings.protection import Protection
 from vfl_node.training.service.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
 from vfl_node.training.serving import Names, ShownRows
 

@@ -19,8 +19,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import LabelColumn, Table
 from vfl_node.job import Serve
-from vfl_node.settings import DEFAULT_TABLE
-from vfl_node.trainers import Task
+from vfl_node.roles import Task
+from vfl_node.settings.node import DEFAULT_TABLE
 from vfl_node.training.service.batches import Batches
 
 Positions = NDArray[np.int64]

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attachment import Attachment, Forward, Step
 from vfl_node.privacy.defences.defence import Leaving, Sender
+from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, Figures, measure
 from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, attached, learner, way_out_of_projections

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import model_validator
 
 from vfl_node.beside import ONE_BESIDE, Beside
-from vfl_node.configuration import ReadBy
+from vfl_node.configuration.models import ReadBy
 from vfl_node.errors import DataError
 from vfl_node.models import architecture_of, cut_width
-from vfl_node.trainers import DataRole, TableShape, Task, TrainingCost
+from vfl_node.roles import DataRole, Task
+from vfl_node.trainers import TableShape, TrainingCost
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of, why_intersection_is_hidden

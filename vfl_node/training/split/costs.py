@@ -11,7 +11,8 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.computing import OutsideCost
 from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
 from vfl_node.models.settings import LayerOptions
-from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
+from vfl_node.roles import DataRole
+from vfl_node.trainers import HEAD_BYTES, TableShape, TrainingCost
 from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures_bytes
 from vfl_node.training.unaligned.sizes import Sizes
 

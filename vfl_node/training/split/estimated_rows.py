@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vfl_node.computing import ROWS_AT_ONCE
+from vfl_node.configuration.registry import load
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attachment import Forward, Step
-from vfl_node.registry import load
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.schedule import cut

@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vfl_node import failpoints
 from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.models.updates import Updates
+from vfl_node.process import failpoints
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput

@@ -25,7 +25,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Column, Table, rows_of
 from vfl_node.errors import VflError
-from vfl_node.metrics import auc
+from vfl_node.metrics.classes import auc
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
@@ -23,6 +22,7 @@ from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import NORMS, initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attachment import Attachment, Step
+from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.learner import Learner

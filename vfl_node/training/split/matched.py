@@ -55,7 +55,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import weighted_metrics
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.decryption import decrypt
@@ -66,6 +65,7 @@ from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
+from vfl_node.metrics import weighted as weighted_metrics
 from vfl_node.session.pins import Pins
 from vfl_node.training.evaluation import Values
 from vfl_node.training.split.costs import KEY_BITS, bins_of
@@ -117,7 +117,7 @@ async def matched_active(
         scores: float64[n], the probability of a positive *given that the peer's columns are real*; may leave 0 … 1,
             and is then ranked as it is, else clipped.
         owned: bool[n], which held-out rows have a label here.
-        names: metrics, see :mod:`vfl_node.weighted_metrics`.
+        names: metrics, see :mod:`vfl_node.metrics.weighted`.
         randomness: this party's own for this; the same gives the same bytes.
         threshold: probability from which on a row is predicted to be positive.
         share: which part of this party's rows is matched, |I|/n_a, where the alignment tells; it makes the cells larger.

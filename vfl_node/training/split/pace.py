@@ -23,7 +23,8 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import linear
 from vfl_node.models.updates import Updates
-from vfl_node.trainers import DataRole, TableShape
+from vfl_node.roles import DataRole
+from vfl_node.trainers import TableShape
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.costs import input_schema
 

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
@@ -20,6 +19,7 @@ from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_positions
 from vfl_node.privacy.features.targets import Targets, targets_of
+from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor

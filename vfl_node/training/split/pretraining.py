@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 import numpy as np
 from torch import Tensor, nn
 
-from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.privacy.defences.defence import Leaving
 from vfl_node.privacy.outgoing import Exit
+from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_step, received
 from vfl_node.training.network.half import NO_ROWS, Positions

@@ -33,9 +33,9 @@ from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import UsageError
 from vfl_node.privacy.defences.randomised.answers import answer_classes, answer_numbers, moved
 from vfl_node.privacy.defences.randomised.spec import RandomisedParams
-from vfl_node.protection import Protection
 from vfl_node.session.answers import Answer
 from vfl_node.session.session import Session
+from vfl_node.settings.protection import Protection
 from vfl_node.training.evaluation import measure
 from vfl_node.training.network.tasks import facts_of_classes
 from vfl_node.training.split.config import Train

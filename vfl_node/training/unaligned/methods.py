@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
-from vfl_node.configuration import Frozen, name_in
+from vfl_node.configuration.models import Frozen, name_in
+from vfl_node.configuration.registry import Registry, subclass_of
 from vfl_node.errors import DataError
-from vfl_node.registry import Registry, subclass_of
 from vfl_node.training.unaligned.sizes import Sizes
 
 if TYPE_CHECKING:

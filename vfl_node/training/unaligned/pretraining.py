@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attachment import Attachment
-from vfl_node.registry import load
 from vfl_node.training.unaligned.methods import Unaligned
 
 Rows = NDArray[np.int64]

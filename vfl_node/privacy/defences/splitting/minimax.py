@@ -26,13 +26,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from vfl_node import failpoints
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.simulated import BETAS, SimulatedDecoder
 from vfl_node.privacy.defences.splitting.spec import SplittingParams
 from vfl_node.privacy.defences.splitting.weighting import Weighting
+from vfl_node.process import failpoints
 
 
 @dataclass(frozen=True, eq=False)

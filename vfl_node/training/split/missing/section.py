@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from pydantic import Field, SkipValidation, ValidationError, create_model, model_validator
 from typing_extensions import Self
 
-from vfl_node.configuration import Frozen, name_in
+from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.errors import UsageError
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS, FeatureStrategy, LabelStrategy, Strategy
 

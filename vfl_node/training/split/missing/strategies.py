@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from pydantic import ValidationError
 
-from vfl_node.configuration import Frozen
-from vfl_node.registry import Registry
-from vfl_node.trainers import Task
+from vfl_node.configuration.models import Frozen
+from vfl_node.configuration.registry import Registry
+from vfl_node.roles import Task
 
 
 class Strategy(Frozen, validate_default=True):

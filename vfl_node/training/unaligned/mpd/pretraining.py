@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from vfl_node import failpoints
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.layers import linear
+from vfl_node.process import failpoints
 from vfl_node.training.unaligned.mpd.spec import MatchedPairs
 from vfl_node.training.unaligned.pretraining import PretrainedHalf, Pretraining, Rows
 

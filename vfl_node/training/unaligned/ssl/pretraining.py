@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
+from vfl_node.process import failpoints
 from vfl_node.training.unaligned.pretraining import PretrainedHalf, Pretraining, Rows
 from vfl_node.training.unaligned.siamese import Siamese, disturbed, shuffled
 from vfl_node.training.unaligned.ssl.spec import SiameseMethod

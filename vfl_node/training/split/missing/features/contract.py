@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Features
-from vfl_node.registry import load
 from vfl_node.training.split.missing.strategies import FeatureStrategy
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
-from vfl_node.registry import load
 from vfl_node.training.split.missing.calibration import Rate
 from vfl_node.training.split.missing.strategies import LabelStrategy
 from vfl_node.training.targets import TargetScale

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from vfl_node.trainers import Task
+from vfl_node.roles import Task
 from vfl_node.training.split.missing.strategies import LabelStrategy
 
 

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from vfl_node import failpoints
 from vfl_node.errors import StateError, UsageError
+from vfl_node.process import failpoints
 
 _MAGIC = b"VFLc"
 _HEAD_BYTES = 4 + 2 + 32

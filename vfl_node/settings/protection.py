@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration.models import Frozen
 from vfl_node.privacy.defences.spec import DefenceParams
-from vfl_node.table_settings import KeyColumns
+from vfl_node.settings.table import KeyColumns
 
 ColumnNames = Annotated[tuple[str, ...], Field(min_length=1)]
 """Columns of a party's own table; at least one, since no name would read as no column."""
@@ -90,3 +90,19 @@ class Protection:
     labels: bool = True
     max_label_auc: float | None = None
     linkage: LinkageAuditSettings | None = None
+
+
+class Compare(Frozen):
+    """Of this nothing crosses the wire."""
+
+    boosted_tree: bool | Literal["auto"] = Field(
+        default="auto",
+        description="whether scikit-learn, where it is installed, trains a boosted tree on this node's own columns and labels. "
+        "auto: unless the job hides numbers of records from the peer, which waits meanwhile and sees how long it takes",
+    )
+    most_rows: int = Field(
+        default=1_000_000, ge=1, le=100_000_000, description="rows that a boosted tree learns from; of more a random part"
+    )
+
+
+NO_TREE = Compare(boosted_tree=False)

@@ -183,7 +183,7 @@ def arm(text: str, *, local: bool) -> None:
             raise UsageError(
                 f"{VARIABLE} has {part[:60]!r}, expected NAME=ACTION@N with one of {', '.join(ACTIONS)}",
                 code="E_FAILPOINT",
-                hint=f"unset {VARIABLE}: it is for tests; its names are in vfl_node/failpoints.py",
+                hint=f"unset {VARIABLE}: it is for tests; its names are in vfl_node/process/failpoints.py",
             )
         rules[rule["name"]] = Rule(rule["action"], int(rule["at"] or 1), bool(rule["on"]) or not rule["at"])
     if rules and not local:

@@ -14,9 +14,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, 
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
+from vfl_node.configuration.registry import Registry
+from vfl_node.configuration.yaml_text import MOST_BYTES, Place, checked, places, read, where
 from vfl_node.errors import UsageError
-from vfl_node.registry import Registry
-from vfl_node.yaml_text import MOST_BYTES, Place, checked, places, read, where
 
 MOST_MISTAKES = 5
 """Mistakes of one document that are explained."""

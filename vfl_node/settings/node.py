@@ -9,7 +9,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import (
     BeforeValidator,
@@ -21,18 +21,17 @@ from pydantic import (
     model_validator,
 )
 
-from vfl_node.comparison import Compare
-from vfl_node.configuration import Frozen, load
+from vfl_node.configuration.models import Frozen, load
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties
-from vfl_node.limits import Limits
 from vfl_node.models.names import ModelName, ModelPlace
 from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
-from vfl_node.protection import AuditSettings, Protection
-from vfl_node.table_settings import Data
+from vfl_node.roles import Role
+from vfl_node.settings.limits import Limits
+from vfl_node.settings.protection import AuditSettings, Compare, Protection
+from vfl_node.settings.table import Data
 
-Role = Literal["active", "passive", "coordinator"]
 Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
 
 SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
@@ -311,7 +310,6 @@ __all__ = [
     "Limits",
     "Obfuscation",
     "Peer",
-    "Role",
     "Settings",
     "Tls",
     "UsageError",

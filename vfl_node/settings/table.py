@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from vfl_node.configuration.models import Frozen
 from vfl_node.data.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words
-from vfl_node.data_source import DataSource
 from vfl_node.job import Name
-from vfl_node.label_source import LabelAsWritten, LabelSource
+from vfl_node.settings.source import DataSource
 
 
 def _one_or_two(columns: object) -> object:
@@ -106,3 +106,27 @@ class Data(DataSource):
     def labels(self) -> LabelSource:
         """The column of labels, where labels are read."""
         return self.label or LabelSource(column="label")
+
+
+def _as_written(value: object) -> object:
+    """YAML reads ``yes``, ``true`` and ``1`` without quotes as what they mean; a table has them as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, int | float) else value
+
+
+class LabelSource(Frozen):
+    """The column of labels; of two classes also the positive one."""
+
+    column: str = Field(min_length=1, description="its name")
+    positive: Annotated[str, BeforeValidator(_as_written), Field(min_length=1)] | None = Field(
+        default=None, description="two classes: the one whose probability is predicted, as the table writes it; None: the last"
+    )
+
+
+def _named(value: object) -> object:
+    return {"column": value} if isinstance(value, str) else value
+
+
+LabelAsWritten = Annotated[LabelSource, BeforeValidator(_named)]
+"""A column name alone, or keys and values."""

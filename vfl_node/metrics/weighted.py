@@ -2,7 +2,7 @@
 
 A bootstrap counts a row as often as it was drawn; a row of which it is known only how likely it is meant counts with that
 share. Labels [N] are 0 and 1 (or 0 to K − 1), weights float64[B, N] are 0 or more; a result is float64[B], NaN where the
-metric is not defined. With equal weights each is the metric of the same name in :mod:`vfl_node.metrics`.
+metric is not defined. With equal weights each is the metric of the same name in :mod:`vfl_node.metrics.classes`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import weighted_metrics
-from vfl_node.weighted_metrics import EPSILON, RANGES, predicted
+from vfl_node.metrics import weighted as weighted_metrics
+from vfl_node.metrics.weighted import EPSILON, RANGES, predicted
 
 Array = NDArray[Any]
 
@@ -63,7 +63,7 @@ class ModelOutput:
         return compute(names, labels, self.scores, self.probabilities, threshold)
 
     def weighted(self, names: Sequence[str], labels: Array, weights: Array, threshold: float = 0.5) -> dict[str, Array]:
-        """As :func:`vfl_node.weighted_metrics.compute`."""
+        """As :func:`vfl_node.metrics.weighted.compute`."""
         return {**weighted_metrics.compute(names, labels, self.scores, self.probabilities, weights, threshold)}
 
     def curve(self, labels: Array) -> list[tuple[float, float, int]]:
@@ -87,7 +87,7 @@ def auc(labels: Array, scores: Array) -> float | None:
 
 
 def nll(labels: Array, probabilities: Array) -> float | None:
-    """Mean −log p of the true class, p kept within :data:`~vfl_node.weighted_metrics.EPSILON` of 0 and 1."""
+    """Mean −log p of the true class, p kept within :data:`~vfl_node.metrics.weighted.EPSILON` of 0 and 1."""
     if len(labels) == 0:
         return None
     p = np.clip(_numbers(probabilities), EPSILON, 1 - EPSILON)
@@ -201,7 +201,7 @@ def macro_f1(labels: Array, probabilities: Array) -> float | None:
 
 
 def multiclass_nll(labels: Array, probabilities: Array) -> float | None:
-    """Mean −log of the true class's probability, [N, K], kept within :data:`~vfl_node.weighted_metrics.EPSILON` of 0 and 1."""
+    """Mean −log of the true class's probability, [N, K], kept within :data:`~vfl_node.metrics.weighted.EPSILON` of 0 and 1."""
     if len(labels) == 0:
         return None
     p = np.clip(_numbers(probabilities), EPSILON, 1 - EPSILON)

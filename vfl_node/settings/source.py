@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import Self
 
-from vfl_node.configuration import Frozen, name_in, text_like
+from vfl_node.configuration.models import Frozen, name_in, text_like
 from vfl_node.data.readers import READERS
 
 Delimiter = Annotated[str, text_like(r"^[\t!#$%&*,/:;<=>?@^_|~]$", "one character that separates cells, such as ';'")]

@@ -1,0 +1,1 @@
+"""What people write, and how it is read: keys, YAML, versions, registries."""
