@@ -62,7 +62,8 @@ def test_unarmed_nothing_happens_whatever_the_environment_says(tmp_path: Path) -
 
 
 def test_it_kills_as_kill_9_does(tmp_path: Path) -> None:
-    program = "from vfl_node.process import failpoints as f; f.arm('keep=kill@2', local=True); [f.reach('keep') for _ in range(9)]"
+    arm = "from vfl_node.process import failpoints as f; f.arm('keep=kill@2', local=True); "
+    program = arm + "[f.reach('keep') for _ in range(9)]"
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, cwd=PACKAGE.parent, check=False)
     assert (made.returncode, made.stderr) == (-9, b"failpoint keep kill\n")
 
