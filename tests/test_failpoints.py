@@ -18,7 +18,7 @@ from vfl_node.process import failpoints
 from vfl_node.process.files import write_whole
 from vfl_node.settings.node import load_settings
 
-PACKAGE = Path(failpoints.__file__).parent
+PACKAGE = Path(failpoints.__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)

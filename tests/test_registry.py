@@ -59,7 +59,7 @@ absent = vfl_node_is_not_here:SPEC
 
 PROGRAM = """
 import json, sys
-from vfl_node.configuration import parse
+from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 said = []

@@ -57,8 +57,7 @@ class EpochTrained:
         judged: how many rows are behind each of them.
         validation_loss: of the federated model on rows set apart; None where there are none, too.
         rebuilt: this party's columns, as its own feature audit rebuilds them from what it sent; empty without one.
-        labels: attack on this party's labels → its figure after the epoch before, .5 at chance: this one is being judged while
-            the next one trains. Empty in the first, and at a party without labels.
+        labels: as :class:`EpochJudged` has them, where training waits for them; otherwise empty.
     """
 
     loss: float | None = None
@@ -67,6 +66,17 @@ class EpochTrained:
     validation_loss: float | None = None
     rebuilt: Rebuilt = field(default_factory=dict)
     labels: Attacks = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpochJudged:
+    """What was still being found when an epoch ended, while the next one trained.
+
+    Attributes:
+        labels: attack on this party's labels → its figure after the epoch, .5 at chance.
+    """
+
+    labels: Attacks
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,7 @@ class InputRefused:
     reason: str
 
 
-WorkEvent = PhaseBegan | Advanced | EpochTrained | LocalEpochTrained | PredictionsAudited
+WorkEvent = PhaseBegan | Advanced | EpochTrained | EpochJudged | LocalEpochTrained | PredictionsAudited
 """What is emitted in the middle of work. Emitting it raises where the owner wants the job to end."""
 
 Event = WorkEvent | TrainingCostKnown | OverlapDoubted | ResultDoubted | Queued | PeersAwaited | InputRefused

@@ -26,7 +26,7 @@ from benchmarks.sessions import BY_ROLE, session
 from experiments.florist.data import SOURCES, Records
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.privacy.attachment import Attachment, Step
+from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.privacy.integrity import Compared
 from vfl_node.settings.protection import Protection
 from vfl_node.training.network.half import ForwardPass, Positions
@@ -186,7 +186,7 @@ class Kept(Attachment):
     def __init__(self) -> None:
         self.newest: dict[int, Embeddings] = {}
 
-    def step_done(self, step: Step) -> None:
+    def step_done(self, step: TrainingStep) -> None:
         """As :meth:`Attachment.step_done`."""
         self.newest |= dict(zip(step.positions.tolist(), step.embeddings[0].detach().numpy(), strict=True))
 

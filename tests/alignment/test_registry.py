@@ -104,7 +104,7 @@ PROGRAM = """
 from vfl_node.alignment.psi import protocol
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.job import Align
-from vfl_node.settings import Limits
+from vfl_node.settings.limits import Limits
 
 align = Align(protocol="pairs")
 assert align.spec.side("active") is protocol.active

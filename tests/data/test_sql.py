@@ -262,7 +262,7 @@ import sys
 sys.modules[{module!r}] = None
 from vfl_node.data.reading import read_table
 from vfl_node.errors import UsageError
-from vfl_node.settings import Data
+from vfl_node.settings.table import Data
 try:
     read_table(Data(query="select 1 as id", database={database!r}), id_form="text", needs_label=False, party="lab")
 except UsageError as error:

@@ -11,6 +11,7 @@ from vfl_node.errors import Cancelled
 from vfl_node.execution.live import ALONE, AT_REST, LiveProgress, Stop, changes
 from vfl_node.progress import (
     Advanced,
+    EpochJudged,
     EpochTrained,
     Event,
     InputRefused,
@@ -29,6 +30,7 @@ EVENTS: list[Event] = [
     PhaseBegan("train", 10, "batches"),
     Advanced(3),
     EpochTrained(0.5, {"spectral": 0.51}, {"spectral": 40}, None, {"work": {"static": 0.4, "constant": 0.1}}),
+    EpochJudged({"norm": 0.7}),
     LocalEpochTrained(0.4, 1, 10),
     PredictionsAudited({"near_duplicate": 0.6}, {"near_duplicate": 9}),
     TrainingCostKnown("training on the union"),
@@ -70,6 +72,15 @@ def test_figures_stay_until_newer_ones_are_known(progress: LiveProgress) -> None
     progress.emit(PredictionsAudited({"near_duplicate": 0.7}, {"near_duplicate": 9}))
     view = progress.snapshot()
     assert (view["loss"], view["attacks"], view["judged"]) == (0.3, {"near_duplicate": 0.7}, {"near_duplicate": 9})
+
+
+def test_a_meter_stays_until_a_newer_figure_is_known(progress: LiveProgress) -> None:
+    progress.emit(EpochTrained(0.5, {"spectral": 0.7}))
+    progress.emit(EpochJudged({"norm": 0.9}))
+    progress.emit(EpochTrained(0.4))
+    view = progress.snapshot()
+    assert view["labels"] == {"norm": 0.9}
+    assert {name: of["value"] for name, of in view["meters"].items()} == {"labels": 0.9, "membership": 0.7}
 
 
 def test_a_remark_outlives_phases_and_a_note_does_not(progress: LiveProgress) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vfl_node.privacy.attachment import Step
+from vfl_node.privacy.attachment import TrainingStep
 from vfl_node.privacy.integrity import ALARM, LEAST, NEWEST, USUAL, Compared, unlike, warned
 
 
@@ -68,7 +68,7 @@ def test_no_number_that_a_peer_may_send_ends_the_job() -> None:
 
 def see(kept: Compared, embeddings: list[Tensor]) -> None:
     """One step of training."""
-    kept.step_done(Step(np.arange(len(embeddings[0])), embeddings, embeddings))
+    kept.step_done(TrainingStep(np.arange(len(embeddings[0])), embeddings, embeddings))
 
 
 def test_the_newest_rows_of_each_peer_are_compared_and_no_more_than_an_epoch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,16 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.metrics.classes import auc
 from vfl_node.node.partners import Partner
-from vfl_node.privacy.labels.evidence import MOST_JOBS, MOST_ROWS, Evidence, History, about_labels, record_names, served_by
+from vfl_node.privacy.labels.evidence import (
+    MOST_JOBS,
+    MOST_ROWS,
+    Evidence,
+    History,
+    Said,
+    about_labels,
+    record_names,
+    served_by,
+)
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
 from vfl_node.privacy.labels.served import ServedLabels
 from vfl_node.privacy.labels.truth import truth_of
@@ -104,7 +114,12 @@ def job(memory: Any, kind: str, job_id: str, strength: float, seed: int, **more:
         for attack in truth.attacks.summed
     }
     of = LabelMeter(truth, ["lab"], party="clinic", histories=told, **more)
-    found = trained(of, kind, strength, seed)
+    try:
+        of.epoch_begins(0, -(-ROWS // BATCH))
+        found = trained(of, kind, strength, seed)
+    except PolicyError:
+        of.broken_off()  # as the loop does
+        raise
     of.so_far()
     return found
 
@@ -135,6 +150,9 @@ def test_the_limit_is_for_the_sum_and_a_stopped_job_counts(tmp_path: Path) -> No
     assert stopped is not None
     assert "added up" in stopped[1].message
     later = History(Partner(tmp_path, "lab"), "default label 2 joined", 1, "later", NAMES)
+    assert later.trainings == stopped[0] + 1
+    with pytest.raises(PolicyError, match="by earlier jobs"):  # before anything leaves
+        job(Partner(tmp_path, "lab"), "two classes", "job-11", 0.6, 11, limit=limit)
     assert later.trainings == stopped[0] + 1
 
 
@@ -218,6 +236,52 @@ def test_an_epoch_that_is_broken_off_counts(tmp_path: Path) -> None:
     assert auc(TWO[np.argsort(NAMES)], history.earlier.scores(np.sort(NAMES)).double().numpy()) > 0.75
 
 
+def test_breaking_off_waits_for_the_epoch_that_is_being_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is kept is the same as where it was fast."""
+    find = LabelMeter._find
+
+    def slow(of: LabelMeter, seen: Any) -> Any:
+        sleep(0.2)
+        return find(of, seen)
+
+    kept = []
+    for name in ("fast", "slow"):
+        if name == "slow":
+            monkeypatch.setattr(LabelMeter, "_find", slow)
+        truth = truth_of(TWO, np.arange(ROWS), NAMES, classes=2)
+        history = History(Partner(tmp_path, name), "about", 1, "job", NAMES)
+        of = LabelMeter(truth, ["lab"], party="clinic", histories={("lab", "mean_direction"): [history]})
+        for epoch, rows in enumerate((range(ROWS), range(ROWS // 2))):
+            gradients, at = 0.6 * signal("two classes") + noise("slow", epoch), np.array(rows)
+            of.see(at, [noise("e", epoch)[at]], [gradients[at] / len(at)])
+            if epoch == 0:
+                of.epoch_done()
+        of.broken_off()
+        kept.append(history.own)
+    assert np.array_equal(kept[0].sums, kept[1].sums)
+    assert kept[0].counts.tolist() == [1] * ROWS
+
+
+def test_the_limit_sees_what_another_job_tells_meanwhile(tmp_path: Path) -> None:
+    memory = Partner(tmp_path, "lab")
+    mine, other = (History(memory, "about", 1, name, NAMES) for name in ("mine", "other"))
+    mine.keep_at(scored(1))
+    assert not len(mine.earlier.names)
+    other.keep_at(scored(2))
+    assert len(mine.earlier.names) == ROWS
+
+
+def test_one_number_that_is_no_number_does_not_outweigh_the_others() -> None:
+    labels = np.random.default_rng(3).normal(size=ROWS)
+    labels[7] = 1e6
+    truth, told = truth_of(labels, np.arange(ROWS), NAMES, classes=0), Evidence.none(1)
+    rank = torch.from_numpy(np.argsort(np.argsort(labels)) / ROWS)
+    for number in range(10):
+        score = (rank[truth.followed] + 2 * noise("sentinel", number)[:, 0].double()).float()
+        told = told.plus(Evidence.of(truth.followed.astype(np.uint64), score, truth.targets(np.arange(ROWS))))
+    assert (truth.figure(told.scores(truth.followed.astype(np.uint64))) or 0) > 0.6
+
+
 def test_a_sum_that_is_lost_or_damaged_is_an_error(tmp_path: Path) -> None:
     job(Partner(tmp_path, "lab"), "two classes", "job-0", 0.6, 0)
     files = sorted(of for of in (tmp_path / "lab").glob("labels-*.kept") if "begun" not in of.name)
@@ -283,6 +347,12 @@ def test_few_predictions_are_not_judged_and_each_row_counts_once(tmp_path: Path)
     for _ in range(3):
         of.admit(some, said[torch.from_numpy(some)])
     assert of.figure is None
+    for row in positive[:50]:  # one at a time, each in a service of its own
+        served(tmp_path / "singly").admit(np.array([row]), said[torch.from_numpy(np.array([row]))])
+    singly = Said(
+        Partner(tmp_path / "singly", "lab"), f"{about_labels('default', 'label', 2)} said", 1, served_by("job-0"), NAMES
+    )
+    assert len(singly.own.names) == 50
     again = served(tmp_path, limit=0.6)  # what earlier services told is read back
     with pytest.raises(PolicyError):
         again.admit(positive[:120], said[torch.from_numpy(positive[:120])])
@@ -329,6 +399,25 @@ def test_rows_whose_labels_cannot_be_looked_up_are_predicted_for_others_only_wit
     assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
 
 
+def test_two_services_of_one_model_lose_no_row_of_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, one, two = predictions("two classes", 0.0), served(tmp_path), served(tmp_path)
+    half = np.arange(ROWS // 2)
+    one.admit(half, said[torch.from_numpy(half)])
+    two.admit(half + ROWS // 2, said[torch.from_numpy(half + ROWS // 2)])
+    one.admit(half[:1], said[:1])
+    kept = Said(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} said", 1, served_by("job-0"), NAMES).own
+    assert len(kept.names) == ROWS
+
+
+def test_what_is_kept_of_many_models_is_bounded(tmp_path: Path) -> None:
+    said = predictions("two classes", 0.0)
+    for number in range(MOST_JOBS + 4):
+        served(tmp_path, model=f"job-{number}").admit(np.arange(ROWS), said)
+    sizes = {len(of.read_bytes()) for of in (tmp_path / "lab").glob("labels-*.kept")}
+    row = 8 + 3 * 4
+    assert max(sizes) < (MOST_JOBS + 2) * ROWS * row + 4096
+
+
 def test_a_rare_class_is_not_crowded_out_of_what_is_remembered_of_predictions(tmp_path: Path) -> None:
     rows = 2 * MOST_ROWS
     labels = np.zeros(rows)
@@ -340,6 +429,6 @@ def test_a_rare_class_is_not_crowded_out_of_what_is_remembered_of_predictions(tm
     for part in np.array_split(np.random.default_rng(1).permutation(rows), 8):
         of.admit(part, torch.from_numpy(labels[part]))
     assert of.figure == 1.0
-    kept = History(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} joined", 1, served_by("job"), names).own
+    kept = Said(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} said", 1, served_by("job"), names).own
     assert np.isin(names[:300], kept.names).all()
     assert len(kept.names) <= MOST_ROWS

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.privacy.attachment import TrainingStep
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.privacy.labels.meter import LabelMeter
@@ -46,7 +47,7 @@ def test_no_attack_on_rows_ends_a_job(size: float) -> None:
             sent = [huge(size, f"{epoch}/{peer}")[batch] for peer in ("lab", "shop")]
             for peer, rows in zip(("lab", "shop"), sent, strict=True):
                 peers.of_peer(peer).see(Sent(batch, rows, rows))
-            peers.see_together(batch, sent)
+            peers.step_done(TrainingStep(batch, sent, sent))
         found = peers.epoch_done()
         fresh = AuditOfPeers(["lab", "shop"], audit)
         fresh.restore(peers.tensors())

@@ -16,7 +16,9 @@ from vfl_node.job import Evaluate
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 from vfl_node.privacy.labels.meter import LabelMeter
+from vfl_node.progress import EpochJudged, Silent
 from vfl_node.settings.protection import Protection
+from vfl_node.training.network import journal
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.transport import codec
@@ -207,6 +209,19 @@ def test_embeddings_tell_labels_after_training_whatever_hides_the_gradients(run:
     assert found[1] < 0.6
 
 
+@pytest.mark.parametrize("between", [1, 50])
+def test_each_epochs_figures_are_told_while_it_trains(
+    run: Any, parties: Any, monkeypatch: pytest.MonkeyPatch, between: int
+) -> None:
+    """Whether there is a checkpoint after every epoch or hardly any; and the last one's, too."""
+    told: list[Any] = []
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", between)
+    monkeypatch.setattr(Silent, "emit", lambda _, event: told.append(event))
+    clinic, _ = run(evaluate=EVALUATE)(parties)
+    assert [event.labels for event in told if isinstance(event, EpochJudged)] == [of.labels for of in clinic.epochs]
+    assert all(of.labels for of in clinic.epochs)
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_an_epoch_that_breaks_off_is_taken_in_and_a_full_disk_does_not_hide_why(
     run: Any, parties: Any, monkeypatch: pytest.MonkeyPatch, full: bool
@@ -214,7 +229,7 @@ def test_an_epoch_that_breaks_off_is_taken_in_and_a_full_disk_does_not_hide_why(
     taken, step = [], ActiveHalf.step
 
     def broken_off(meter: LabelMeter) -> None:
-        taken.append(len(meter._seen.places))
+        taken.append(len(meter._seen.windows()))
         if full:
             raise OSError(errno.ENOSPC, "no space")
 
@@ -227,4 +242,4 @@ def test_an_epoch_that_breaks_off_is_taken_in_and_a_full_disk_does_not_hide_why(
     monkeypatch.setattr(ActiveHalf, "step", lost)
     clinic, _ = run(evaluate=EVALUATE).raw(parties)
     assert isinstance(clinic, PeerLost)
-    assert taken == [3]  # steps
+    assert taken == [1]  # window, of three steps

@@ -15,7 +15,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.job import Evaluate
 from vfl_node.metrics import classes as metrics
-from vfl_node.privacy.attachment import Step
+from vfl_node.privacy.attachment import TrainingStep
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.privacy.outgoing import Sent
@@ -41,7 +41,7 @@ def sent(audit: AuditOfPeers, *of_each: Any) -> None:
     rows = [torch.from_numpy(of.astype(np.float32)) for of in of_each]
     for peer, gradients in zip(("lab", "insurer"), rows, strict=False):
         audit.of_peer(peer).see(Sent(positions, gradients, gradients))
-    audit.step_done(Step(positions, rows, rows))
+    audit.step_done(TrainingStep(positions, rows, rows))
 
 
 def random_rows(seed: int) -> Any:

@@ -265,7 +265,7 @@ def test_nothing_is_left_running(node, lab) -> None:
 CHILD = """
 import sys, time
 from pathlib import Path
-from vfl_node.settings import Tls
+from vfl_node.settings.node import Tls
 from vfl_node.transport.channel import run
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.dialer import Dialer

@@ -12,6 +12,7 @@ from vfl_node.errors import VflError
 from vfl_node.progress import (
     Advanced,
     Attacks,
+    EpochJudged,
     EpochTrained,
     Event,
     InputRefused,
@@ -131,9 +132,9 @@ class LiveProgress:
             case PhaseBegan(phase, total, unit):
                 self._logged = -1
                 self._log.info("phase", phase=phase, total=total, unit=unit)
-            case EpochTrained(loss, attacks, judged, validation_loss, _, labels) if self._further():
-                # names of columns are not for the log
-                self._log_figures(_known(loss, attacks, judged, validation_loss, labels))
+            case EpochTrained(loss, attacks, judged, validation_loss) if self._further():
+                # names of columns are not for the log; labels are those of the newest epoch that is judged
+                self._log_figures(_known(loss, attacks, judged, validation_loss, self._view["labels"]))
             case PredictionsAudited(attacks, judged, labels):
                 self._log_figures(_known(None, attacks, judged, labels=labels))
             case LocalEpochTrained(loss, epoch, epochs) if epoch in (1, epochs):
@@ -175,8 +176,10 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"done": view["done"] + steps, "alone": {}}
         case EpochTrained(loss, attacks, judged, validation_loss, rebuilt, labels):
             figures = _known(loss, attacks, judged, validation_loss, labels) | {"note": "", "alone": {}}
-            figures |= {"meters": live_meters(attacks, labels, rebuilt)}
+            figures |= {"meters": {**view["meters"], **live_meters(attacks, labels, rebuilt)}}
             return figures | ({"rebuilt": {name: dict(rebuilt[name]) for name in worst_first(rebuilt)}} if rebuilt else {})
+        case EpochJudged(labels):
+            return {"labels": dict(labels), "meters": {**view["meters"], **live_meters({}, labels, {})}}
         case PredictionsAudited(attacks, judged, labels):
             return _known(None, attacks, judged, labels=labels) | {"note": ""}
         case LocalEpochTrained(_, epoch, epochs):

@@ -39,7 +39,7 @@ class Forward:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class TrainingStep:
     """One step of training at the active party, when it is over.
 
     Attributes:
@@ -68,13 +68,17 @@ class Attachment:
         """Take in what :meth:`so_far` gave at the end of the repeat before; nothing in the first."""
 
     def epoch_begins(self, epoch: int, steps: int) -> None:
-        """Make ready for epoch ``epoch``, from 0, of so many steps."""
+        """Make ready for epoch ``epoch``, from 0, of so many steps.
+
+        Raises:
+            PolicyError: as :meth:`epoch_ends`.
+        """
 
     def loss_beside(self, forward: Forward) -> Tensor | None:
         """What this batch is to lessen beside its loss, a scalar with a graph; None for nothing."""
         return None
 
-    def step_done(self, step: Step) -> None:
+    def step_done(self, step: TrainingStep) -> None:
         """Look at a step, and do what is due after it. Nothing is sent."""
 
     def awaited(self) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from vfl_node.privacy.attachment import Attachment, Step
+from vfl_node.privacy.attachment import Attachment, TrainingStep
 
 MOST = 4096
 """Held-out rows that are compared, at most."""
@@ -68,7 +68,7 @@ class Compared(Attachment):
         self._peers, self._most = peers, min(NEWEST, training)
         self._kept: deque[Tensor] = deque()
 
-    def step_done(self, step: Step) -> None:
+    def step_done(self, step: TrainingStep) -> None:
         """As :meth:`Attachment.step_done`: keep its embeddings."""
         self._kept.append(torch.stack([embedding.detach().cpu() for embedding in step.embeddings]))
         while sum(of.shape[1] for of in self._kept) - self._kept[0].shape[1] >= self._most:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import in_parts, parted
-from vfl_node.privacy.attachment import Attachment, Step
+from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.outgoing import Sent
 
@@ -52,7 +52,7 @@ class AuditOfPeers(Attachment):
         """What sees all that leaves for ``peer``."""
         return self._audits[peer]
 
-    def step_done(self, step: Step) -> None:
+    def step_done(self, step: TrainingStep) -> None:
         """Look at one step of training as all peers together see it; each by itself sees it where it leaves."""
         if TOGETHER in self._audits:
             rows = torch.cat(list(step.gradients), dim=1)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
-from vfl_node.metrics import classes as metrics
-from vfl_node.metrics import numbers as regression_metrics
+from vfl_node.metrics import classes, numbers
 from vfl_node.metrics.classes import ModelOutput
 from vfl_node.training.intervals import Intervals, Output, bounds, difference, over_repeats, over_rows
 
@@ -33,7 +32,7 @@ Curve = list[tuple[float, float, int]]
 Confusion = list[list[int]]
 """Number of rows of each class (first index) that were predicted to be of each (second index)."""
 
-OF_A_CONSTANT = metrics.OF_A_CONSTANT + regression_metrics.OF_A_CONSTANT
+OF_A_CONSTANT = classes.OF_A_CONSTANT + numbers.OF_A_CONSTANT
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,7 @@ def assess(
 def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64], threshold: float = 0.5) -> Values:
     """The metrics ``names`` of probabilities, [N] or [N, K], that may leave 0 … 1: ranked as they are, else clipped."""
     output = ModelOutput.clipped(scores)
-    return metrics.compute(names, labels, output.scores, output.probabilities, threshold)
+    return classes.compute(names, labels, output.scores, output.probabilities, threshold)
 
 
 def class_shares(labels: NDArray[Any], classes: int) -> NDArray[np.float64] | None:

@@ -18,7 +18,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Align, Evaluate, Job
-from vfl_node.privacy.attachment import Forward, Step
+from vfl_node.privacy.attachment import Forward, TrainingStep
 from vfl_node.training.network import journal
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split import filled_rows
@@ -129,7 +129,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, spoiled: Callable[[Any], Any]) -> No
         bad = torch.from_numpy(spoiled(half._active.alignment)[positions])
         return torch.where(bad if tensor.dim() == 1 else bad[:, None], torch.nan, tensor)
 
-    def poisoned_step(self: Any, step: Step) -> None:
+    def poisoned_step(self: Any, step: TrainingStep) -> None:
         done(self, replace(step, embeddings=[poisoned(self, step.positions, tensor) for tensor in step.embeddings]))
 
     def poisoned_beside(self: Any, of: Forward) -> Any:

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from hashlib import blake2b
 
 import numpy as np
@@ -36,12 +37,6 @@ MOST_JOBS = 16
 
 EARLIER = ""
 """Stands for these."""
-
-SERVED = "served "
-"""Before the name of a model whose predictions a partner got: as they were said, and they are no training."""
-
-WEIGHTED = " weighted"
-"""After that name: the same as evidence, as far as they were judged."""
 
 Names = NDArray[np.uint64]
 
@@ -71,17 +66,18 @@ class Evidence:
         return cls(np.zeros(0, np.uint64), nothing, nothing, np.zeros(0, np.int32))
 
     @classmethod
-    def of(cls, names: Names, score: Tensor, targets: Tensor) -> Evidence:
+    def of(cls, names: Names, score: Tensor, targets: Tensor, *, trainings: int = 1) -> Evidence:
         """One training's ``score``, float32[n] or float32[n, g], of rows with distinct ``names``.
 
         Args:
             names: uint64[n].
             score: of each row, or of each row for each of g unnamed groups.
             targets: float32[n, c], its label as a column, or a column for each class.
+            trainings: how many it is of; 0: of predictions.
         """
         order = np.argsort(names)
         sums, squares = _weighted(score.reshape(len(names), -1), targets)
-        return cls(names[order], sums[order], squares[order], np.ones(len(names), np.int32))
+        return cls(names[order], sums[order], squares[order], np.full(len(names), trainings, np.int32))
 
     def plus(self, other: Evidence) -> Evidence:
         """Both added."""
@@ -97,7 +93,7 @@ class Evidence:
 
     def replaced_by(self, names: Names, sums: Columns) -> Evidence:
         """With ``sums``, float32[k, c], of the rows with ``names``, uint64[k], ascending, in place of the same ones here."""
-        new, counts = np.ones_like(sums), np.ones(len(names), np.int32)
+        new, counts = np.ones_like(sums), np.zeros(len(names), np.int32)
         kept = ~np.isin(self.names, names)
         order = np.argsort(np.concatenate([self.names[kept], names]))
         parts = ((self.names, names), (self.sums, sums), (self.squares, new), (self.counts, counts))
@@ -165,32 +161,28 @@ class History:
     def __init__(self, memory: Memory, about: str, columns: int, job_id: str, names: Names) -> None:
         self._memory, self._columns, self._job_id, self._names = memory, columns, job_id, names
         self._name = f"labels-{hashlib.sha256(f'{about} {columns}'.encode()).hexdigest()[:32]}"
-        self._earlier: Evidence | None = None
+        self._known: bytes | None = None
+        self._earlier = Evidence.none(columns)
         self._change(lambda jobs: jobs)
 
     @property
     def earlier(self) -> Evidence:
-        """Of all jobs but this one, as it was when this job wrote last: 5 ms a job to add up."""
-        if self._earlier is None:
-            found, own = Evidence.none(self._columns), (self._job_id, self._job_id + WEIGHTED)
-            for job_id, of in self._jobs().items():
-                as_said = job_id.startswith(SERVED) and not job_id.endswith(WEIGHTED)
-                found = found if job_id in own or as_said else found.plus(of)
-            self._earlier = found
+        """Of all jobs but this one, as they are now: another one may be under way. Costs 5 ms a job after a change."""
+        if (data := self._memory.recall(self._name)) != self._known:
+            jobs = self._read(data)
+            jobs.pop(self._job_id, None)
+            self._known, self._earlier = data, reduce(Evidence.plus, jobs.values(), Evidence.none(self._columns))
         return self._earlier
 
     @property
     def trainings(self) -> int:
         """How many times a row was trained on in them, at most."""
-        found = Evidence.none(self._columns)
-        for job_id, of in self._jobs().items():
-            found = found if job_id == self._job_id or job_id.startswith(SERVED) else found.plus(of)
-        return int(found.counts.max(initial=0))
+        return int(self.earlier.counts.max(initial=0))
 
     @property
     def own(self) -> Evidence:
         """Of this job, as it was kept."""
-        return self._jobs().get(self._job_id, Evidence.none(self._columns))
+        return self._read(self._memory.recall(self._name)).get(self._job_id, Evidence.none(self._columns))
 
     def with_job(self, told: Evidence, positions: Positions) -> Tensor:
         """The scores of the rows at ``positions`` by all jobs, this one with what it has ``told`` by shared position."""
@@ -200,28 +192,38 @@ class History:
         """Remember what this job has ``told`` so far, by shared position, in place of what was remembered of it."""
         self.keep(told.renamed(self._names))
 
-    def keep(self, told: Evidence, weighted: Evidence | None = None) -> None:
-        """The same, by names of records; of predictions also what they are as evidence, if they were judged."""
+    def keep(self, told: Evidence) -> None:
+        """The same, by names of records."""
+        self.change_own(lambda own: told)
+
+    def change_own(self, change: Callable[[Evidence], Evidence]) -> None:
+        """Put what ``change`` makes of what was remembered of this job in its place; what it raises changes nothing."""
 
         def with_own(jobs: dict[str, Evidence]) -> dict[str, Evidence]:
-            jobs = {job_id: of for job_id, of in jobs.items() if job_id != self._job_id}
-            apart = [job_id for job_id in jobs if job_id != EARLIER and not job_id.startswith(SERVED)]
-            for job_id in apart[: 1 - MOST_JOBS]:
-                jobs[EARLIER] = jobs[EARLIER].plus(jobs.pop(job_id))
-            more = {} if weighted is None else {self._job_id + WEIGHTED: weighted}
-            return {**jobs, self._job_id: told, **more}
+            own = change(jobs.pop(self._job_id, Evidence.none(self._columns)))
+            for job_id in [job_id for job_id in jobs if job_id != EARLIER][: 1 - MOST_JOBS]:
+                jobs[EARLIER] = self._folded(jobs[EARLIER], jobs.pop(job_id))
+            return {**jobs, self._job_id: own}
 
         self._change(with_own)
 
-    def _change(self, change: Callable[[dict[str, Evidence]], dict[str, Evidence]]) -> None:
-        what, self._earlier = "what was told of this table's labels in earlier jobs", None
-        changed(self._memory, self._name, lambda data: _written(change(self._read(data))), what=what)
+    def _folded(self, earlier: Evidence, job: Evidence) -> Evidence:
+        """The sum of older jobs with one more."""
+        return earlier.plus(job)
 
-    def _jobs(self) -> dict[str, Evidence]:
-        return self._read(self._memory.recall(self._name))
+    def _change(self, change: Callable[[dict[str, Evidence]], dict[str, Evidence]]) -> None:
+        what = "what was told of this table's labels in earlier jobs"
+        changed(self._memory, self._name, lambda data: _written(change(self._read(data))), what=what)
 
     def _read(self, data: bytes | None) -> dict[str, Evidence]:
         return {EARLIER: Evidence.none(self._columns)} if data is None else _read(data, self._columns)
+
+
+class Said(History):
+    """Predictions as they were said, by model: no sum, so that older ones are dropped. What they tell is in the others."""
+
+    def _folded(self, earlier: Evidence, job: Evidence) -> Evidence:
+        return earlier
 
 
 def about_labels(table: str, column: str, classes: int) -> str:
@@ -231,7 +233,7 @@ def about_labels(table: str, column: str, classes: int) -> str:
 
 def served_by(model: str) -> str:
     """What stands for the predictions by ``model`` among jobs."""
-    return SERVED + model
+    return f"served {model}"
 
 
 def record_names(secret: Randomness, ids: Identifiers, rows: NDArray[np.int64], positions: Positions) -> Names:

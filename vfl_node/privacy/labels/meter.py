@@ -28,17 +28,15 @@ from torch import Tensor
 
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import in_parts, parted, prefixed, under
-from vfl_node.privacy.attachment import Attachment, Step
+from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.labels.attacks import Informed
 from vfl_node.privacy.labels.evidence import Evidence, History
+from vfl_node.privacy.labels.seen import SeenEpoch
 from vfl_node.privacy.labels.shown import Course, KnownRows, Shown
 from vfl_node.privacy.labels.truth import Truth
 from vfl_node.privacy.peers import TOGETHER
 from vfl_node.privacy.silent import attempted
-
-WINDOW = 128
-"""Judged rows of which a leading direction is computed, at least: those of one step, or of several."""
 
 ADDED_UP = "added_up"
 """The attack that has all repeats and jobs so far."""
@@ -50,15 +48,6 @@ Told = tuple[str, str]
 
 Leaks = Mapping[str, float | None]
 """Attack on labels → its figure, .5 at chance; None where it is not defined, or where the numbers are of no use to it."""
-
-
-class _Seen:
-    """What was seen of an epoch so far, step by step: places of rows among those followed, and what each peer got and sent."""
-
-    def __init__(self, peers: Sequence[str]) -> None:
-        self.places: list[Tensor] = []
-        self.gradients: dict[str, list[Tensor]] = {peer: [] for peer in peers}
-        self.embeddings: dict[str, list[Tensor]] = {peer: [] for peer in peers}
 
 
 class LabelMeter(Attachment):
@@ -74,7 +63,8 @@ class LabelMeter(Attachment):
     Cost: at most 4,096 rows whatever their number, a few hundredths of a second an epoch at a width of 32, and
         d² multiplications a row. Memory: these rows' gradients, embeddings and means.
 
-    Leaks: nothing: what is done does not depend on labels but by the number of rows that are judged.
+    Leaks: under a limit, that labels could be read better than it allows, where that stops a training. Nothing else depends on
+        labels but for the number of rows that are judged.
     """
 
     name, carries = "labels", "told"
@@ -100,7 +90,7 @@ class LabelMeter(Attachment):
         """What each summed attack says of each row."""
         self._repeats: dict[Told, Evidence] = {}
         """The same of the repeats before."""
-        self._seen = _Seen(self._peers)
+        self._seen = SeenEpoch(self._peers)
         self._judging: Future[dict[str, float | None]] | None = None
 
     @property
@@ -127,21 +117,28 @@ class LabelMeter(Attachment):
         places = self._followed.places(positions)
         among = np.flatnonzero(places >= 0)
         rows = torch.from_numpy(among)
-        seen = self._seen
-        seen.places.append(torch.from_numpy(places[among].astype(np.int64)))
-        for peer, embedding, gradient in zip(self._peers, embeddings, gradients, strict=True):
-            # of a row's own loss: the last batch of an epoch is smaller, and its gradients are larger
-            seen.gradients[peer].append(gradient[rows].cpu() * len(positions))
-            seen.embeddings[peer].append(embedding.detach()[rows].cpu())
+        # of a row's own loss: the last batch of an epoch is smaller, and its gradients are larger
+        got = {peer: of[rows].cpu() * len(positions) for peer, of in zip(self._peers, gradients, strict=True)}
+        sent = {peer: of.detach()[rows].cpu() for peer, of in zip(self._peers, embeddings, strict=True)}
+        self._seen.add(torch.from_numpy(places[among].astype(np.int64)), got, sent)
 
-    def step_done(self, step: Step) -> None:
+    def epoch_begins(self, epoch: int, steps: int) -> None:
+        """As :meth:`Attachment.epoch_begins`: before the first step nothing may be told where earlier jobs told too much.
+
+        Raises:
+            PolicyError: as :meth:`epoch_done`.
+        """
+        if self._epoch == 0 and self._limit is not None and self.enough:
+            self._check(self._added_up())
+
+    def step_done(self, step: TrainingStep) -> None:
         """As :meth:`Attachment.step_done`."""
         self.see(step.positions, step.embeddings, step.gradients)
 
     def epoch_ends(self) -> Leaks:
-        """As :meth:`Attachment.epoch_ends`: figures come while the next epoch trains."""
+        """As :meth:`Attachment.epoch_ends`: figures come while the next epoch trains, and at once under a limit."""
         self.epoch_done()
-        return {}
+        return {} if self._limit is None else self.awaited()
 
     def epoch_done(self) -> None:
         """Begin to attack what was seen in this epoch, on a thread of its own. Under an owner's limit it waits for the end.
@@ -149,10 +146,10 @@ class LabelMeter(Attachment):
         Raises:
             PolicyError: labels can be read better than the owner allows (``E_LEAK``; the peer gets ``E_STOPPED``).
         """
-        if not self._seen.places:
+        if not self._seen:
             return
-        seen, self._seen = self._seen, _Seen(self._peers)
-        self._judging = aside(partial(self._find, seen))
+        self._judging = aside(partial(self._find, self._seen))
+        self._seen = SeenEpoch(self._peers)
         if self._limit is not None and self.enough:
             self._check(self._judging.result())
 
@@ -165,7 +162,8 @@ class LabelMeter(Attachment):
         """What the attacks found after the epoch that was done last, once; waits for it. Empty where nothing is judged."""
         if self._judging is None:
             return {}
-        found, self._judging = self._judging.result(), None
+        judging, self._judging = self._judging, None
+        found = judging.result()
         if not self.enough:
             return {}
         self._worst = {name: larger(self._worst.get(name), value) for name, value in found.items()}
@@ -173,20 +171,12 @@ class LabelMeter(Attachment):
         return found
 
     @torch.no_grad()
-    def _find(self, seen: _Seen) -> dict[str, float | None]:
+    def _find(self, seen: SeenEpoch) -> dict[str, float | None]:
         """What the attacks find in what was ``seen`` of an epoch."""
-        places = torch.cat(seen.places)
-        gradients, embeddings = (
-            {peer: _in_order(places, torch.cat(parts), len(self._truth.followed)) for peer, parts in of.items()}
-            for of in (seen.gradients, seen.embeddings)
-        )
-        if len(self._peers) > 1:
-            for of in (gradients, embeddings):
-                of[TOGETHER] = torch.cat(list(of.values()), dim=1)
-        windows, self._epoch = _windows(seen.places), self._epoch + 1
+        windows, self._epoch = seen.windows(), self._epoch + 1
         found: dict[str, float | None] = {}
-        for attacker, course in self._courses.items():
-            shown = course.epoch_done(gradients[attacker], windows, embeddings[attacker])
+        for attacker, (gradients, embeddings) in seen.in_order(len(self._truth.followed)).items():
+            shown = self._courses[attacker].epoch_done(gradients, windows, embeddings)
             for name, figure in self._attack(attacker, shown).items():
                 found[name] = larger(found.get(name), figure)
         return found | self._added_up()
@@ -230,7 +220,7 @@ class LabelMeter(Attachment):
     def broken_off(self) -> None:
         """As :meth:`Attachment.broken_off`: rows that were not seen in the epoch count as telling nothing in it."""
         self.judged()
-        if self._seen.places:
+        if self._seen:
             self._find(self._seen)
         self.settle()
 
@@ -291,7 +281,8 @@ class LabelMeter(Attachment):
         positions, told = self._truth.followed, self._of_job()
         scores = [of.scores(positions.astype(np.uint64)) for by, of in told.items() if by in self._repeats]
         for by, histories in self._histories.items():
-            scores += [of.with_job(told[by], positions) for of in histories if by in told and len(of.earlier.names)]
+            now = told.get(by, Evidence.none(self._truth.columns))
+            scores += [of.with_job(now, positions) for of in histories if len(of.earlier.names)]
         if not scores:
             return {}
         value: float | None = None
@@ -312,14 +303,14 @@ class LabelMeter(Attachment):
 
     def _check(self, found: Leaks) -> None:
         """Refuse to go on where an attack does better than the owner allows."""
-        name = max(found, key=lambda name: found[name] or 0.0)
-        value = found[name]
+        name = max(found, key=lambda name: found[name] or 0.0, default="")
+        value = found.get(name)
         if self._limit is None or value is None or value <= self._limit:
             return
-        self.settle()
+        when = f"epoch {self._epoch}" if self._epoch else "by earlier jobs"
         raise PolicyError(
             f"{self._party}'s own attacks read its labels from what a passive party has at an AUC of {value:.2f} "
-            f"({name.replace('_', ' ')}, epoch {self._epoch}); limits.max_label_auc allows {self._limit:g}",
+            f"({name.replace('_', ' ')}, {when}); limits.max_label_auc allows {self._limit:g}",
             code="E_LEAK",
             hint="add a defence of gradients to this node's settings (docs/privacy.md says which), train fewer epochs, or "
             "allow more; of what all trainings told together nothing takes any back",
@@ -339,22 +330,3 @@ def aside(work: Callable[[], T]) -> Future[T]:
 def larger(first: float | None, second: float | None) -> float | None:
     """The larger one of two figures; None where neither is defined."""
     return max((value for value in (first, second) if value is not None), default=None)
-
-
-def _in_order(places: Tensor, rows: Tensor, followed: int) -> Tensor:
-    """``rows`` of an epoch at their ``places`` among those that are followed; zeros where it was broken off before."""
-    ordered = torch.zeros(followed, rows.shape[1])
-    ordered[places] = rows.float()
-    return ordered
-
-
-def _windows(steps: Sequence[Tensor]) -> list[Tensor]:
-    """Places of the rows of consecutive steps, at least :data:`WINDOW` of them together; the last may join those before."""
-    windows: list[list[Tensor]] = [[]]
-    for step in steps:
-        if sum(map(len, windows[-1])) >= WINDOW:
-            windows.append([])
-        windows[-1].append(step)
-    if len(windows) > 1 and sum(map(len, windows[-1])) < WINDOW:
-        windows[-2:] = [windows[-2] + windows[-1]]
-    return [torch.cat(steps) for steps in windows]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.errors import PolicyError
-from vfl_node.privacy.labels.evidence import MOST_ROWS, Evidence, History, Names, about_labels, served_by
+from vfl_node.privacy.labels.evidence import MOST_ROWS, Evidence, History, Names, Said, about_labels, served_by
 from vfl_node.privacy.labels.truth import Labels, attacks_on, truth_of
 from vfl_node.privacy.served import ENOUGH, GROWN
 from vfl_node.session.memory import Memory
@@ -50,9 +50,9 @@ class ServedLabels:
         columns = classes if classes > 2 else 1
         about = about_labels(table, column, classes)
         summed = attacks_on(classes).summed
+        self._said = Said(memory, f"{about} said", columns, served_by(model), names)
         self._histories = [History(memory, f"{about} {of}", columns, served_by(model), names) for of in summed]
         self._attacked = self._admitted = 0
-        self._evidence: Evidence | None = None
         self.figure: float | None = None
 
     def admit(self, rows: NDArray[np.int64], scores: Tensor) -> None:
@@ -68,13 +68,21 @@ class ServedLabels:
         own = rows >= 0
         names, first = np.unique(self._names[rows[own]], return_index=True)
         sums = scores.reshape(len(scores), -1).float().numpy()[own][first]
-        told = self._bounded(self._histories[0].own.replaced_by(names, sums))  # the same in each; another service may add to it
         self._admitted += len(names)
-        if self._admitted >= max(1, self._attacked) * GROWN:
-            self._attacked = self._admitted
-            self._evidence = self._judge(told) or self._evidence
-        for history in self._histories:
-            history.keep(told, self._evidence)
+        due = self._admitted >= self._attacked * GROWN
+        judged: list[Evidence] = []
+
+        def added(own: Evidence) -> Evidence:  # to what other services of this model may be adding to, too
+            told = self._bounded(own.replaced_by(names, sums))
+            if due and (served := self._judge(told)):
+                judged.append(served)
+            return told
+
+        self._said.change_own(added)
+        self._attacked = self._admitted if due else self._attacked
+        for served in judged:
+            for history in self._histories:
+                history.keep(served)
 
     def _bounded(self, told: Evidence) -> Evidence:
         """At most :data:`MOST_ROWS` rows, of each class alike, by the smallest names: a rare class is not crowded out."""
@@ -103,7 +111,7 @@ class ServedLabels:
         now, places = torch.from_numpy(told.sums), torch.from_numpy(truth.followed)
         alone = now[places] if now.shape[1] > 1 else now[places, 0]
         followed = names[truth.followed]
-        served = Evidence.of(followed, now[places], truth.targets(np.arange(len(followed))))
+        served = Evidence.of(followed, now[places], truth.targets(np.arange(len(followed))), trainings=0)
         together = [history.earlier.plus(served).scores(followed) for history in self._histories]
         figures = [truth.figure(each) for each in (alone, *together)]
         self.figure = max((of for of in figures if of is not None), default=None)

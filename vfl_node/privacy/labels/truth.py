@@ -66,12 +66,10 @@ class Truth(Protocol):
     def targets(self, rows: NDArray[np.int64]) -> Tensor:
         """What is known of such rows, as :class:`~vfl_node.privacy.labels.shown.KnownRows` has it."""
 
-    def figure(self, score: Tensor, *, among: NDArray[np.bool_] | None = None) -> float | None:
-        """How well ``score``, float32[k] or float32[k, K], tells the labels of the rows that are judged.
+    def figure(self, score: Tensor) -> float | None:
+        """How well ``score``, of all that are followed, float32[k] or float32[k, K], tells the labels of those judged.
 
-        Args:
-            score: of all that are followed.
-            among: bool[k], those that count; None: all that are judged. None is returned where the figure is not defined.
+        None where it is not defined.
         """
 
 
@@ -87,9 +85,6 @@ class _Followed:
         ]
         self._judged = np.ones(len(followed), dtype=np.bool_)
         self._judged[np.concatenate(self.known)] = False
-
-    def _among(self, among: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        return self._judged if among is None else self._judged & among
 
 
 class TwoClassLabels(_Followed):
@@ -118,9 +113,9 @@ class TwoClassLabels(_Followed):
         """As :meth:`Truth.targets`."""
         return torch.from_numpy(self._positive[rows].astype(np.float32))[:, None]
 
-    def figure(self, score: Tensor, *, among: NDArray[np.bool_] | None = None) -> float | None:
+    def figure(self, score: Tensor) -> float | None:
         """As :meth:`Truth.figure`."""
-        rows = self._among(among)
+        rows = self._judged
         value = auc(self._positive[rows], score.double().numpy()[rows])
         return None if value is None else max(value, 1 - value)
 
@@ -143,11 +138,11 @@ class SeveralClassLabels(_Followed):
         """As :meth:`Truth.targets`."""
         return torch.from_numpy(self._one_hot[rows].astype(np.float32))
 
-    def figure(self, score: Tensor, *, among: NDArray[np.bool_] | None = None) -> float | None:
+    def figure(self, score: Tensor) -> float | None:
         """As :meth:`Truth.figure`."""
         from scipy.optimize import linear_sum_assignment  # loads scipy, which a node needs only here
 
-        rows = self._among(among)
+        rows = self._judged
         told, truth = score.double().numpy()[rows], self._one_hot[rows]
         present = np.flatnonzero((truth.sum(axis=0) >= LEAST) & (truth.sum(axis=0) < len(truth)))
         if not len(present):
@@ -166,6 +161,8 @@ class NumberLabels(_Followed):
         drawn = _first(judged, names, 2 * MOST)
         super().__init__(len(labels), drawn, _choices([drawn], KNOWN))
         self._labels = labels[self.followed]
+        values, at = np.unique(self._labels, return_inverse=True)
+        self._places = at / max(len(values) - 1, 1)
         places = np.flatnonzero(self._judged)
         numbers = Randomness(bytes(32)).derive("pairs").uint64(2 * PAIRS if len(places) else 0)
         self._pairs = places[(numbers % max(len(places), 1)).astype(np.int64)].reshape(2, -1)
@@ -177,17 +174,16 @@ class NumberLabels(_Followed):
         return len(left) >= 3 * LEAST and bool(np.ptp(left) > 0)
 
     def targets(self, rows: NDArray[np.int64]) -> Tensor:
-        """As :meth:`Truth.targets`, on a scale on which no number is too large."""
-        scale = np.abs(self._labels).max(initial=0) or 1.0
-        return torch.from_numpy((self._labels[rows] / scale).astype(np.float32))[:, None]
+        """As :meth:`Truth.targets`: its place among all that are followed, 0 to 1; no single number outweighs the others."""
+        return torch.from_numpy(self._places[rows].astype(np.float32))[:, None]
 
-    def figure(self, score: Tensor, *, among: NDArray[np.bool_] | None = None) -> float | None:
+    def figure(self, score: Tensor) -> float | None:
         """As :meth:`Truth.figure`."""
         one, two = self._pairs
         truth, told = np.sign(self._labels[one] - self._labels[two]), score.double().numpy()
         if np.isnan(told).any():
             raise NotNumbers
-        counts = truth != 0 if among is None else (truth != 0) & among[one] & among[two]
+        counts = truth != 0
         if not counts.any():
             return None
         value = float((truth * np.sign(told[one] - told[two]))[counts].mean() + 1) / 2

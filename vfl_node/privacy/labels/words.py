@@ -42,6 +42,8 @@ INFORMED: Mapping[str, str] = {
     "known_rows": "up to 16 rows of each kind",
     "known_joined": "up to 16 rows of each kind",
     "class_known_rows": "up to 16 rows of each class",
+    "added_up": "a few labels",
+    "served": "a few labels",
 }
 """Attack by a peer that knows the labels of a few rows → of which; the others know none."""
 

@@ -94,12 +94,10 @@ class Journal:
         if self.repeat == 0:
             self.epochs.append(epoch)
 
-    def complete(self, half: Half) -> Mapping[str, Any]:
-        """Note what was still being found when the newest epoch ended, and give it back; waits for it."""
-        late = {name: value for attachment in half.attachments for name, value in attachment.awaited().items()}
-        if late and self.repeat == 0:
+    def complete(self, late: Mapping[str, Any]) -> None:
+        """Add to the record of the newest epoch what was still being found when it ended: field → value."""
+        if self.repeat == 0:
             self.epochs[-1] = dataclasses.replace(self.epochs[-1], **late)
-        return late
 
     def repeat_done(self, half: Half, evaluation: Evaluation | None) -> None:
         """Note a repeat, and keep the first one's weights."""

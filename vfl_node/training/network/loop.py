@@ -38,7 +38,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, VflError
 from vfl_node.models import architecture_of
 from vfl_node.process import failpoints
-from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
+from vfl_node.progress import Advanced, EpochJudged, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
@@ -139,7 +139,7 @@ async def train(
                 await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
                 last = journal.epoch if journal.over(section.epochs) else section.epochs
                 if due(journal.epoch, last, trained):
-                    journal.complete(half)
+                    _complete(session, half, journal)
                     journal.save(checkpoints, half, schedule.fingerprint)
             first = repeat * (all_epochs + tested)  # batches have the same numbers wherever training stops
             if left_out := first + all_epochs - journal.exchanges:
@@ -159,13 +159,23 @@ async def train(
     return journal
 
 
+def _complete(session: Session, half: Half, journal: Journal) -> None:
+    """Note what was still being found when the newest epoch ended."""
+    late = {name: value for attachment in half.attachments for name, value in attachment.awaited().items()}
+    if late:
+        session.progress.emit(EpochJudged(**late))
+        journal.complete(late)
+
+
 @contextmanager
 def _told(half: Half) -> Iterator[None]:
     """Whatever breaks off in here, what was seen of it has left, and counts."""
     try:
         yield
-    except VflError:
-        with suppress(OSError):  # a full disk must not hide why, such as that the owner has cancelled
+    except Exception:
+        with suppress(
+            OSError, VflError
+        ):  # neither a full disk nor lost state may hide why, such as that the owner has cancelled
             for attachment in half.attachments:
                 attachment.broken_off()
         raise
@@ -214,7 +224,7 @@ async def _epoch(
         journal.exchanges += 1
         failpoints.reach("updated")
         progress.emit(Advanced(1))
-    late = journal.complete(half)
+    _complete(session, half, journal)
     found = {name: value for attachment in half.attachments for name, value in attachment.epoch_ends().items()}
     figures = half.figures()
     if journal.stopping:
@@ -227,7 +237,7 @@ async def _epoch(
             journal.best = half.weights()
     defended = half.defended()
     seconds, moved = session.clock() - started, bytes_moved(traffic) - moved
-    progress.emit(EpochTrained(figures.loss, validation_loss=figures.validation_loss, **{**late, **found}))
+    progress.emit(EpochTrained(figures.loss, validation_loss=figures.validation_loss, **found))
     epoch = Epoch(
         seconds=seconds,
         bytes=moved,

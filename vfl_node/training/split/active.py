@@ -13,7 +13,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.storage import prefixed, under
-from vfl_node.privacy.attachment import Attachment, Forward, Step
+from vfl_node.privacy.attachment import Attachment, Forward, TrainingStep
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
@@ -110,7 +110,7 @@ class ActiveHalf:
         self._peers.step_done()
         self._met.append((positions, logits.detach(), loss.item()))
         for attachment in self.attachments:
-            attachment.step_done(Step(positions, embeddings, self._peers.sent))
+            attachment.step_done(TrainingStep(positions, embeddings, self._peers.sent))
 
     def figures(self) -> Figures:
         """As :meth:`Half.figures`. Costs one sort; nothing is computed or sent anew."""

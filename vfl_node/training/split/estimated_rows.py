@@ -13,7 +13,7 @@ from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.configuration.registry import load
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
-from vfl_node.privacy.attachment import Forward, Step
+from vfl_node.privacy.attachment import Forward, TrainingStep
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.schedule import cut
@@ -72,7 +72,7 @@ class EstimatedRows(LocalBranch):
         self._of_epoch += some
         return some * loss
 
-    def step_done(self, step: Step) -> None:
+    def step_done(self, step: TrainingStep) -> None:
         """As the base."""
         self._heads.step()
         self._federated += 1

@@ -21,7 +21,7 @@ from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import NORMS, initialise
 from vfl_node.models.storage import prefixed, under
-from vfl_node.privacy.attachment import Attachment, Step
+from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import Positions
@@ -152,7 +152,7 @@ class LocalBranch(Attachment):
         """Note embeddings from here on."""
         self._received = torch.zeros(len(self._active.aligned), self._active.received_width, device=self._session.device)
 
-    def step_done(self, step: Step) -> None:
+    def step_done(self, step: TrainingStep) -> None:
         """As :meth:`Attachment.step_done`: note what was received, and train on the local batches that are due."""
         if self._received is not None:
             place = self._place[step.positions]
