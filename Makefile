@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+.PHONY: help demo test test-libraries test-all faults test-compose lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -76,6 +76,15 @@ docs: $(VENV)/dev.stamp ## write the tables of messages and combinations and the
 	$(BIN)/python -m vfl_node.report.envelope > docs/report.schema.json
 	$(BIN)/python -m benchmarks.combinations
 
+site: $(VENV)/site.stamp ## the pages of docs/ as a site in build/site, to be read from a disk or any web server; needs no network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@! grep -rlE '<(script|img|link)[^>]*(src|href)="?(https?:)?//' build/site --include='*.html' || { echo "these pages load something from elsewhere" >&2; exit 1; }
+	@echo "build/site/index.html"
+
+hashes: ## write constraints-hashes.txt: what the package needs at run time, with hashes (needs uv)
+	uv pip compile pyproject.toml --constraints constraints.txt --universal --python-version 3.10 --generate-hashes \
+	  --no-annotate --no-header --no-emit-index-url --quiet --output-file constraints-hashes.txt
+
 bench-align: $(VENV)/bench.stamp ## measure the alignment protocols with every kernel beside other libraries', 100,000 ids, 10 to 15 minutes
 	$(BIN)/python -m benchmarks.align
 
@@ -115,6 +124,9 @@ clean: ## remove the environment, the demo's output and caches
 	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# What the extra `docs` names, without the package itself, which a site does not need.
+SITE = $$(sed -n 's/^docs = \[\(.*\)\].*/\1/p' pyproject.toml | sed 's/", "/ /; s/"//g')
+
 COMPILED := setup.py $(wildcard native/*)
 
 # One environment, a stamp for what each purpose needs on top of the one before it.
@@ -133,6 +145,10 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	@echo "Installing vfl-node and its development tools into $(VENV) (once; PyTorch is large) …"
 	@$(PIP) -e '.[dev]'
 	@touch $(VENV)/demo.stamp $@
+
+$(VENV)/site.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@$(PIP) $(SITE)
+	@touch $@
 
 $(VENV)/bench.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
 	@$(PIP) --only-binary openmined-psi --no-deps 'openmined-psi>=2.0.5,<3' || echo "openmined-psi does not install here; the table goes without it"

@@ -1,0 +1,37 @@
+"""One glossary: each word once, where a reader looks for it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+ENTRY = re.compile(r"^- \*\*(.+?)\*\*", re.MULTILINE)
+
+
+def key(term: str) -> str:
+    return term.lower().replace("ε", "epsilon")
+
+
+def test_words_stand_once_and_in_the_order_of_letters() -> None:
+    terms = [key(term) for term in ENTRY.findall(GLOSSARY)]
+    assert len(terms) > 70
+    assert terms == sorted(set(terms))
+
+
+def test_each_letter_has_its_words() -> None:
+    for section in GLOSSARY.split("\n## ")[1:]:
+        letter, _, entries = section.partition("\n")
+        assert {key(term)[0].upper() for term in ENTRY.findall(entries)} == {letter}
+
+
+def test_no_other_page_of_the_project_has_a_list_of_words() -> None:
+    contributing = (ROOT / "CONTRIBUTING.md").read_text().partition("## Glossary")[2]
+    assert "docs/glossary.md" in contributing
+    assert not ENTRY.findall(contributing)
+
+
+def test_protocols_and_roles_are_explained() -> None:
+    for word in ("`psi`", "`psu`", "`apsi`", "`linkage`", "Active party", "Passive party", "Coordinator", "Dealer"):
+        assert word in GLOSSARY, word
