@@ -4,7 +4,7 @@
     python benchmarks/dummies.py --data FOLDER --out dummies.json            and real ones: default_credit, mnist
 
 Training is simulated: what crosses in the clear depends on no encryption. An AUC is of telling genuine rows from
-dummies, .5 is chance. Half of the m rows are genuine, seeds are fixed. docs/privacy.md explains every line.
+dummies, .5 is chance. Half of the m rows are genuine, seeds are fixed. docs/explanations/privacy/index.md explains every line.
 """
 
 from __future__ import annotations

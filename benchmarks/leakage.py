@@ -5,7 +5,7 @@
 
 The secret is which of its *own* records the peer lacks; a record of the union that is not its own is the
 peer's anyway. An AUC is not folded: .5 is chance, and one far below .5 tells as well. Seeds are fixed.
-docs/privacy.md explains every line.
+docs/explanations/privacy/index.md explains every line.
 """
 
 from __future__ import annotations

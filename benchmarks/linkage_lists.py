@@ -5,7 +5,7 @@
 Names are those of febrl (given name and surname), titles those of dblp_acm, places those of benchmarks/linkage_privacy.py.
 Filters, distances and attacks are the product's; parties, noise on similarities and messages are left out. Noise of bits is
 no part of the product: it is measured to show what it would do. Figures of graph matching are means of two draws of who is
-in the table. docs/privacy.md explains every line.
+in the table. docs/explanations/privacy/index.md explains every line.
 """
 
 from __future__ import annotations

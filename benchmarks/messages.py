@@ -1,6 +1,6 @@
-"""Who sends whom which message, and what it tells: the tables of docs/privacy.md and docs/messages.md.
+"""Who sends whom which message, and what it tells: tables of docs/explanations/privacy, and docs/messages.md.
 
-    python -m benchmarks.messages             runs one small job of each kind, records it and writes both, about a minute
+    python -m benchmarks.messages             runs one small job of each kind, records it and writes all, about a minute
     python -m benchmarks.messages --as-is     writes them from what was recorded before
 
 What a message tells stands in proto/messages.yaml, what a field holds beside it in proto/vfl/v1/*.proto. What the jobs
@@ -37,8 +37,10 @@ from vfl_node.transport.recorder import Entry, Recorder
 
 ROOT = Path(__file__).parents[1]
 PROTOS, SPEC, RECORDED = ROOT / "proto/vfl/v1", ROOT / "proto/messages.yaml", ROOT / "proto/recorded.json"
-PRIVACY, MESSAGES = ROOT / "docs/privacy.md", ROOT / "docs/messages.md"
+PRIVACY, MESSAGES = ROOT / "docs/explanations/privacy", ROOT / "docs/messages.md"
 BEGIN, END = "<!-- by benchmarks/messages.py: begin -->\n", "<!-- by benchmarks/messages.py: end -->\n"
+OF_PREDICTIONS = "predictions"
+BEFORE_TRAINING = ("link", "any", "preflight", "agreement", "align")
 
 ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "hub": "coordinator"}
 SEVERAL = "several passive parties"
@@ -145,6 +147,19 @@ def within() -> dict[str, list[str]]:
     return yaml.safe_load(SPEC.read_text())["within"]
 
 
+def tables() -> dict[Path, list[Row]]:
+    """Page → the rows of its table; each row stands on one page."""
+    pages: dict[str, list[Row]] = {"alignment": [], "training": [], "predictions": []}
+    for row in rows():
+        if row.phase in BEFORE_TRAINING:
+            pages["alignment"].append(row)
+        elif row.jobs and all(job.startswith(OF_PREDICTIONS) for job in row.jobs):
+            pages["predictions"].append(row)
+        else:
+            pages["training"].append(row)
+    return {PRIVACY / f"messages-of-{name}.md": of for name, of in pages.items()}
+
+
 def privacy_table(of: Iterable[Row]) -> str:
     lines = ["| phase | message | receiver | content | what it learns |", "|---|---|---|---|---|"]
     for row in of:
@@ -171,7 +186,7 @@ def message_page(of: Mapping[str, Message], recorded: Mapping[str, list[list[str
         "# Messages, field by field",
         "",
         "`make docs` writes this page from proto/vfl/v1, proto/messages.yaml and one recorded job of each kind "
-        f"({'; '.join(recorded)}). The table in [privacy.md](privacy.md#who-sees-what) says what each message reveals.",
+        f"({'; '.join(recorded)}). The table in [privacy.md](explanations/privacy/who-sees-what.md) says what each message reveals.",
     ]
     inside = within()
     for message in of.values():
@@ -189,14 +204,13 @@ def message_page(of: Mapping[str, Message], recorded: Mapping[str, list[list[str
 
 
 def written() -> dict[Path, str]:
-    """What both documents should be."""
-    head, _, rest = PRIVACY.read_text().partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    recorded = json.loads(RECORDED.read_text())
-    return {
-        PRIVACY: head + BEGIN + privacy_table(rows()) + END + tail,
-        MESSAGES: message_page(messages(), recorded),
-    }
+    """What all documents should be."""
+    found = {MESSAGES: message_page(messages(), json.loads(RECORDED.read_text()))}
+    for page, of in tables().items():
+        head, _, rest = page.read_text().partition(BEGIN)
+        _, _, tail = rest.partition(END)
+        found[page] = head + BEGIN + privacy_table(of) + END + tail
+    return found
 
 
 # What jobs send.

@@ -36,24 +36,29 @@ ATTACKS: Mapping[str, Attack] = {
 
 ABOUT = f"""# A passive party that departs from the protocol
 
-    python -m experiments.backdoor.run --data SHARED_DATA_FOLDER --out docs/experiments
+This page measures how far a passive party can decide what a split model says, and which checks find it. It is for whoever reads
+[Integrity](../explanations/privacy/integrity.md).
+
+```
+python -m experiments.backdoor.run --data SHARED_DATA_FOLDER --out docs/experiments
+```
 
 Both halves are the product's, in memory; 3,000 rows are trained on for 12 epochs, and 1,000 are held out. Even seeds have a top
 of one layer, odd ones a hidden layer of 16. The passive party reads labels in the first {LISTENING} epochs, and then changes
 the embeddings of {POISONED:.0%} of the rows trained on:
 
-- *added*: a vector of {TRIGGER_SIZE:g} standard deviations is added, at right angles to the gradients' direction;
-- *corner*: the embedding is replaced by a fixed one whose coordinates all occur;
-- *by a rule*: as *corner*, but on rows that its own columns say to be negative, held out or not. It knows of the checks.
-- *honest*: it does nothing of it, and only tries *added* when the model is used.
+* *added*: a vector of {TRIGGER_SIZE:g} standard deviations is added, at right angles to the gradients' direction;
+* *corner*: the embedding is replaced by a fixed one whose coordinates all occur;
+* *by a rule*: as *corner*, but on rows that its own columns say to be negative, held out or not. It knows of the checks.
+* *honest*: it does nothing of it, and only tries *added* when the model is used.
 """
 
 FOUND = """`unlike` is the product's own figure (smallest to largest), and *product warns* at its fixed limit. The other columns
-are the share of trainings above the 95 % quantile of the honest ones of the same table, so that of twenty honest ones one is.
+are the share of trainings above the 95 % quantile of the honest ones of the same table. So of twenty honest ones one is.
 `experiments/backdoor/checks.py` says what each computes."""
 
-SINGLE = """Of the positives that were turned, the share that is found where 5 % of honest predictions are: by what ten rows of
-similar own columns lead one to expect (*neighbours*), or by the distance to embeddings of held-out rows (*far*)."""
+SINGLE = """Of the positives that were turned, these shares are found where 5 % of honest predictions are. *Neighbours* goes by
+what ten rows of similar own columns lead one to expect. *Far* goes by the distance to embeddings of held-out rows."""
 
 TOPS: Sequence[Sequence[int]] = ([], [16])
 """Even seeds have the one, odd ones the other."""

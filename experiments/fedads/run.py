@@ -4,7 +4,7 @@
     python -m experiments.fedads.run --small --out OUT          on made-up tables, in a minute or two
     python -m experiments.fedads.run --table 3 …                one of them
 
-It writes ``unaligned.json`` and ``label-defences.json``, every outcome by seed, a page beside each and pictures. With
+It writes ``unaligned.json`` and ``label-defences.json``, every outcome by seed, pages beside each and pictures. With
 ``--go-on`` outcomes that are stored are kept, so that a run can be cut off, or have more seeds later. README.md beside this
 file says what is run.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from experiments.fedads import members, outside, table_3, table_4, trials
+from experiments.fedads import label_pages, members, outside, table_3, table_4, trials
 from experiments.fedads.outside import RowsPlan
 from experiments.fedads.trials import Plan
 from experiments.inference.experiment import Expectation, Found, Work
@@ -30,7 +30,6 @@ class Tables(Protocol):
     """One of the paper's tables."""
 
     name: str
-    about: str
     more_seeds: str
 
     @property
@@ -40,8 +39,8 @@ class Tables(Protocol):
     def check(self, found: Found) -> list[Expectation]:
         """What was expected, and what was found."""
 
-    def lines(self, found: Found) -> list[str]:
-        """Of the page."""
+    def pages(self, found: Found, seeds: int) -> dict[str, str]:
+        """File name → page."""
 
     def drawings(self, found: Found) -> dict[str, str]:
         """File name → SVG."""
@@ -55,6 +54,10 @@ class Rows:
     name: str = "unaligned"
     about: str = "about_rows.md"
     more_seeds: str = ", or as many as a heading says"
+
+    def pages(self, found: Found, seeds: int) -> dict[str, str]:
+        """As :class:`Tables`."""
+        return {f"{self.name}.md": page(self, found, seeds)}
 
     @property
     def works(self) -> list[Work]:
@@ -80,7 +83,6 @@ class Labels:
 
     plan: Plan
     name: str = NAME
-    about: str = "about.md"
     more_seeds: str = ""
 
     @property
@@ -92,24 +94,28 @@ class Labels:
         """As :class:`Tables`."""
         return [*table_4.check(self.plan, found), *members.check(self.plan, found)]
 
-    def lines(self, found: Found) -> list[str]:
+    def pages(self, found: Found, seeds: int) -> dict[str, str]:
         """As :class:`Tables`."""
-        return [*table_4.page(self.plan, found), "", *members.page(self.plan, found)]
+        return label_pages.pages(self.plan, found, self.name, expectations(self, found, seeds))
 
     def drawings(self, found: Found) -> dict[str, str]:
         """As :class:`Tables`."""
         return table_4.drawings(self.plan, found)
 
 
-def page(of: Tables, found: Found, seeds: int) -> str:
-    """The page, of all outcomes."""
+def expectations(of: Tables, found: Found, seeds: int) -> list[str]:
+    """What was expected, and in the last line how many trainings there were."""
     expected = [
         f"| {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |" for one in of.check(found)
     ]
     head = ["## What was expected", "", "| what | at least | found | holds |", "|---|---|---|---|"]
+    return [*head, *expected, "", f"{len(found)} trainings, {seeds} seeds{of.more_seeds}."]
+
+
+def page(of: Rows, found: Found, seeds: int) -> str:
+    """The page of Table 3, of all outcomes."""
     about = Path(__file__).with_name(of.about).read_text(encoding="utf-8")
-    lines = [*of.lines(found), *head, *expected, "", f"{len(found)} trainings, {seeds} seeds{of.more_seeds}."]
-    return about + "\n" + "\n".join(lines) + "\n"
+    return about + "\n" + "\n".join([*of.lines(found), *expectations(of, found, seeds)]) + "\n"
 
 
 def main(chosen: argparse.Namespace) -> None:
@@ -136,9 +142,8 @@ def _run(of: Tables, chosen: argparse.Namespace) -> None:
         stored_after=chosen.stored_after,
         go_on=chosen.go_on,
     )
-    file.with_suffix(".md").write_text(page(of, kept, chosen.seeds), encoding="utf-8")
-    for name, svg in of.drawings(kept).items():
-        (chosen.out / name).write_text(svg, encoding="utf-8")
+    for name, text in {**of.pages(kept, chosen.seeds), **of.drawings(kept)}.items():
+        (chosen.out / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

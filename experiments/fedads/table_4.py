@@ -126,29 +126,56 @@ def key(defence: Defence) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in defence.items() if name not in ("name", "clip")) or "no key"
 
 
-def page(plan: Plan, found: Found) -> list[str]:
-    """The table at equal loss, all strengths, epochs, and the published forms."""
+def short(plan: Plan, found: Found) -> list[str]:
+    """The picture, and the table at equal loss with the strongest attack alone."""
     lines = [f"![Loss of AUC and strongest attack]({PICTURE})", "", ABOUT_PICTURE, ""]
     lines += ["## At equal loss", "", ABOUT_ROW, "", *_paper(), ""]
-    for data in plan.tables:
-        for top in TOPS:
-            lines += _at_equal_loss(plan, Results(plan, found, data, top), f"{data}, {SHARES[data]:.0%} positives; top: {top}")
-    lines += ["## Every strength", "", ABOUT_STRENGTHS, ""]
-    for data in plan.tables:
-        for top in TOPS:
-            lines += _strengths(plan, Results(plan, found, data, top), f"{data}; top: {top}")
-    lines += ["## After more epochs", "", ABOUT_EPOCHS, ""]
-    for data in plan.tables:
-        for top in TOPS:
-            lines += _epochs(plan, Results(plan, found, data, top), f"{data}; top: {top}")
-    lines += ["## Word for word", "", ABOUT_LITERAL, ""]
+    for data, top, of in _each(plan, found):
+        head = ["defence", "strength", "loss", "change of `embeddings`", "strongest", "which", "`embeddings_soft`"]
+        rows = []
+        for name, how, row in _rows(plan, of):
+            worst, attack = max((value, attack) for attack, value in row.leaks.items())
+            figures = [_change(row.leaks, of), f"{worst:.3f}", attack, f"{row.leaks['embeddings_soft']:.3f}"]
+            rows.append([name, how, _loss(name, row), *figures])
+        lines += [_heading(of, data, top), "", *table(head, rows), ""]
+    return lines
+
+
+def attacked(plan: Plan, found: Found) -> list[str]:
+    """The table at equal loss with all attacks."""
+    lines = []
+    for data, top, of in _each(plan, found):
+        head = ["defence", "strength", "loss", *ATTACKS]
+        rows = [[name, how, _loss(name, row), *_cells(row.leaks)] for name, how, row in _rows(plan, of)]
+        lines += [_heading(of, data, top), "", *table(head, rows), ""]
+    return lines
+
+
+def of_data(plan: Plan, found: Found, data: str) -> list[str]:
+    """All strengths, and epochs before the last one, on one table."""
+    lines = ["## Every strength", "", ABOUT_STRENGTHS, ""]
+    for top in TOPS:
+        lines += _strengths(plan, Results(plan, found, data, top), f"{data}; top: {top}")
+    lines += ["## After fewer epochs", "", ABOUT_EPOCHS, ""]
+    for top in TOPS:
+        lines += _epochs(plan, Results(plan, found, data, top), f"{data}; top: {top}")
+    return lines
+
+
+def literal(plan: Plan, found: Found) -> list[str]:
+    """The published forms."""
     rows = [
         [data, top, *cells]
         for data in plan.published_tables
         for top in TOPS
         for cells in _literal(plan, Results(plan, found, data, top))
     ]
-    return [*lines, *table(["table", "top", "defence", "epochs", "loss of AUC", *LITERAL_ATTACKS], rows)]
+    head = ["table", "top", "defence", "epochs", "loss of AUC", *LITERAL_ATTACKS]
+    return ["## Word for word", "", ABOUT_LITERAL, "", *table(head, rows), ""]
+
+
+def _each(plan: Plan, found: Found) -> list[tuple[str, str, Results]]:
+    return [(data, top, Results(plan, found, data, top)) for data in plan.tables for top in TOPS]
 
 
 def _paper() -> list[str]:
@@ -159,9 +186,9 @@ def _paper() -> list[str]:
     return ["**The paper**", "", *table(["defence", "change of the leak by clusters", "AUC", "loss"], rows)]
 
 
-def _at_equal_loss(plan: Plan, of: Results, heading: str) -> list[str]:
-    base = mean(of.leak(NONE, CLUSTERS))
-    rows = [["none", "", "0", *_figures(of.leaks(NONE), base)]]
+def _rows(plan: Plan, of: Results) -> list[tuple[str, str, Row]]:
+    """Defence, by which strength, and its row at equal loss; or at the strength that is nearest to it."""
+    rows = [("none", "", Row("", 0.0, of.leaks(NONE)))]
     for name, strengths in plan.strengths.items():
         row = of.at_equal_loss(strengths)
         if row is None:
@@ -169,14 +196,26 @@ def _at_equal_loss(plan: Plan, of: Results, heading: str) -> list[str]:
             side = "costs less" if max(losses) < LOSS else "costs more"
             nearest = min(strengths, key=lambda one: abs(mean(of.loss(one)) - LOSS))
             row = Row(f"never: {side}; {key(nearest)}", mean(of.loss(nearest)), of.leaks(nearest))
-        rows.append([name, row.how, f"{row.loss:+.3f}", *_figures(row.leaks, base)])
-    head = ["defence", "strength", "loss", "change of `embeddings`", "strongest", *ATTACKS]
-    return [f"**{heading}**: AUC {cell(of.auc(NONE))}, label party alone {cell(of.alone())}", "", *table(head, rows), ""]
+        rows.append((name, row.how, row))
+    return rows
 
 
-def _figures(leaks: dict[str, float], base: float) -> list[str]:
-    change = f"{(leaks[CLUSTERS] - base) / base:+.1%}"
-    return [change, f"{max(leaks.values()):.3f}", *(f"{value:.3f}" for value in leaks.values())]
+def _heading(of: Results, data: str, top: str) -> str:
+    where = f"{data}, {SHARES[data]:.0%} positives; top: {top}"
+    return f"**{where}**: AUC {cell(of.auc(NONE))}, label party alone {cell(of.alone())}"
+
+
+def _loss(name: str, row: Row) -> str:
+    return "0" if name == "none" else f"{row.loss:+.3f}"
+
+
+def _change(leaks: dict[str, float], of: Results) -> str:
+    base = mean(of.leak(NONE, CLUSTERS))
+    return f"{(leaks[CLUSTERS] - base) / base:+.1%}"
+
+
+def _cells(leaks: dict[str, float]) -> list[str]:
+    return [f"{value:.3f}" for value in leaks.values()]
 
 
 def _strengths(plan: Plan, of: Results, heading: str) -> list[str]:
@@ -194,7 +233,7 @@ def _strengths(plan: Plan, of: Results, heading: str) -> list[str]:
 def _epochs(plan: Plan, of: Results, heading: str) -> list[str]:
     rows = []
     for name, one in {"none": NONE, **plan.middle}.items():
-        for epoch in plan.epochs:
+        for epoch in plan.epochs[:-1]:
             shown = [f"{mean(of.leak(one, attack, epoch)):.3f}" for attack in ATTACKS]
             rows.append([f"{name} {key(one) if one else ''}".rstrip(), str(epoch), *shown])
     return [f"**{heading}**", "", *table(["defence", "epochs", *ATTACKS], rows), ""]
@@ -272,25 +311,28 @@ def _expected_of_published(plan: Plan, of: Results, where: str) -> list[Expectat
 
 
 ABOUT_PICTURE = """\
-For each table and each kind of top: how much AUC a defence costs, and how well the strongest of the ten attacks by gradients
-then reads labels after ten epochs. The point at 0 is a training without a defence."""
+For each table and each kind of top the picture shows how much AUC a defence costs. It shows how well the strongest of the ten
+attacks by gradients then reads labels after ten epochs. The point at 0 is a training without a defence."""
 
 ABOUT_ROW = """\
 The paper's table has one figure of leakage and defences that cost about .018 AUC each. Here each defence is taken where it
-costs .01 ± .003 of AUC: at the strength that does, or in a straight line between the two around it. *none* counts as
-strength 0 of `dp`, `isotropic` and `marvell`; `maxnorm` has no key, and no key of `mixpro` makes it vanish. Where no strength
-costs that, the row says so and shows the nearest. *change of `embeddings`* is the paper's ΔLeakAUC,
-(with − without) / without, of two clusters of embeddings with hard answers. All AUCs are folded: .5 is chance; of the 40 to 200
-positives of a table the noise of one AUC is .02 to .05, and the strongest of twelve is a little above .5 by chance alone.
-Attacks that put gradients and embeddings together read more, and so do several trainings: [meters.md](meters.md)."""
+costs .01 ± .003 of AUC: at the strength that does, or in a straight line between the two around it.
+
+* *none* counts as strength 0 of `dp`, `isotropic` and `marvell`. `maxnorm` has no key, and no key of `mixpro` makes it vanish.
+* Where no strength costs that, the row says so and shows the nearest.
+* *change of `embeddings`* is the paper's ΔLeakAUC, (with − without) / without, of two clusters of embeddings with hard answers.
+* All AUCs are folded: .5 is chance. Of the 40 to 200 positives of a table the noise of one AUC is .02 to .05. The strongest of
+  twelve is a little above .5 by chance alone.
+* Attacks that put gradients and embeddings together read more, and so do several trainings: [meters.md](meters.md)."""
 
 ABOUT_STRENGTHS = """\
 Loss of AUC against no defence, paired by seed, with its 95 % interval; the strongest attack by gradients; and all attacks after
-the last epoch."""
+the last of ten epochs."""
 
 ABOUT_EPOCHS = """\
-Attacks on what the peer has after 1, 3 and 10 epochs of one training, each defence at the middle one of its strengths. The
-paper trains one epoch. `mean_…` are means over epochs of a row's gradients: noise of mean zero vanishes from them."""
+Attacks on what the peer has after 1 and 3 epochs of one training, each defence at the middle one of its strengths. After ten
+epochs it has what the tables above show. The paper trains one epoch. `mean_…` are means over epochs of a row's gradients: noise
+of mean zero vanishes from them."""
 
 ABOUT_LITERAL = """\
 MixPro and Marvell exactly as published, and the product's own of the same strengths, after one epoch and after all. With the

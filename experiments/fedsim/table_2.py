@@ -109,7 +109,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         "",
         f"One school is a candidate of up to {most:,.0f} different places of flats, and the default of a passive node's",
         f"`limits.max_reuse`, {Limits().max_reuse}, refuses such a job. Where one party has few records, similarities tell",
-        "much of each of them ([privacy](../privacy.md)).",
+        "much of each of them ([privacy](../explanations/privacy/index.md)).",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from experiments.backdoor.halves import Attack, Deviating, Seen, learnt
-from experiments.backdoor.run import CHECKS, measured, missed, page, replayed
+from experiments.backdoor.run import ATTACKS, CHECKS, measured, missed, page, replayed
 from tests.training.conftest import Run, synthetic
 from vfl_node.job import Evaluate
 from vfl_node.metrics.classes import auc
@@ -21,6 +22,7 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.trainer import Trained
 
 NOWHERE = Path("/nowhere")
+RESULTS = Path(__file__).parents[2] / "docs" / "experiments"
 
 
 @cache
@@ -117,6 +119,12 @@ def test_nothing_is_said_of_an_honest_party() -> None:
 @pytest.mark.parametrize("settings", [{"dropout": 0.2}, {"batch_norm": True}, {"evaluate": Evaluate(test_fraction=0.0)}])
 def test_nothing_is_compared_where_rows_of_both_kinds_need_not_be_alike(settings: dict[str, Any]) -> None:
     assert not said(trained(HONEST, **settings)[0])
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    stored = json.loads((RESULTS / "backdoor.json").read_text(encoding="utf-8"))
+    found = {of: {name: attacks[name] for name in ATTACKS} for of, attacks in stored.items()}
+    assert (RESULTS / "backdoor.md").read_text(encoding="utf-8") == page(found)
 
 
 def test_the_page_has_a_row_for_each_kind_of_training() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from experiments.fedads import literal, members, table_4
 from experiments.fedads.data import ACTIVE, TABLES
 from experiments.fedads.generator import BLOCK, IDS, LABEL_PARTY, OTHER_PARTY, USER, Market
-from experiments.fedads.run import NAME, Labels, page
+from experiments.fedads.run import NAME, Labels
 from experiments.fedads.table_4 import Results
 from experiments.fedads.training import Done, train
 from experiments.fedads.trials import (
@@ -275,10 +275,13 @@ def stored() -> dict[str, Any]:
     return dict(json.loads(RESULTS.read_text(encoding="utf-8")))
 
 
-def test_the_page_shows_what_was_measured(stored: dict[str, Any]) -> None:
+def test_the_pages_show_what_was_measured(stored: dict[str, Any]) -> None:
     plan = Plan(stored["seeds"])
     assert set(stored["trainings"]) == {work.name for work in works(plan)}
-    assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(Labels(plan), stored["trainings"], plan.seeds)
+    pages = Labels(plan).pages(stored["trainings"], plan.seeds)
+    assert set(pages) == {path.name for path in RESULTS.parent.glob(f"{NAME}*.md")}
+    for name, text in pages.items():
+        assert RESULTS.with_name(name).read_text(encoding="utf-8") == text
     for name, svg in table_4.drawings(plan, stored["trainings"]).items():
         assert RESULTS.with_name(name).read_text(encoding="utf-8") == svg
 
@@ -320,7 +323,9 @@ def test_noise_on_gradients_also_hides_who_is_known(stored: dict[str, Any], top:
 @pytest.mark.slow
 def test_a_small_run_of_all() -> None:
     found = {work.name: work.run(NOWHERE) for work in works(SMALL)}
-    text = page(Labels(SMALL), found, SMALL.seeds)
+    pages = Labels(SMALL).pages(found, SMALL.seeds)
+    text = "".join(pages.values())
+    assert all(name in pages[f"{NAME}.md"] for name in SMALL.strengths)
     assert all(name in text for name in (*SMALL.strengths, *(one["name"] for one in PUBLISHED), *table_4.ATTACKS))
     assert all(svg.startswith("<svg") for svg in table_4.drawings(SMALL, found).values())
     assert Labels(SMALL).check(found)

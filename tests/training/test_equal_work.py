@@ -92,7 +92,7 @@ def test_a_named_batch_takes_as_much_work_whatever_row_is_wanted(world: Make, wo
 
 
 def test_ten_known_rows_take_more_batches_than_ten_new_ones(world: Make) -> None:
-    """Known ones have the company of their agreed batches; docs/privacy.md says that this shows."""
+    """Known ones have the company of their agreed batches; docs/explanations/privacy/index.md says that this shows."""
     made = world(active_features=False)
     known, new = Request(taken(made.parties.lab, np.arange(10))), Request(unseen(10))
     made.ask(TO_PASSIVE, known)

@@ -41,7 +41,7 @@ def test_where_no_record_is_lacked_there_is_nothing_to_compare() -> None:
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        ({"insurer": 0, "telco": 0}, "explain the label of a row, for example (see docs/privacy.md)"),
+        ({"insurer": 0, "telco": 0}, "explain the label of a row, for example (see docs/explanations/privacy/index.md)"),
         ({"insurer": 0, "telco": 9}, "and so in part for which rows telco made columns up"),
         ({"insurer": None, "telco": 9}, "and so in part for which rows insurer and telco made columns up"),
     ],

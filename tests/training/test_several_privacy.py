@@ -235,7 +235,7 @@ def test_noise_takes_from_all_peers_together_what_gradients_tell(several_parties
 @pytest.mark.slow
 @pytest.mark.parametrize("told", [True, False])
 def test_gradients_tell_something_of_another_passive_party(several_parties: Make, several_runs: Any, told: bool) -> None:
-    """What docs/privacy.md says, and chance where that party's columns do not help to predict."""
+    """What docs/explanations/privacy/index.md says, and chance where that party's columns do not help to predict."""
     parties = several_parties(2, 1500, owned=0.7, noise=() if told else ("insurer",))
     runs = several_runs(protections=dict.fromkeys(parties.names, Protection(membership=False)))
     runs.train = runs.train.model_copy(update={"epochs": 10, "bottom": (16, 8)})

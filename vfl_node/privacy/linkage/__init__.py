@@ -17,5 +17,5 @@ file                 who          finds                                       ag
 ===================  ===========  ==========================================  ============================================
 
 The last two need no record that is known. ``space`` makes points of keys, and ``fitting`` finds the points that distances fit
-best. Figures: docs/privacy.md.
+best. Figures: docs/explanations/privacy/index.md.
 """

@@ -10,7 +10,7 @@ labels and dummies, or the other parties' scores. It reveals them
 - if the label holder's own columns distinguish only a few kinds of records: the residuals then take only a few values, and
   |I| was computed from one gradient.
 
-See docs/privacy.md.
+See docs/explanations/privacy/index.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AMPLE = 20
 """There is a warning if an iteration has fewer shared rows for each column.
 
 With as many, the published attack on dummies is at chance. A stronger attack is not, if the active party has no columns
-(docs/privacy.md).
+(docs/explanations/privacy/index.md).
 """
 
 KINDS = 20

@@ -77,7 +77,7 @@ def _of_passive(passive: str, parties: Parties, train: GeneralisedLinear, number
             _times(numbers),
             f"from {passive} its linear score of each shared row in each of {numbers.rounds} iterations, in clear: from "
             f"{enough} all of {passive}'s columns follow but for a linear map, which as many known rows give, and "
-            "columns of 0 and 1 without any (see docs/privacy.md)",
+            "columns of 0 and 1 without any (see docs/explanations/privacy/index.md)",
         )
     elif train.labels == "active":
         beside = {
@@ -117,7 +117,11 @@ def _passive(
         )
     width = numbers.features.get(passive)
     few = width is not None and numbers.rows is not None and numbers.rows < 20 * width
-    warned = "; there are fewer than 20 shared rows a column, and it tells more (see docs/privacy.md)" if few else ""
+    warned = (
+        "; there are fewer than 20 shared rows a column, and it tells more (see docs/explanations/privacy/index.md)"
+        if few
+        else ""
+    )
     disclosures.append(
         Disclosure(
             "gradient",

@@ -1,4 +1,4 @@
-"""What each party learns from predictions, with a job's numbers, in words; see docs/privacy.md."""
+"""What each party learns from predictions, with a job's numbers, in words; see docs/explanations/privacy/index.md."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def learnt(
             rows,
             f"from {active} the model's probability, or number in the target's unit, for {which}"
             f"{'' if of_all else ', its own or not'}: from enough of them a copy of the model can be trained, and something of "
-            f"{active}'s labels and columns{others} inferred{solved} (see docs/privacy.md)",
+            f"{active}'s labels and columns{others} inferred{solved} (see docs/explanations/privacy/index.md)",
         )
         entries[asker] = (probabilities,)
     return entries

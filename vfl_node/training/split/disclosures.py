@@ -1,4 +1,4 @@
-"""What each party learns by split training, in words for the report; see docs/training.md and docs/privacy.md."""
+"""What each party learns by split training, in words for the report; see docs/training.md and docs/explanations/privacy/index.md."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         f"from {peer} an embedding of each shared row, anew in each of {_epochs_in_words(train, stopped)} or for evaluation"
         f"{', of each row set apart for validation after each epoch' if rows.validated else ''}"
         f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
-        f"from them in part (see docs/privacy.md){_defended(exchange.defences, 'embeddings')}",
+        f"from them in part (see docs/explanations/privacy/index.md){_defended(exchange.defences, 'embeddings')}",
     )
     counts = matched.active_learns(peer, rows.held_out) if evaluate.matched else ()
     if train.unaligned.epochs_before:
@@ -105,7 +105,7 @@ def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
             "membership",
             exchange.lacks,
             f"which of its own records {peer} lacks{also} can be inferred from the embeddings, "
-            f"{train.missing.feature_strategy.learnt()} (see docs/privacy.md){_compared(exchange.training)}",
+            f"{train.missing.feature_strategy.learnt()} (see docs/explanations/privacy/index.md){_compared(exchange.training)}",
         ),
     )
 
@@ -118,7 +118,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         "gradients",
         exchange.epochs * exchange.rows.trained,
         f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, exchange.defences, train.task)} (see "
-        f"docs/privacy.md){_weighted(train, peer)}{_defended(exchange.defences, 'gradients')}",
+        f"docs/explanations/privacy/index.md){_weighted(train, peer)}{_defended(exchange.defences, 'gradients')}",
     )
     answers: tuple[Disclosure, ...] = (_answered(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
     answers += (_noised(exchange.rows, peer, *exchange.noised),) if exchange.noised else ()
@@ -146,7 +146,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     if exchange.lacks == 0:
         return (gradients, *answers, figures, *counts)
     strategy = train.missing.label_strategy
-    membership = f"{strategy.learnt(peer)} (see docs/privacy.md){_compared(exchange.training, drawn=strategy.redrawn)}"
+    membership = f"{strategy.learnt(peer)} (see docs/explanations/privacy/index.md){_compared(exchange.training, drawn=strategy.redrawn)}"
     return (gradients, *answers, Disclosure("membership", exchange.lacks, membership), figures, *counts)
 
 
@@ -239,7 +239,7 @@ def _indirectly(exchange: TrainingExchange) -> Disclosure:
         0,
         f"from {them} no message of training: these go to {peer} alone. But {depending} from {peer} depend on the "
         f"embeddings of {them} for the same rows, so they tell something about these: how well the columns of {them} explain "
-        f"the label of a row, for example{made_up} (see docs/privacy.md)",
+        f"the label of a row, for example{made_up} (see docs/explanations/privacy/index.md)",
     )
 
 

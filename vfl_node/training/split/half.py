@@ -21,7 +21,7 @@ Source: Song et al. 2021 (FLORIST), sections 3.3 and 4, Table 4.
 
 Leaks: H tells the active party about the passive party's columns, and g tells the passive
 party which label was used in each row; see docs/training.md. With several passive parties g_j
-depends on the embeddings of the others, too (docs/privacy.md).
+depends on the embeddings of the others, too (docs/explanations/privacy/index.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each party learns from predictions by a split network, in words; see docs/privacy.md."""
+"""What each party learns from predictions by a split network, in words; see docs/explanations/privacy/index.md."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def _embedding(party: str, rows: RowsTold) -> Disclosure:
         "embeddings",
         rows.count,
         f"from {party} an embedding of {rows.which}: values of {party}'s columns can be inferred from them in part{besides} "
-        "(see docs/privacy.md)",
+        "(see docs/explanations/privacy/index.md)",
     )

@@ -24,7 +24,7 @@ What is drawn anew differs between two epochs where a real label does not, and t
 party meets each position once an epoch: it tells synthetic labels by that, the surer the
 more epochs there are. ``random-pos`` is therefore fixed, which the paper leaves open.
 ``random-pred`` cannot be: its gradient cancels because the draw follows the model of the
-step. docs/privacy.md has the numbers.
+step. docs/explanations/privacy/index.md has the numbers.
 
 Source: Song et al. 2021, section 4.1 and Appendix H.
 """
