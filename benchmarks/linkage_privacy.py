@@ -4,8 +4,8 @@
     python -m benchmarks.linkage_privacy --data FOLDER --out figures.json  flats and schools of Singapore, too: a minute of CPU
 
 Filters, search, noise and order are the product's; parties and messages are left out. Seeds are fixed. Errors are medians
-of the distance between the guess and the truth, in metres; made-up points lie on a square of 40 km. docs/explanations/privacy/index.md explains
-every line.
+of the distance between the guess and the truth, in metres; made-up points lie on a square of 40 km.
+docs/explanations/privacy/linkage.md explains every line.
 """
 
 from __future__ import annotations

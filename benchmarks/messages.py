@@ -186,7 +186,7 @@ def message_page(of: Mapping[str, Message], recorded: Mapping[str, list[list[str
         "# Messages, field by field",
         "",
         "`make docs` writes this page from proto/vfl/v1, proto/messages.yaml and one recorded job of each kind "
-        f"({'; '.join(recorded)}). The table in [privacy.md](explanations/privacy/who-sees-what.md) says what each message reveals.",
+        f"({'; '.join(recorded)}). [Who sees what](explanations/privacy/who-sees-what.md) says what each message reveals.",
     ]
     inside = within()
     for message in of.values():

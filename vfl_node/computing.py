@@ -5,15 +5,60 @@ A trainer measures what a row takes in each of them on the machine of an estimat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from vfl_node.job import Evaluate
     from vfl_node.roles import DataRole
+
+HEAD_BYTES = 4 << 10
+"""More than a message has beside the values of its tensor."""
 
 ROWS_AT_ONCE = 8192
 """Rows that go through a network together where nothing is learnt."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the rows.
+
+    Attributes:
+        candidates: records of the passive party that an alignment by similarity puts beside one row, at most.
+        among: how many records these are chosen from; None: not known.
+        common: how many rows all parties own; None: not every data party learns it, or it is not known yet.
+        columns: of each data party in the job's order, as encoded; 0 where it is not known; empty: no party's is.
+    """
+
+    candidates: int = 1
+    among: int | None = None
+    common: int | None = None
+    columns: tuple[int, ...] = ()
+
+
+ONE_BESIDE = Beside()
+"""Where nothing is known."""
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """A party's table, as far as it is known.
+
+    Attributes:
+        rows: records.
+        numeric: numeric columns as they are encoded: the values, and whether there is one.
+        cardinalities: codes of each categorical column.
+        image: channels, height and width of an image whose pixels are among the numeric columns; None: there is none.
+        lists: codes and most items of each column of lists.
+    """
+
+    rows: int = 0
+    numeric: int = 0
+    cardinalities: tuple[int, ...] = ()
+    image: tuple[int, int, int] | None = None
+    lists: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,3 +148,74 @@ class OutsideCost:
 
 Pace = Callable[[Passes], float]
 """Seconds that they take on one core of this machine."""
+
+
+C = TypeVar("C")
+
+
+class TrainingPlan(Generic[C]):
+    """What one training will send and compute; an estimate asks, and a node before it agrees to a job.
+
+    Args:
+        train: the job's section.
+        passive_parties: how many there are.
+        beside: what else its size depends on, as far as it is known.
+        models: of a node's settings: name → ``module:Class`` of an architecture.
+    """
+
+    def __init__(
+        self,
+        train: C,
+        passive_parties: int = 1,
+        beside: Beside = ONE_BESIDE,
+        models: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.train, self.passive_parties, self.beside, self.models = train, passive_parties, beside, models
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """The fewest steps that training takes if at least ``rows`` rows are shared."""
+        return 0
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+        """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand.
+
+        Return None, too, for an alignment over which this trainer does not run.
+
+        Args:
+            evaluate: the job's section.
+            rows: length of the shared order.
+            protocol: name of the alignment. It is not always the job's: an estimate compares several.
+        """
+        return None
+
+    def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
+        """What learning from rows outside of ``rows`` shared ones takes, of so many ``records``; None: none is learnt from."""
+        return None
+
+    def parameters(self, role: DataRole, table: TableShape) -> int:
+        """Weights of the networks of the party in ``role``; of the layers alone where its ``table`` is not known."""
+        return 0
+
+    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+        """Memory of what the party in ``role`` with this ``table`` computes for one batch."""
+        return 0
+
+    def sent(self) -> tuple[int, int, int]:
+        """Rows of a batch, and numbers of the embedding and of the projection of each that a passive party sends; 0: none."""
+        return 0, 0, 0
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """Epochs, or iterations, of which figures are kept in memory until the report is written."""
+        return 0
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
+        """Size of the largest message, head (:data:`HEAD_BYTES`) included. A larger one is refused by the peer's node.
+
+        0 stands for messages of less than 2 MiB. The number of shared rows is not known yet; a message must be bounded by the
+        job (``batch_size``), or travel in chunks (:meth:`vfl_node.transport.channel.Channel.send_rows`).
+        """
+        return 0
+
+    def served_message_bytes(self, rows: int) -> int:
+        """Size of the largest message of a prediction service with batches of ``rows`` rows, head included."""
+        return 0

@@ -9,27 +9,22 @@ section, a subclass of :class:`TrainerConfig` that imports neither torch nor grp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
-from vfl_node.beside import ONE_BESIDE, Beside
-from vfl_node.computing import TrainingCost as TrainingCost
+from vfl_node.computing import ONE_BESIDE, Beside, TrainingPlan
 from vfl_node.configuration.models import Frozen
 from vfl_node.configuration.registry import Registry, load
 from vfl_node.gdp import Exposure
 from vfl_node.roles import DataRole, Task
 
 if TYPE_CHECKING:
-    from vfl_node.computing import OutsideCost
     from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
-
-HEAD_BYTES = 4 << 10
-"""More than a message has beside the values of its tensor."""
 
 ALWAYS = "always"
 """Of :attr:`TrainerConfig.coordinated_by`."""
@@ -38,31 +33,13 @@ DEFAULT_TRAINER = "split"
 """What ``train.algorithm`` is where a job does not say."""
 
 
-@dataclass(frozen=True)
-class TableShape:
-    """A party's table, as far as it is known.
-
-    Attributes:
-        rows: records.
-        numeric: numeric columns as they are encoded: the values, and whether there is one.
-        cardinalities: codes of each categorical column.
-        image: channels, height and width of an image whose pixels are among the numeric columns; None: there is none.
-        lists: codes and most items of each column of lists.
-    """
-
-    rows: int = 0
-    numeric: int = 0
-    cardinalities: tuple[int, ...] = ()
-    image: tuple[int, int, int] | None = None
-    lists: tuple[tuple[int, int], ...] = ()
-
-
 class TrainerConfig(Frozen):
     """The job's ``train`` section for one trainer, and the facts that the rest of vfl-node asks for.
 
     Attributes:
         implementation: ``module:attribute`` of the :class:`~vfl_node.training.trainer.Trainer`.
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
+        plan: ``module:attribute`` of its :class:`~vfl_node.computing.TrainingPlan`, which an estimate loads.
         serving: ``module:attribute`` of the :class:`~vfl_node.training.serving.Predictor` by its models; empty: they cannot be
             served.
         serves_unshared: whether known records are also predicted over an alignment in which some party may lack a row.
@@ -92,6 +69,7 @@ class TrainerConfig(Frozen):
 
     implementation: ClassVar[str]
     report_section: ClassVar[str]
+    plan: ClassVar[str] = "vfl_node.computing:TrainingPlan"
     serving: ClassVar[str] = ""
     serves_unshared: ClassVar[bool] = True
     serves_coordinated: ClassVar[bool] = False
@@ -195,29 +173,16 @@ class TrainerConfig(Frozen):
             ValueError: whole sentences that name the keys to change.
         """
 
-    def steps(self, evaluate: Evaluate, rows: int) -> int:
-        """The fewest steps that training takes if at least ``rows`` rows are shared."""
-        return 0
+    def planned(
+        self, passive_parties: int = 1, beside: Beside = ONE_BESIDE, models: Mapping[str, str] = MappingProxyType({})
+    ) -> TrainingPlan[Any]:
+        """What it will send and compute; args as :class:`~vfl_node.computing.TrainingPlan`.
 
-    def cost(
-        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
-    ) -> TrainingCost | None:
-        """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand.
-
-        Return None, too, for an alignment over which this trainer does not run.
-
-        Args:
-            evaluate: the job's section.
-            rows: length of the shared order.
-            protocol: name of the alignment. It is not always the job's: an estimate compares several.
-            passive_parties: how many there are.
-            beside: what else its size depends on, as far as it is known.
+        Raises:
+            UsageError: :attr:`plan` cannot be loaded (``E_EXTENSION``).
         """
-        return None
-
-    def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
-        """What learning from rows outside of ``rows`` shared ones takes, of so many ``records``; None: none is learnt from."""
-        return None
+        plan: type[TrainingPlan[Any]] = load(self.plan, what=f"plan of trainer {self.algorithm!r}")
+        return plan(self, passive_parties, beside, models)
 
     def check_here(self, models: Mapping[str, str]) -> None:
         """Refuse a job that names what this node does not have, before anything begins.
@@ -265,53 +230,10 @@ class TrainerConfig(Frozen):
         """
         return ()
 
-    def parameters(
-        self,
-        role: DataRole,
-        table: TableShape,
-        models: Mapping[str, str],
-        passive_parties: int = 1,
-        beside: Beside = ONE_BESIDE,
-    ) -> int:
-        """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.
-
-        Args:
-            role: of the party.
-            table: its table.
-            models: as for :meth:`check_here`.
-            passive_parties: how many there are.
-            beside: as for :meth:`cost`.
-        """
-        return 0
-
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
-        """Memory of what the party in ``role`` computes for one batch; args as for :meth:`parameters`."""
-        return 0
-
     @property
     def learns_unaligned_by(self) -> str:
         """Name of the method by which it learns from rows outside of the alignment, as ``limits.methods`` has it."""
         return "none"
-
-    def sent(self) -> tuple[int, int, int]:
-        """Rows of a batch, and numbers of the embedding and of the projection of each that a passive party sends; 0: none."""
-        return 0, 0, 0
-
-    def reported_epochs(self, evaluate: Evaluate) -> int:
-        """Epochs, or iterations, of which figures are kept in memory until the report is written."""
-        return 0
-
-    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
-        """Size of the largest message, head (:data:`HEAD_BYTES`) included. A larger one is refused by the peer's node.
-
-        0 stands for messages of less than 2 MiB. The number of shared rows is not known yet; a message must be bounded by the
-        job (``batch_size``), or travel in chunks (:meth:`vfl_node.transport.channel.Channel.send_rows`).
-        """
-        return 0
-
-    def served_message_bytes(self, rows: int) -> int:
-        """Size of the largest message of a prediction service with batches of ``rows`` rows, head included."""
-        return 0
 
 
 REPORT_KEYS = frozenset(

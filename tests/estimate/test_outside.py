@@ -7,12 +7,11 @@ import pytest
 
 from tests.estimate.plans import ONLY_POWERS, estimate, exact, plan, training
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.computing import Network, Passes
+from vfl_node.computing import Network, Passes, TableShape
 from vfl_node.estimate import totals
 from vfl_node.estimate.memory import need
 from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
-from vfl_node.trainers import TableShape
 
 PARTIES = {"clinic": 1000, "lab": 100}
 
@@ -24,7 +23,7 @@ def job(method: str, rest: str = "", evaluate: str = "test_fraction: 0.2", proto
 
 def passes(of: Job, shared: int = 60) -> list[Passes]:
     assert of.train is not None
-    cost = of.train.outside(of.evaluate, shared, {"active": 1000, "passive": 100})
+    cost = of.train.planned().outside(of.evaluate, shared, {"active": 1000, "passive": 100})
     assert cost is not None
     return list(cost.work)
 

@@ -20,6 +20,7 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import summed
 from vfl_node.cli import app
+from vfl_node.computing import TableShape
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.estimate import machine
@@ -30,7 +31,6 @@ from vfl_node.estimate.totals import as_json
 from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
 from vfl_node.settings.node import Obfuscation
-from vfl_node.trainers import TableShape
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 SIZES = {"clinic": 100, "lab": 1000, "insurer": 400}
@@ -250,7 +250,7 @@ def test_training_costs_what_all_conversations_take() -> None:
         estimate(plan(rest=rest))["psi"],
         parse(f"name: t\nparties: {{active: clinic, passive: lab}}\nalign: {{protocol: psi}}{rest}", Job, source="job"),
     )
-    one = pair.train.cost(pair.evaluate, 30, "psi")
+    one = pair.train.planned().cost(pair.evaluate, 30, "psi")
     assert exact(found, "train_bytes") == 2 * one.bytes
     assert exact(found, "batches") == one.batches
 

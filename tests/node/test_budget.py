@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from vfl_node.computing import HEAD_BYTES, TableShape
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.estimate import budget, memory
 from vfl_node.estimate.budget import Budget
@@ -16,7 +17,6 @@ from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.settings.node import Limits
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
-from vfl_node.trainers import HEAD_BYTES, TableShape
 from vfl_node.training.split.config import Train
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 

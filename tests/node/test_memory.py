@@ -20,13 +20,13 @@ from typing import Any
 import grpc
 import pytest
 
+from vfl_node.computing import TableShape
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.estimate.memory import need
 from vfl_node.job import Job
 from vfl_node.session.preflight import PROTOCOL_VERSION, preflight
 from vfl_node.settings.node import load_settings
-from vfl_node.trainers import TableShape
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
 from vfl_node.transport.calls import SERVICE
 from vfl_node.transport.channel import Channel, run

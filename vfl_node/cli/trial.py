@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out, print_json
+from vfl_node.computing import TableShape
 from vfl_node.errors import UsageError
 from vfl_node.execution.private import party_of, read_private, trial_settings
 from vfl_node.job import Job, load_job
@@ -25,7 +26,6 @@ from vfl_node.report.words import SEEDED, human_seconds, listed
 from vfl_node.settings.node import load_settings, role_in
 from vfl_node.settings.protection import Compare
 from vfl_node.terminal import ShownProgress
-from vfl_node.trainers import TableShape
 
 ENDINGS = {"--data": "csv", "--settings": "yaml"}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from vfl_node.computing import TableShape
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
 from vfl_node.estimate.memory import UNPROTECTED, Need, check_limits, mebibytes, need, shape_of
@@ -20,7 +21,6 @@ from vfl_node.process.machine import free_bytes, used_bytes
 from vfl_node.roles import Role
 from vfl_node.settings.node import Limits
 from vfl_node.settings.protection import Protection
-from vfl_node.trainers import TableShape
 
 
 class Budget:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
+from vfl_node.computing import TableShape, TrainingPlan
 from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError
@@ -15,7 +17,6 @@ from vfl_node.privacy.memory import label_meter_bytes, protection_bytes
 from vfl_node.roles import Role
 from vfl_node.settings.node import Limits, role_in
 from vfl_node.settings.protection import Protection
-from vfl_node.trainers import TableShape
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.streams import QUEUE_BYTES
@@ -103,22 +104,23 @@ def need(
     """
     columns = table.numeric + len(table.cardinalities) + sum(length for _, length in table.lists)
     conversations = {role_in(job.parties, name): len(job.parties.met_by(name)) for name in job.parties.all}
-    trains = job.train if role != "coordinator" else None
+    plan = planned(job, models) if role != "coordinator" else None
     linked = 2 * PLACE_BYTES * job.align.candidates if job.align.spec.by_similarity else 0
     weights = parameters(model or job, role, table, models)
     return Need(
         model=PARAMETER_BYTES * weights,
-        batch=trains.batch_bytes(role, table, len(job.parties.passive), job.beside) if trains and role != "coordinator" else 0,
-        protection=_protection_bytes(job, protection, role, table, weights) if trains else 0,
+        batch=plan.batch_bytes(role, table) if plan and role != "coordinator" else 0,
+        protection=_protection_bytes(job, protection, role, table, weights) if plan else 0,
         rows=table.rows * (ROW_BYTES + CELL_BYTES * columns + linked),
-        figures=EPOCH_BYTES * trains.reported_epochs(job.evaluate) if trains else 0,
+        figures=EPOCH_BYTES * plan.reported_epochs(job.evaluate) if plan else 0,
         messages=conversations[role] * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
     )
 
 
 def _protection_bytes(job: Job, protection: Protection, role: Role, table: TableShape, weights: int) -> int:
-    assert job.train is not None
-    rows, width, projected = job.train.sent()
+    plan = planned(job)
+    assert plan is not None
+    rows, width, projected = plan.sent()
     if not width or role == "coordinator":
         return 0
     if role == "active":
@@ -130,17 +132,22 @@ def _protection_bytes(job: Job, protection: Protection, role: Role, table: Table
 
 def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str] = NONE_DECLARED) -> int:
     """Weights of this party's networks; of the layers alone where no table is known. ``models``: as for :func:`need`."""
-    passive = len(job.parties.passive)
-    return job.train.parameters(role, table, models, passive, job.beside) if job.train and role != "coordinator" else 0
+    plan = planned(job, models)
+    return plan.parameters(role, table) if plan and role != "coordinator" else 0
+
+
+def planned(job: Job, models: Mapping[str, str] = NONE_DECLARED) -> TrainingPlan[Any] | None:
+    """What the job's training will send and compute; None where it trains nothing. ``models``: as for :func:`need`."""
+    return job.train.planned(len(job.parties.passive), job.beside, models) if job.train else None
 
 
 def frame_bytes(job: Job, model: Job | None = None) -> int:
     """The largest message of the job's conversations: no larger one is received. ``model``: as for :func:`need`."""
     largest = 2 * PIECE_BYTES
-    if job.train:
-        largest = max(largest, job.train.message_bytes(job.evaluate, job.beside))
-    elif model and model.serve and model.train:
-        largest = max(largest, model.train.served_message_bytes(model.serve.batch_size))
+    if plan := planned(job):
+        largest = max(largest, plan.message_bytes(job.evaluate))
+    elif model and model.serve and (trained := planned(model)):
+        largest = max(largest, trained.served_message_bytes(model.serve.batch_size))
     return min(MAX_FRAME_BYTES, largest)
 
 
@@ -161,7 +168,8 @@ def check_limits(
 
 def check_steps(job: Job, rows: int, limits: Limits) -> None:
     """Refuse a job that would train for longer than this owner allows over ``rows`` shared rows, or more (``E_POLICY``)."""
-    _at_most(job.train.steps(job.evaluate, rows) if job.train else 0, limits.max_steps, "training steps", "max_steps")
+    plan = planned(job)
+    _at_most(plan.steps(job.evaluate, rows) if plan else 0, limits.max_steps, "training steps", "max_steps")
 
 
 def _at_most(count: int, most: int, what: str, limit: str) -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
 from vfl_node.alignment.spec import AlignmentSpec
-from vfl_node.computing import OutsideCost
+from vfl_node.computing import OutsideCost, TableShape, TrainingCost
 from vfl_node.errors import UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import UNPROTECTED, Need, need
@@ -19,7 +19,6 @@ from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import DataRole, Role
 from vfl_node.settings.node import Limits, Obfuscation, Settings, role_in
 from vfl_node.settings.protection import Protection
-from vfl_node.trainers import TableShape, TrainingCost
 
 Records = Mapping[str, int]
 """Name of a data party → its records."""
@@ -200,14 +199,15 @@ def training_cost(
         return None
     told = common if terms_of(job.align, protocol).tells_common else None
     beside = replace(job.beside, among=among, common=told, columns=columns)
-    return job.train.cost(job.evaluate, rows, protocol, len(job.parties.passive), beside)
+    return job.train.planned(len(job.parties.passive), beside).cost(job.evaluate, rows, protocol)
 
 
 def outside_cost(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:
     """What learning from rows outside of so many shared ``rows`` takes; None where the job has none, or nobody knows which."""
     if job.train is None or len(job.parties.passive) > 1 or not spec.every_row_is_shared:
         return None
-    return job.train.outside(job.evaluate, rows, {data_role(job.parties, name): count for name, count in records.items()})
+    counts = {data_role(job.parties, name): count for name, count in records.items()}
+    return job.train.planned(1, job.beside).outside(job.evaluate, rows, counts)
 
 
 def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str], protection: Protection) -> str:

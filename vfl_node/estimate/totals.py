@@ -19,7 +19,7 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.several.costs import PartyCounts
 from vfl_node.alignment.several.stages import by_party, summed
 from vfl_node.alignment.spec import AlignmentSpec
-from vfl_node.computing import Pace
+from vfl_node.computing import Pace, TableShape
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.linkage import ENCODE_S, linkage_cost
@@ -28,7 +28,6 @@ from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outsi
 from vfl_node.job import Align
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings.node import Settings
-from vfl_node.trainers import TableShape
 
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""

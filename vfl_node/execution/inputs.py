@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from vfl_node.alignment.lists import promises
+from vfl_node.computing import TableShape
 from vfl_node.crypto.filters.values import check_values
 from vfl_node.data.declared import Declared, as_fitted, list_of
 from vfl_node.data.levels import check_categories
@@ -25,7 +26,6 @@ from vfl_node.job.keys import NO_KEYS
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.session.memory import Memory
 from vfl_node.settings.node import Data, Limits, Settings
-from vfl_node.trainers import TableShape
 
 NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
 """What is not read of a table whose columns a model's encoder knows, and its image."""

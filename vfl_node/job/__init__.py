@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from vfl_node.beside import ONE_BESIDE, Beside
+from vfl_node.computing import ONE_BESIDE, Beside
 from vfl_node.configuration.models import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols

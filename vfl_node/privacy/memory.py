@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from vfl_node.computing import TableShape
 from vfl_node.privacy.defences.decoding import DecoderParams
 from vfl_node.privacy.defences.nopeek.spec import NoPeekParams
 from vfl_node.privacy.defences.splitting.spec import SplittingParams
 from vfl_node.settings.protection import Protection
-from vfl_node.trainers import TableShape
 
 WEIGHT_BYTES = 32
 """A weight of a decoder, its gradient, two moments, and the copies while a checkpoint is written; of the bottom that a defence

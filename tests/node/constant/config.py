@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from vfl_node.alignment.psi.spec import PSI
-from vfl_node.beside import ONE_BESIDE, Beside
-from vfl_node.trainers import HEAD_BYTES, TrainerConfig
+from vfl_node.computing import HEAD_BYTES, TrainingPlan
+from vfl_node.trainers import TrainerConfig
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
@@ -20,6 +20,7 @@ class Constant(TrainerConfig):
 
     implementation: ClassVar[str] = "tests.node.constant.trainer:ConstantTrainer"
     report_section: ClassVar[str] = "vfl_node.training.section:TrainerSection"
+    plan: ClassVar[str] = "tests.node.constant.config:ConstantPlan"
     serving: ClassVar[str] = "tests.node.constant.trainer:ConstantPredictor"
     on_device: ClassVar[bool] = False
 
@@ -30,7 +31,11 @@ class Constant(TrainerConfig):
         """It says so, and counts nothing."""
         return True
 
-    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
+
+class ConstantPlan(TrainingPlan[Constant]):
+    """Nothing is sent."""
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
         """None is sent."""
         return HEAD_BYTES
 

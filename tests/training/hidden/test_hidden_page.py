@@ -12,7 +12,7 @@ import pytest
 import yaml
 from sklearn.metrics import roc_auc_score
 
-from vfl_node.beside import Beside
+from vfl_node.computing import Beside
 from vfl_node.configuration.models import parse
 from vfl_node.gdp import mu_of
 from vfl_node.job import Evaluate, Job
@@ -88,7 +88,11 @@ def test_what_the_command_says(row: list[str]) -> None:
     assert rows == 150_000
     assert shlex.split(COMMAND)[2] in PAGE.split("Save the job as")[1]
     beside = Beside(common=int(said["shared"]), columns=columns)
-    cost = trained(row[0].replace("`epochs: 40`, as by rule", "")).cost(Evaluate(test_fraction=0.2), rows, "psu", beside=beside)
+    cost = (
+        trained(row[0].replace("`epochs: 40`, as by rule", ""))
+        .planned(1, beside)
+        .cost(Evaluate(test_fraction=0.2), rows, "psu")
+    )
     assert cost is not None
     for cell, count in zip(row[1:3], (cost.bytes, cost.coordinator_bytes), strict=True):
         number, unit = cell.split()
@@ -132,7 +136,7 @@ def test_odds_of_steps_that_are_spoilt() -> None:
 
 
 def test_bytes_of_the_regression_under_encryption() -> None:
-    cost = Logistic(algorithm="logistic", iterations=1).cost(Evaluate(test_fraction=0), 10_000, "apsi")
+    cost = Logistic(algorithm="logistic", iterations=1).planned().cost(Evaluate(test_fraction=0), 10_000, "apsi")
     assert cost is not None
     assert f"It sends {round((cost.bytes - 8 * 10_000) / 10_000)} bytes a row" in PAGE  # without the scores measured on
 

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.beside import Beside
+from vfl_node.computing import Beside, TableShape
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import Dropout
 from vfl_node.models.schema import InputSchema
-from vfl_node.trainers import TableShape
 from vfl_node.training.linked.costs import cost
 from vfl_node.training.linked.network import ActiveNetwork
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -45,7 +44,7 @@ def test_a_step_takes_at_most_the_memory_that_is_counted(small: Any, said: dict[
     before = resident("VmRSS")
     network(own, received, torch.arange(2 * rows).view(rows, 2), similarities).sum().backward()
     taken = resident("VmHWM") - before
-    assert 30 << 20 < taken < train.batch_bytes("active", TableShape(rows, 1), 1, beside)
+    assert 30 << 20 < taken < train.planned(1, beside).batch_bytes("active", TableShape(rows, 1))
 
 
 def test_the_mean_record_is_counted_beside_all_others(linked: Any, linked_run: Any, small: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.beside import Beside
+from vfl_node.computing import Beside, TableShape
 from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
@@ -17,7 +17,6 @@ from vfl_node.models.building import build_classifier, weights
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
-from vfl_node.trainers import TableShape
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.methods import METHODS
 from vfl_node.training.linked.network import ActiveNetwork, LinearCut
@@ -175,11 +174,11 @@ def test_columns_behind_keys_are_in_no_encoder_and_no_weights(linked: Any, linke
 def test_weights_are_counted_as_they_are_built(said: dict[str, Any]) -> None:
     train, table = Linked(algorithm="linked", bottom=(20, 10), active_bottom=(6,), **said), TableShape(100, 3, (4,))
     schema, beside = InputSchema(3, (4,)), Beside(5)
-    assert train.parameters("passive", table, {}, 1, beside) == weights(lambda: LinearCut(schema, train.bottom, train))
+    assert train.planned(1, beside).parameters("passive", table) == weights(lambda: LinearCut(schema, train.bottom, train))
     joint = weights(lambda: ActiveNetwork(train, schema, np.ones((1, 5), np.float32)))
     alone = weights(lambda: build_classifier(architecture_of("mlp"), train, schema, []))
-    assert train.parameters("active", table, {}, 1, beside) == joint + alone
+    assert train.planned(1, beside).parameters("active", table) == joint + alone
 
 
 def test_steps_are_counted() -> None:
-    assert Linked(algorithm="linked").steps(Evaluate(test_fraction=0.2), 1000) == 30 * (800 // 128)
+    assert Linked(algorithm="linked").planned().steps(Evaluate(test_fraction=0.2), 1000) == 30 * (800 // 128)

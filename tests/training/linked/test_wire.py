@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.beside import Beside
+from vfl_node.computing import Beside
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Evaluate
 from vfl_node.privacy.linkage.partition import agreement, joined, of_records

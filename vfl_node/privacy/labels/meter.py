@@ -312,8 +312,8 @@ class LabelMeter(Attachment):
             f"{self._party}'s own attacks read its labels from what a passive party has at an AUC of {value:.2f} "
             f"({name.replace('_', ' ')}, {when}); limits.max_label_auc allows {self._limit:g}",
             code="E_LEAK",
-            hint="add a defence of gradients to this node's settings (docs/explanations/privacy/index.md says which), train fewer epochs, or "
-            "allow more; of what all trainings told together nothing takes any back",
+            hint="add a defence of gradients to this node's settings (docs/explanations/privacy/labels.md says which), train "
+            "fewer epochs, or allow more; of what all trainings told together nothing takes any back",
             for_peer=f"stopped by {self._party}'s policy",
             peer_code="E_STOPPED",
         )

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.errors import DataError
 from vfl_node.roles import DataRole
-from vfl_node.trainers import HEAD_BYTES, TableShape, TrainerConfig, TrainingCost
+from vfl_node.trainers import TrainerConfig
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
-    from vfl_node.job import Evaluate, Job
+    from vfl_node.job import Job
 
 Flow = Literal["two-party", "coordinator", "coordinator-clear"]
 
@@ -32,6 +29,7 @@ class GeneralisedLinear(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.glm.trainer:GlmTrainer"
     report_section: ClassVar[str] = "vfl_node.training.glm.section:GlmSection"
+    plan: ClassVar[str] = "vfl_node.training.glm.costs:GlmPlan"
     joined: ClassVar[str] = "vfl_node.training.glm.opened:predict"
     serving: ClassVar[str] = "vfl_node.training.glm.opened:GlmPredictor"
     serves_unshared: ClassVar[bool] = False
@@ -154,20 +152,6 @@ class GeneralisedLinear(TrainerConfig):
                 "others have no conversation with it. Make the party with the labels parties.active, and say labels: active"
             )
 
-    def steps(self, evaluate: Evaluate, rows: int) -> int:
-        """Iterations, however many rows there are."""
-        return self.iterations
-
-    def cost(
-        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
-    ) -> TrainingCost | None:
-        """Ciphertexts and scores of the rows; the masked gradients, which depend on columns, are not counted."""
-        if "passive" in ALIGNMENTS[protocol].synthetic_rows_at:
-            return None
-        from vfl_node.training.glm import costs  # numbers and gmpy2, which a job alone does not need
-
-        return costs.cost(self, evaluate, rows, passive_parties)
-
     def check_table(self, role: DataRole, table: Table) -> None:
         """As the base: numbers must suit ``scaling`` (``E_OVERFLOW``), and the passive party needs a column that varies."""
         from vfl_node.data.design import LinearEncoder  # numbers, which a job alone does not need
@@ -181,24 +165,6 @@ class GeneralisedLinear(TrainerConfig):
         from vfl_node.data.encoded import encoded_columns
 
         return encoded_columns(table, LinearEncoder.fit(table, self.scaling).columns)
-
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
-        """Ciphertexts of an iteration."""
-        rows = table.rows if self.batch_size is None else min(self.batch_size, table.rows)
-        return 4 * rows * (1 + self.outputs) * self.key_bits // 4  # a ciphertext has twice the bits of the key
-
-    def reported_epochs(self, evaluate: Evaluate) -> int:
-        """Iterations."""
-        return self.iterations
-
-    def served_message_bytes(self, rows: int) -> int:
-        """A party's scores of a batch, or what is predicted from them."""
-        return 8 * self.outputs * rows + HEAD_BYTES
-
-    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
-        """The scores of an iteration; ciphertexts travel in chunks."""
-        rows = sys.maxsize if self.batch_size is None else self.batch_size
-        return 8 * self.outputs * rows + HEAD_BYTES
 
 
 def no_column() -> DataError:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING
 
-from vfl_node.trainers import TrainingCost
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.computing import HEAD_BYTES, TableShape, TrainingCost, TrainingPlan
 from vfl_node.training.glm.scales import Scales
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
+    from vfl_node.roles import DataRole
     from vfl_node.training.glm.config import GeneralisedLinear
 
 SCORE_BYTES = 8
@@ -61,3 +64,36 @@ def _bytes_a_row(train: GeneralisedLinear, passive_parties: int) -> tuple[int, i
     if train.labels == "active":
         return groups, groups + squares
     return 2 * ciphertext + squares, ciphertext
+
+
+class GlmPlan(TrainingPlan["GeneralisedLinear"]):
+    """Of a generalised linear model under encryption."""
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """Iterations, however many rows there are."""
+        return self.train.iterations
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+        """Ciphertexts and scores of the rows; the masked gradients, which depend on columns, are not counted."""
+        if "passive" in ALIGNMENTS[protocol].synthetic_rows_at:
+            return None
+        return cost(self.train, evaluate, rows, self.passive_parties)
+
+    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+        """Ciphertexts of an iteration."""
+        train = self.train
+        rows = table.rows if train.batch_size is None else min(train.batch_size, table.rows)
+        return 4 * rows * (1 + train.outputs) * train.key_bits // 4  # a ciphertext has twice the bits of the key
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """Iterations."""
+        return self.train.iterations
+
+    def served_message_bytes(self, rows: int) -> int:
+        """A party's scores of a batch, or what is predicted from them."""
+        return 8 * self.train.outputs * rows + HEAD_BYTES
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
+        """The scores of an iteration; ciphertexts travel in chunks."""
+        rows = sys.maxsize if self.train.batch_size is None else self.train.batch_size
+        return 8 * self.train.outputs * rows + HEAD_BYTES

@@ -26,7 +26,7 @@ START_SCORES = 0.5
 """Standard deviation of the label holder's scores over its genuine rows at the start.
 
 If all weights started at zero, all residuals of the first iteration would be ±½/|I|, and the passive party could read |I| from
-its first gradient. Scores that vary less than this still show it if columns are coarse (see docs/explanations/privacy/index.md).
+its first gradient. Scores that vary less than this still show it if columns are coarse (docs/explanations/privacy).
 """
 
 START_WEIGHTS = 0.01

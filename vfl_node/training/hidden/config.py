@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.gdp import MOST_EPSILON, Exposure
-from vfl_node.roles import DataRole, Task
-from vfl_node.trainers import ALWAYS, HEAD_BYTES, TableShape, TrainerConfig, TrainingCost
-from vfl_node.training.hidden import memory, spending
+from vfl_node.roles import Task
+from vfl_node.trainers import ALWAYS, TrainerConfig
+from vfl_node.training.hidden import spending
 from vfl_node.training.hidden.descent import USUAL_BATCH, USUAL_EPOCHS, WAYS
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ class Hidden(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
+    plan: ClassVar[str] = "vfl_node.training.hidden.memory:HiddenTrainingPlan"
     joined: ClassVar[str] = "vfl_node.training.hidden.predictor:predict"
     serving: ClassVar[str] = "vfl_node.training.hidden.predictor:HiddenPredictor"
     serves_unshared: ClassVar[bool] = False
@@ -221,20 +220,6 @@ class Hidden(TrainerConfig):
                 "many records are shared, which dummies hide"
             )
 
-    def steps(self, evaluate: Evaluate, rows: int) -> int:
-        """One batch an epoch at least."""
-        return self.epochs or (USUAL_EPOCHS if self.epsilon is None else min(WAYS)[0])
-
-    def cost(
-        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
-    ) -> TrainingCost | None:
-        """As the base: masked shares of the data parties, and the dealer's numbers, by the program of the training itself."""
-        if ALIGNMENTS[protocol].by_similarity:
-            return None
-        from vfl_node.training.hidden import costs  # numbers and torch, which a job alone does not need
-
-        return costs.cost(self, evaluate, rows, protocol, passive_parties, beside)
-
     def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
         """As the base; ``limits.least_rows`` may leave more of them out."""
         from vfl_node.data.design import LinearEncoder
@@ -242,29 +227,6 @@ class Hidden(TrainerConfig):
         from vfl_node.training.own_columns import robust
 
         return encoded_columns(table, LinearEncoder.fit(robust(table, self.scaling), self.scaling).columns)
-
-    def parameters(
-        self,
-        role: DataRole,
-        table: TableShape,
-        models: Mapping[str, str],
-        passive_parties: int = 1,
-        beside: Beside = ONE_BESIDE,
-    ) -> int:
-        """As the base: each party has shares of all weights."""
-        return memory.parameters(self, role, table, passive_parties, beside)
-
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
-        """All columns, those of others under masks; what comes from the dealer ahead of need; one batch; the histogram."""
-        return memory.batch_bytes(self, role, table, passive_parties, beside)
-
-    def served_message_bytes(self, rows: int) -> int:
-        """What the asker marks new records with, a number each; masked shares travel in pieces."""
-        return memory.NUMBER_BYTES * rows + HEAD_BYTES
-
-    def reported_epochs(self, evaluate: Evaluate) -> int:
-        """All."""
-        return self.most_epochs
 
     @property
     def most_epochs(self) -> int:

@@ -6,14 +6,17 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from vfl_node.beside import Beside
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.computing import HEAD_BYTES, Beside, TrainingCost, TrainingPlan
 from vfl_node.data.scaling import LEVELS
+from vfl_node.training.hidden.descent import USUAL_EPOCHS, WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vfl_node.computing import TableShape
+    from vfl_node.job import Evaluate
     from vfl_node.roles import DataRole
-    from vfl_node.trainers import TableShape
     from vfl_node.training.hidden.config import Hidden
 
 USUAL_COLUMNS = 16
@@ -132,3 +135,35 @@ def _widths(train: Hidden, role: DataRole, table: TableShape, passive_parties: i
     place = 0 if role == "active" else 1
     known[place] = known[place] or own
     return widths(passive_parties, Beside(columns=tuple(known)))
+
+
+class HiddenTrainingPlan(TrainingPlan["Hidden"]):
+    """Of training in shares."""
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """One batch an epoch at least."""
+        return self.train.epochs or (USUAL_EPOCHS if self.train.epsilon is None else min(WAYS)[0])
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+        """Masked shares of the data parties, and the dealer's numbers, by the program of the training itself."""
+        if ALIGNMENTS[protocol].by_similarity:
+            return None
+        from vfl_node.training.hidden import costs  # numbers and torch, which a job alone does not need
+
+        return costs.cost(self.train, evaluate, rows, protocol, self.passive_parties, self.beside)
+
+    def parameters(self, role: DataRole, table: TableShape) -> int:
+        """Each party has shares of all weights."""
+        return parameters(self.train, role, table, self.passive_parties, self.beside)
+
+    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+        """All columns, those of others under masks; what comes from the dealer ahead of need; one batch; the histogram."""
+        return batch_bytes(self.train, role, table, self.passive_parties, self.beside)
+
+    def served_message_bytes(self, rows: int) -> int:
+        """What the asker marks new records with, a number each; masked shares travel in pieces."""
+        return NUMBER_BYTES * rows + HEAD_BYTES
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """All."""
+        return self.train.most_epochs

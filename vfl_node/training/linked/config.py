@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration.models import name_in
 from vfl_node.errors import DataError
 from vfl_node.models import OPTIMISERS
 from vfl_node.roles import DataRole, Task
-from vfl_node.trainers import TableShape, TrainingCost
-from vfl_node.training.linked import costs
 from vfl_node.training.linked.methods import CUTS, MERGES, METHODS, Method
 from vfl_node.training.network.config import NetworkConfig, Sizes
 
 if TYPE_CHECKING:
     from vfl_node.data.tables import Table
-    from vfl_node.job import Evaluate, Job
+    from vfl_node.job import Job
 
 
 class Linked(NetworkConfig):
@@ -31,6 +27,7 @@ class Linked(NetworkConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.linked.trainer:LinkedTrainer"
     report_section: ClassVar[str] = "vfl_node.training.linked.section:LinkedSection"
+    plan: ClassVar[str] = "vfl_node.training.linked.costs:LinkedPlan"
     unmetered: ClassVar[str] = "no attack was run on the embeddings and gradients that linked training sends"
     by_similarity: ClassVar[bool] = True
     recorded: ClassVar[bool] = True
@@ -104,17 +101,6 @@ class Linked(NetworkConfig):
                 "align.candidates: 1"
             )
 
-    def steps(self, evaluate: Evaluate, rows: int) -> int:
-        """Batches of all epochs and repeats."""
-        trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
-        return evaluate.repeats * self.epochs * max(1, trained // self.batch_size)
-
-    def cost(
-        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
-    ) -> TrainingCost | None:
-        """As the base, and the most: as if each place of a batch had another candidate, where there are enough of them."""
-        return costs.cost(self, evaluate, rows, beside) if ALIGNMENTS[protocol].by_similarity else None
-
     def check_table(self, role: DataRole, table: Table) -> None:
         """As the base: the passive party must have a column (``E_NO_FEATURES``)."""
         if role == "passive" and not table.columns:
@@ -123,22 +109,3 @@ class Linked(NetworkConfig):
                 code="E_NO_FEATURES",
                 hint="columns behind keys are no features: add others, or declare ignored ones in data.columns",
             )
-
-    def parameters(
-        self,
-        role: DataRole,
-        table: TableShape,
-        models: Mapping[str, str],
-        passive_parties: int = 1,
-        beside: Beside = ONE_BESIDE,
-    ) -> int:
-        """Of this party's half, the active party's own model included."""
-        return costs.parameters(self, role, table, beside)
-
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
-        """Values of every layer for each pair of a batch, and their gradients."""
-        return costs.batch_bytes(self, role, table, beside)
-
-    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
-        """The embeddings of a batch, or the figures that the passive party is told."""
-        return costs.message_bytes(self, evaluate, beside)

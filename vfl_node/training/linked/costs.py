@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vfl_node.beside import Beside
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.computing import HEAD_BYTES, Beside, TableShape, TrainingCost, TrainingPlan
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.counts import dense_values, hidden_weights, linear_weights
 from vfl_node.models.settings import LayerOptions
 from vfl_node.roles import DataRole
-from vfl_node.trainers import HEAD_BYTES, TableShape, TrainingCost
 from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures_bytes
 
 if TYPE_CHECKING:
@@ -124,3 +124,32 @@ def _of_batch(rows: int, beside: Beside) -> int:
 
 def _batches(train: Linked, rows: int) -> int:
     return -(-rows // train.batch_size)
+
+
+class LinkedPlan(TrainingPlan["Linked"]):
+    """Of training over candidates."""
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """Batches of all epochs and repeats."""
+        trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
+        return evaluate.repeats * self.train.epochs * max(1, trained // self.train.batch_size)
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+        """The most: as if each place of a batch had another candidate, where there are enough of them."""
+        return cost(self.train, evaluate, rows, self.beside) if ALIGNMENTS[protocol].by_similarity else None
+
+    def parameters(self, role: DataRole, table: TableShape) -> int:
+        """Of this party's half, the active party's own model included."""
+        return parameters(self.train, role, table, self.beside)
+
+    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+        """Values of every layer for each pair of a batch, and their gradients."""
+        return batch_bytes(self.train, role, table, self.beside)
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """Those of all repeats."""
+        return self.train.epochs * evaluate.repeats
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
+        """The embeddings of a batch, or the figures that the passive party is told."""
+        return message_bytes(self.train, evaluate, self.beside)

@@ -20,7 +20,7 @@ from vfl_node.training.network.rate import SCHEDULES
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
-    from vfl_node.job import Evaluate, Job
+    from vfl_node.job import Job
 
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64)]
 
@@ -145,7 +145,3 @@ class NetworkConfig(TrainerConfig):
 
         encoder = Encoder.fit(table, np.arange(len(table)), self.scaling, self.least_rows)
         return encoded_columns(table, encoder.columns)
-
-    def reported_epochs(self, evaluate: Evaluate) -> int:
-        """Those of all repeats."""
-        return self.epochs * evaluate.repeats

@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from vfl_node.beside import ONE_BESIDE, Beside
 from vfl_node.configuration.models import ReadBy
 from vfl_node.errors import DataError
-from vfl_node.models import architecture_of, cut_width
+from vfl_node.models import architecture_of
 from vfl_node.roles import DataRole, Task
-from vfl_node.trainers import TableShape, TrainingCost
 from vfl_node.training.network.config import NetworkConfig
-from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of, why_intersection_is_hidden
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.unaligned.methods import Unaligned, unaligned_of
 from vfl_node.training.unaligned.none.spec import NoUnaligned
 
 if TYPE_CHECKING:
-    from vfl_node.computing import OutsideCost
     from vfl_node.data.tables import Table
-    from vfl_node.job import Evaluate, Job
+    from vfl_node.job import Job
 
 SERVED_FEATURES = "smoothed"
 """``train.missing.features`` of a job with ``serve`` that says nothing of it: ``sampling`` elsewhere.
@@ -43,6 +39,7 @@ class Train(NetworkConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.split.trainer:SplitTrainer"
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
+    plan: ClassVar[str] = "vfl_node.training.split.costs:SplitPlan"
     serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
     joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
     embedded: ClassVar[str] = "vfl_node.training.split.serving.embedded:KeptEmbeddings"
@@ -179,21 +176,6 @@ class Train(NetworkConfig):
         if job.align.dummies:
             raise ValueError("evaluate.matched counts shared rows, and align.dummies hide how many there are: leave one out")
 
-    def steps(self, evaluate: Evaluate, rows: int) -> int:
-        """Batches of all epochs and repeats."""
-        trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
-        return evaluate.repeats * (self.unaligned.epochs_before + self.epochs) * max(1, trained // self.batch_size)
-
-    def cost(
-        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
-    ) -> TrainingCost:
-        """Counted exactly, up to a few messages around it."""
-        return costs.cost(self, evaluate, rows, protocol, passive_parties)
-
-    def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
-        """As the base: what its method says."""
-        return costs.outside(self, evaluate, rows, records)
-
     def check_here(self, models: Mapping[str, str]) -> None:
         """As the base: the job's model must be registered, or one that this node has declared; every attack must load.
 
@@ -225,35 +207,7 @@ class Train(NetworkConfig):
         """As the base: what its model does."""
         return architecture_of(self.model, models).reads_lists()
 
-    def parameters(
-        self,
-        role: DataRole,
-        table: TableShape,
-        models: Mapping[str, str],
-        passive_parties: int = 1,
-        beside: Beside = ONE_BESIDE,
-    ) -> int:
-        """Of this party's half, the active party's own model included."""
-        return costs.parameters(self, role, table, architecture_of(self.model, models), passive_parties)
-
     @property
     def learns_unaligned_by(self) -> str:
         """As the base."""
         return self.unaligned.method
-
-    def sent(self) -> tuple[int, int, int]:
-        """As the base."""
-        width, method = cut_width(self), self.unaligned
-        return self.batch_size, width, method.exchanged_width(width) if method.exchanges == "projections" else 0
-
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
-        """Values of every layer for each row of a batch, and their gradients."""
-        return costs.batch_bytes(self, role, table, passive_parties)
-
-    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
-        """An embedding of a batch, or the figures that the passive party is told."""
-        return costs.message_bytes(self, evaluate)
-
-    def served_message_bytes(self, rows: int) -> int:
-        """An embedding of a batch, or what is predicted from it."""
-        return costs.tensor_bytes(self, rows)

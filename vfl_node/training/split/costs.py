@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.computing import OutsideCost
+from vfl_node.computing import HEAD_BYTES, OutsideCost, TableShape, TrainingCost, TrainingPlan
 from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
 from vfl_node.models.settings import LayerOptions
 from vfl_node.roles import DataRole
-from vfl_node.trainers import HEAD_BYTES, TableShape, TrainingCost
 from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures_bytes
 from vfl_node.training.unaligned.sizes import Sizes
 
@@ -179,3 +178,46 @@ def input_schema(table: TableShape, *, images: bool) -> InputSchema:
 
 def _bottom_sizes(train: Train, role: DataRole) -> Sequence[int]:
     return train.bottom if role == "passive" else train.active_bottom
+
+
+class SplitPlan(TrainingPlan["Train"]):
+    """Of split training, counted exactly, up to a few messages around it."""
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """Batches of all epochs and repeats."""
+        train, trained = self.train, int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
+        epochs = train.unaligned.epochs_before + train.epochs
+        return evaluate.repeats * epochs * max(1, trained // train.batch_size)
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
+        """As :func:`cost`."""
+        return cost(self.train, evaluate, rows, protocol, self.passive_parties)
+
+    def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
+        """What its method for rows outside of the alignment says."""
+        return outside(self.train, evaluate, rows, records)
+
+    def parameters(self, role: DataRole, table: TableShape) -> int:
+        """Of this party's half, the active party's own model included."""
+        return parameters(self.train, role, table, architecture_of(self.train.model, self.models), self.passive_parties)
+
+    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+        """Values of every layer for each row of a batch, and their gradients."""
+        return batch_bytes(self.train, role, table, self.passive_parties)
+
+    def sent(self) -> tuple[int, int, int]:
+        """As the base."""
+        width, method = cut_width(self.train), self.train.unaligned
+        return self.train.batch_size, width, method.exchanged_width(width) if method.exchanges == "projections" else 0
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """Those of all repeats."""
+        return self.train.epochs * evaluate.repeats
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
+        """An embedding of a batch, or the figures that the passive party is told."""
+        return message_bytes(self.train, evaluate)
+
+    def served_message_bytes(self, rows: int) -> int:
+        """An embedding of a batch, or what is predicted from it."""
+        return tensor_bytes(self.train, rows)

@@ -1,4 +1,4 @@
-"""What each party learns by split training, in words for the report; see docs/training.md and docs/explanations/privacy/index.md."""
+"""What each party learns by split training, in words for the report (docs/explanations/privacy)."""
 
 from __future__ import annotations
 
@@ -146,7 +146,8 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     if exchange.lacks == 0:
         return (gradients, *answers, figures, *counts)
     strategy = train.missing.label_strategy
-    membership = f"{strategy.learnt(peer)} (see docs/explanations/privacy/index.md){_compared(exchange.training, drawn=strategy.redrawn)}"
+    compared = _compared(exchange.training, drawn=strategy.redrawn)
+    membership = f"{strategy.learnt(peer)} (see docs/explanations/privacy/membership.md){compared}"
     return (gradients, *answers, Disclosure("membership", exchange.lacks, membership), figures, *counts)
 
 

@@ -5,8 +5,8 @@ the other half, with another person's cells in a share of the rows, and the atta
 looks for these. Of :data:`SPLITS` such splits the largest figure counts.
 
 It is a guess: how much the own columns tell of each other is not how much the peer's tell of them. Against the true attack it
-was .15 too low to .33 too high (docs/explanations/privacy/index.md). Training the bottom on what gradients say changed it by .03 at most, so it is
-not trained.
+was .15 too low to .33 too high (docs/explanations/privacy/joint-attack.md). Training the bottom on what gradients say changed
+it by .03 at most, so it is not trained.
 
 Nothing of it is sent. It does not depend on which rows are shared, so how long it takes tells nothing of that.
 """

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfl_node.computing import Network, Passes
+from vfl_node.computing import Network, Passes, TableShape
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED, Architecture, InputSchema, architecture_of
@@ -24,7 +24,6 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import linear
 from vfl_node.models.updates import Updates
 from vfl_node.roles import DataRole
-from vfl_node.trainers import TableShape
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.costs import input_schema
 

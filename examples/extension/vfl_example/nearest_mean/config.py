@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.beside import ONE_BESIDE, Beside
-from vfl_node.trainers import HEAD_BYTES, TrainerConfig, TrainingCost
+from vfl_node.computing import HEAD_BYTES, TrainingCost, TrainingPlan
+from vfl_node.trainers import TrainerConfig
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
@@ -22,6 +22,7 @@ class NearestMean(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_example.nearest_mean.trainer:NearestMeanTrainer"
     report_section: ClassVar[str] = "vfl_example.nearest_mean.section:NearestMeanSection"
+    plan: ClassVar[str] = "vfl_example.nearest_mean.config:NearestMeanPlan"
     on_device: ClassVar[bool] = False
 
     algorithm: Literal["nearest_mean"]
@@ -35,28 +36,30 @@ class NearestMean(TrainerConfig):
         if job.evaluate.repeats > 1:
             raise ValueError("evaluate.repeats must be 1 with nearest_mean: it has no initial weights to draw again")
 
+
+class NearestMeanPlan(TrainingPlan[NearestMean]):
+    """What it sends, from the section and numbers of rows alone."""
+
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """As the base."""
-        return self.epochs
+        return self.train.epochs
 
-    def cost(
-        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
-    ) -> TrainingCost | None:
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
         """A float32 of each row and epoch, of held-out rows too."""
         if not ALIGNMENTS[protocol].every_row_is_shared:
             return None
         return TrainingCost(
             rows=rows - math.ceil(rows * evaluate.test_fraction),
             batches=math.ceil(rows / BATCH_ROWS),
-            steps=self.epochs * math.ceil(rows / BATCH_ROWS),
+            steps=self.train.epochs * math.ceil(rows / BATCH_ROWS),
             active_bytes=0,
-            passive_bytes=4 * self.epochs * rows,
+            passive_bytes=4 * self.train.epochs * rows,
         )
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """As the base."""
-        return self.epochs
+        return self.train.epochs
 
-    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
+    def message_bytes(self, evaluate: Evaluate) -> int:
         """A batch. How many rows are shared is not known yet, so a message has a bound of its own."""
         return 4 * BATCH_ROWS + HEAD_BYTES
