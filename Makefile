@@ -44,7 +44,7 @@ test-all: $(VENV)/dev.stamp ## the slow tests as well
 faults: export OMP_NUM_THREADS := 1
 JOBS ?= 10000
 
-faults: $(VENV)/dev.stamp ## inject every fault into real nodes and write docs/reliability.md; JOBS=N with mutated messages
+faults: $(VENV)/dev.stamp ## inject every fault into real nodes and write docs/explanations/reliability.md; JOBS=N with mutated messages
 	$(BIN)/python tests/faults/run.py --jobs $(JOBS)
 
 test-compose: $(VENV)/dev.stamp ## docker-compose.yml for real; needs a Docker engine

@@ -42,7 +42,8 @@ ABOUT = """\
 # What goes with what
 
 `make docs` writes this page: each cell is a job that vfl-node has checked. A number in brackets is a refusal; the sentences
-stand below, as a node gives them. Installed packages ([extending.md](extending.md)) add trainers and alignments to these.
+stand below, as a node gives them. Installed packages ([extending.md](guides/extend-it.md)) add trainers and alignments to
+these.
 
 ## Trainer, alignment, passive parties
 

@@ -3,7 +3,7 @@
     python -m benchmarks.one_model              the demo's tables, every strategy after 1 and 10 epochs, two seeds: a minute
     python -m benchmarks.one_model --timing     times told from how many rows a party owns, and from which are known
 
-docs/prediction.md and docs/explanations/privacy/index.md explain every line. An AUC is not folded: .5 is chance.
+docs/guides/give-predictions.md and docs/explanations/privacy/index.md explain every line. An AUC is not folded: .5 is chance.
 """
 
 from __future__ import annotations

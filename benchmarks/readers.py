@@ -5,7 +5,7 @@
 writes a table of an id and 50 columns in every format into a temporary folder (420 bytes a row as CSV, 1.5 kB in all formats)
 and reads each in a process of its own. Beside ours: the reader of earlier versions, row by row with Python's csv module
 (:func:`row_by_row`), and what pyarrow and DuckDB take to parse the same CSV into a table of theirs, without any of the
-rules of docs/data.md.
+rules of docs/guides/give-tables.md.
 """
 
 from __future__ import annotations

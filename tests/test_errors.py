@@ -16,7 +16,7 @@ def tree() -> list[type[VflError]]:
 
 def test_every_code_is_documented() -> None:
     used = {code for path in (ROOT / "vfl_node").rglob("*.py") for code in re.findall(r"\bE_[A-Z_]+[A-Z]\b", path.read_text())}
-    documented = set(re.findall(r"\bE_[A-Z_]+[A-Z]\b", (ROOT / "docs" / "operations.md").read_text()))
+    documented = set(re.findall(r"\bE_[A-Z_]+[A-Z]\b", (ROOT / "docs" / "reference" / "errors.md").read_text()))
     assert used - documented == set()
     assert documented - used == set()
 

@@ -20,11 +20,8 @@ SENTENCE, CELL = 30, 40
 
 NOT_YET = {
     "docs/alignment.md",
-    "docs/api.md",
     "docs/benchmarks.md",
     "docs/combinations.md",
-    "docs/data.md",
-    "docs/estimate.md",
     "docs/experiments/README.md",
     "docs/experiments/fedsim.md",
     "docs/experiments/hidden.md",
@@ -32,19 +29,12 @@ NOT_YET = {
     "docs/experiments/regression.md",
     "docs/experiments/several_parties.md",
     "docs/experiments/unaligned.md",
-    "docs/extending.md",
     "docs/hidden.md",
     "docs/linkage.md",
     "docs/logistic.md",
     "docs/messages.md",
-    "docs/operations.md",
-    "docs/prediction.md",
-    "docs/reliability.md",
-    "docs/report.md",
-    "docs/tables-going-wrong.md",
     "docs/training.md",
     "docs/transport.md",
-    "docs/trial.md",
     "docs/unaligned.md",
 }
 """Pages that do not keep the rules. The set only shrinks: a page in it that keeps them fails, and so does one that is gone."""

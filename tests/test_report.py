@@ -478,7 +478,9 @@ def parsed(html: str) -> list[tuple[str, dict[str, str | None]]]:
 def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
     built = make()
     assert Report.model_validate_json(built.to_json()) == built
-    documented = set(re.findall(r"`([^`]+)`", (ROOT / "docs/report.md").read_text()))
+    documented = set(
+        re.findall(r"`([^`]+)`", "".join(path.read_text() for path in (ROOT / "docs/reference").glob("report*.md")))
+    )
     found = json.loads(built.to_json())
     for key, value in found.items():
         assert any(name.split(".")[0] == key for name in documented), key
@@ -764,10 +766,10 @@ def test_a_report_has_the_section_of_its_trainer_only() -> None:
 
 def test_every_keyword_of_the_ledger_is_documented() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "vfl_node").rglob("*.py"))
-    ledger = (ROOT / "docs/report.md").read_text().split("## The ledger")[1]
+    ledger = (ROOT / "docs/reference/ledger.md").read_text()
     documented = set(re.findall(r"^\| `([^`]+)` \| [^|`]", ledger, flags=re.M))
     assert set(re.findall(r'Disclosure\(\s*"([^"]+)"', sources)) == documented, (
-        'docs/report.md, "The ledger": its table must have one row for each keyword of a Disclosure, and no other one'
+        "docs/reference/ledger.md: its table must have one row for each keyword of a Disclosure, and no other one"
     )
 
 

@@ -16,6 +16,8 @@ from vfl_node.settings.protection import FeatureAuditSettings, Protection
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 PASSIVE = BASE.replace("active", "passive")
 
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+
 
 def settings(folder: Path, text: str):
     path = folder / "node.yaml"
@@ -159,7 +161,8 @@ def test_small_sets_are_refused_by_default_for_the_reason_given() -> None:
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+    pages = ("node-settings", "limits", "defences")
+    page = "".join((REFERENCE / f"{name}.md").read_text() for name in pages)
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     bare = Settings(name="a", role="active", insecure_loopback=True)
     paths = (Tls(ca=Path(), certificate=Path(), key=Path()), Data(path=Path()))
@@ -175,12 +178,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 
 def test_what_passive_nodes_alone_have_is_documented_with_its_default() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+    page = (REFERENCE / "defences.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")]
     audited = {row[0]: row[1] for row in rows}
     for key, field in FeatureAuditSettings.model_fields.items():
         assert audited[f"`audit.features.{key}`"] == ("–" if field.is_required() else str(field.default))
-    section = page.partition("### Defences\n")[2].partition("\n### ")[0]
+    section = page.partition("## Defences\n")[2].partition("\n## ")[0]
     own, shared, name = {}, {}, ""
     for line in section.splitlines():
         cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]

@@ -6,7 +6,7 @@ parties; ``alignment`` and ``training`` are the papers' protocols, written as
 coroutines over a ``Channel``; ``node`` is the long-lived service; ``cli``,
 ``web`` and ``api`` are what a person touches.
 
-In Python, a trial of all parties on this machine (see docs/api.md)::
+In Python, a trial of all parties on this machine (see docs/guides/use-it-from-python.md)::
 
     from vfl_node import Job, run
 

@@ -1,8 +1,9 @@
 """What a job may train: the registry of trainers, and what each of them says about itself before anything runs.
 
-A trainer is a folder under ``vfl_node/training`` (or an installed package) with three parts: the *config*, the job's ``train``
+A trainer is a folder under ``vfl_node/training`` (or an installed package) with four parts: the *config*, the job's ``train``
 section, a subclass of :class:`TrainerConfig` that imports neither torch nor grpc, so that any command can check a job; the
-*implementation*, a :class:`vfl_node.training.trainer.Trainer`, loaded when it first runs; and the *report section*, a
+*plan*, a :class:`vfl_node.computing.TrainingPlan`, by which a job is estimated; the *implementation*, a
+:class:`vfl_node.training.trainer.Trainer`, loaded when it first runs; and the *report section*, a
 :class:`vfl_node.training.section.TrainerSection` with what it alone reports. CONTRIBUTING.md ("Another trainer") has the rest.
 """
 

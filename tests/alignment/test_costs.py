@@ -144,7 +144,7 @@ def test_only_the_active_party_pads_in_apsi() -> None:
 
 
 def test_the_formulas_of_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "estimate.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "estimate.md").read_text()
     lines = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in text.splitlines()

@@ -1,4 +1,4 @@
-"""What README.md, docs/api.md and the notebook show is run."""
+"""What README.md, docs/guides/use-it-from-python.md and the notebook show is run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_pages_of_python_run_from_their_first_line_to_their_last(trial: Any,
     shutil.copy(trial.lab, tmp_path / "lab.csv")
     (readme,) = blocks(ROOT / "README.md")
     assert len(readme.splitlines()) <= 12
-    (tmp_path / "page.py").write_text("\n".join([readme, *blocks(ROOT / "docs" / "api.md")]))
+    (tmp_path / "page.py").write_text("\n".join([readme, *blocks(ROOT / "docs" / "guides" / "use-it-from-python.md")]))
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=240

@@ -11,17 +11,20 @@ import vfl_node.data
 from vfl_node.data.missing_words import ABSENT, MISSING, MISSING_LABELS
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "data.md"
+REFERENCE = ROOT / "docs" / "reference"
+EXAMPLE = REFERENCE / "model-input.md"
+PAGES = [ROOT / "docs" / "guides" / f"{name}.md" for name in ("give-tables", "check-a-table")]
+PAGES += [REFERENCE / f"{name}.md" for name in ("columns", "special-columns", "model-input", "table-errors")]
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    failed, attempted = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
+    failed, attempted = doctest.testfile(str(EXAMPLE), module_relative=False, encoding="utf-8")
     assert attempted > 5
     assert failed == 0
 
 
-def test_the_page_explains_exactly_the_codes_of_a_table_that_cannot_be_used() -> None:
+def test_the_pages_explain_exactly_the_codes_of_a_table_that_cannot_be_used() -> None:
     folder = Path(vfl_node.data.__path__[0])
     names = (
         "named",
@@ -40,11 +43,13 @@ def test_the_page_explains_exactly_the_codes_of_a_table_that_cannot_be_used() ->
     raised = {code for source in sources for code in re.findall(r'code="(E_\w+)"', source.read_text(encoding="utf-8"))}
     of_keys = [folder / "keys.py", Path(vfl_node.crypto.filters.values.__file__)]
     raised |= {code for source in of_keys for code in re.findall(r'"(E_KEY_\w+)"', source.read_text(encoding="utf-8"))}
-    assert set(re.findall(r"`(E_\w+)`", PAGE.read_text(encoding="utf-8"))) == raised
+    said = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert set(re.findall(r"`(E_\w+)`", said)) == raised
+    assert set(re.findall(r"`(E_\w+)`", (REFERENCE / "table-errors.md").read_text(encoding="utf-8"))) == raised
 
 
 def test_the_page_lists_exactly_the_spellings_of_a_missing_value() -> None:
-    page = PAGE.read_text(encoding="utf-8")
+    page = " ".join((REFERENCE / "columns.md").read_text(encoding="utf-8").split())
 
     def listed(begins: str, ends: str) -> set[str]:
         return set(re.findall("`([^`]+)`", page.split(begins)[1].split(ends)[0]))

@@ -82,8 +82,8 @@ def test_the_counts_are_those_of_a_run(tmp_path: Path, protocol: str, parties: i
 
 
 def test_the_formulas_of_the_documentation() -> None:
-    """The table of docs/estimate.md for several parties, cell by cell."""
-    text = (Path(__file__).parents[2] / "docs" / "estimate.md").read_text()
+    """The table of docs/reference/estimate.md for several parties, cell by cell."""
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "estimate.md").read_text()
     lines = re.findall(r"^\| ([A-Z, -]+): (active|passive j) \| (.*) \|$", text, re.MULTILINE)
     assert len(lines) == 4
     sizes, m, k = [100, 1000, 400, 70], 7, 3

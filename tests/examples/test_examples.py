@@ -188,8 +188,8 @@ def test_the_school_office_may_refuse_that_a_school_is_used_as_often(linkage: Pa
 
 
 def test_three_parties_in_a_minute(tmp_path: Path) -> None:
-    """The commands of docs/trial.md, in one process, with half of the epochs and one split of the rows."""
-    page = (EXAMPLES.parent / "docs" / "trial.md").read_text()
+    """The commands of docs/guides/try-a-job.md, in one process, with half of the epochs and one split of the rows."""
+    page = (EXAMPLES.parent / "docs" / "guides" / "try-a-job.md").read_text()
     make, run, compose = re.findall(
         r"^    (.+)$", page.partition("## Three parties in a minute")[2].partition("\n## ")[0], re.MULTILINE
     )

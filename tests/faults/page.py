@@ -1,4 +1,4 @@
-"""docs/reliability.md, of what was found."""
+"""docs/explanations/reliability.md, of what was found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = """\
 
 This page shows what happens when things fail. `make faults` injects every fault below into real nodes on one machine and
 writes this page. **R** means: the same result, to the byte, as that of an undisturbed job. `E_…` is the error code at the
-party where the error occurred ([operations.md](operations.md)). The column seconds has the time of all places of a row
+party where the error occurred ([errors.md](../reference/errors.md)). The column seconds has the time of all places of a row
 together, including the start of the nodes.
 
 Kills do not depend on timing: a process dies at a named place in the code, a failpoint of `vfl_node/process/failpoints.py`
@@ -21,6 +21,16 @@ Kills do not depend on timing: a process dies at a named place in the code, a fa
 network's faults.
 
 """
+
+
+def readable(note: str, most: int = 20) -> str:
+    """A long list of what was counted, in sentences: a new one begins with a code once ``most`` words are in one."""
+    lines, words = "", 0
+    for part in note.split(", "):
+        ended = words >= most and part[:1].isupper()
+        lines += (". " if ended else ", " if lines else "") + part
+        words = len(part.split()) + (0 if ended else words)
+    return lines
 
 
 def page(found: list[Shown]) -> str:
@@ -45,6 +55,8 @@ def page(found: list[Shown]) -> str:
         holds = {True: "yes", False: "**no**", None: "not tried"}[outcome.holds]
         cells = (row.numbers, row.fault, row.must, outcome.what, holds, str(outcome.places), f"{outcome.seconds:.0f}")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        seen = f" {'Not as it must be' if outcome.holds is False else 'Seen'}: {outcome.note}." if outcome.note else ""
+        seen = (
+            f" {'Not as it must be' if outcome.holds is False else 'Seen'}: {readable(outcome.note)}." if outcome.note else ""
+        )
         notes.append(f"- **{row.numbers}** {row.how}.{seen}")
     return HEAD + summary + "\n".join([*lines, *notes]) + "\n"

@@ -112,7 +112,7 @@ shown(
     "a random mix: changed messages and files, in whole jobs of every kind",
     must="R, with the bytes of an undisturbed job at every party, or an error with a code; no deadlock, no growth of memory",
     how="`tests/faults/mutated_jobs.py`: messages lost, doubled, swapped, with flipped bits, cut, too large, of another type, "
-    "with extreme fields, also by their sender before digests are made, or by a party that fails; files of a resumed job with "
+    "with extreme fields. Also by their sender before digests are made, or by a party that fails; files of a resumed job with "
     "flipped bits, cut, lost",
 )
 def mutated(world: World) -> tuple[str, int, str]:

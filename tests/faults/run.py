@@ -2,10 +2,10 @@
 
 ::
 
-    python tests/faults/run.py                     every row, and docs/reliability.md
+    python tests/faults/run.py                     every row, and docs/explanations/reliability.md
     python tests/faults/run.py --only 4 --only 13  some rows
     python tests/faults/run.py --bounded           the selection that the tests run
-    python tests/faults/run.py --page              docs/reliability.md of what was found so far
+    python tests/faults/run.py --page              docs/explanations/reliability.md of what was found so far
 
 What each row showed is kept at once in ``build/faults.json``, where a later run of that row replaces it.
 """
@@ -34,6 +34,7 @@ from world import World
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+PAGE = ROOT / "docs" / "explanations" / "reliability.md"
 
 
 def make_trial(folder: Path) -> Any:
@@ -59,7 +60,7 @@ def main() -> int:
     asked = parser.parse_args()
     kept = Found(ROOT / "build" / "faults.json")
     if asked.page:
-        (ROOT / "docs" / "reliability.md").write_text(page(shown(kept)))
+        PAGE.write_text(page(shown(kept)))
         return 0
     chosen = [row for row in ROWS if row.numbers in asked.only] if asked.only else whole()
     if asked.bounded:
@@ -72,7 +73,7 @@ def main() -> int:
         kept.keep(row, outcome, asked.seed)
         found.append(outcome)
     if not asked.only and not asked.bounded:
-        (ROOT / "docs" / "reliability.md").write_text(page(shown(kept)))
+        PAGE.write_text(page(shown(kept)))
     return int(any(outcome.holds is False for outcome in found))
 
 

@@ -1,4 +1,4 @@
-"""An installed package adds one thing of each kind, and nodes run jobs with them; docs/extending.md shows its code."""
+"""An installed package adds one thing of each kind, and nodes run jobs with them; docs/guides/extend-it.md shows its code."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ def test_what_a_job_says_wrong_of_an_extension_is_refused_in_words(nodes: Any, t
 
 
 def test_the_page_shows_the_code_of_the_package() -> None:
-    """Every file of the package stands on the page, and the page shows no other one."""
-    page = (ROOT / "docs" / "extending.md").read_text()
+    """Every file of the package stands on one of two pages, and these show no other one."""
+    page = "".join((ROOT / "docs" / "guides" / f"{name}.md").read_text() for name in ("extend-it", "add-a-trainer"))
     shown = dict(re.findall(r"^`examples/extension/([\w/.]+)`:\n\n```\w+\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     files = {path.relative_to(EXTENSION).as_posix(): path.read_text() for path in EXTENSION.rglob("*.*") if path.is_file()}
     files = {

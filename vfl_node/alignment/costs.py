@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vfl_node.roles import Role
 
 ROW_BYTES = 128
-"""Memory for each element that either party announces (docs/estimate.md)."""
+"""Memory for each element that either party announces (docs/guides/estimate-a-job.md)."""
 
 
 class ListWork(Enum):

@@ -11,7 +11,7 @@
     result.report.save("report.html")
 
 One owner holds all tables here, as with ``vfl-node run``: nothing of this is for tables of several organisations, which
-nodes are for. See docs/api.md.
+nodes are for. See docs/guides/use-it-from-python.md.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ReportPage:
 
     Attributes:
         party: whose report it is.
-        figures: all of ``report.json`` (docs/report.md).
+        figures: all of ``report.json`` (docs/reference/report.md).
         page: ``report.html``: no script, and nothing is loaded from elsewhere.
     """
 
@@ -168,7 +168,7 @@ class Result:
 
     @property
     def learnt(self) -> list[dict[str, Any]]:
-        """A row for each thing that a party learnt, with its numbers: party, what, count, text (docs/report.md)."""
+        """A row for each thing that a party learnt, with its numbers: party, what, count, text (docs/reference/report.md)."""
         return [
             {"party": party, **entry} for party, report in self.reports.items() for entry in report.figures["learnt"][party]
         ]

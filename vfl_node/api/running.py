@@ -58,7 +58,7 @@ def run(
         active: the active party's table, with labels: a data frame of pandas or polars, an Arrow table, or a file.
         passive: the passive party's table; of several parties a mapping of their names to tables.
         settings: party or role → its private settings, as keys and values or as a file: ``data`` (columns, id, label),
-            ``limits``, ``defences``, ``models`` and others (docs/operations.md, "In a trial").
+            ``limits``, ``defences``, ``models`` and others (docs/reference/node-settings.md, "In a trial").
         models: name → class of an own network (:mod:`vfl_node.models`), or ``"module:Class"``; the job says the name.
         id_column: column that identifies a record.
         label_column: column with the labels.
@@ -67,7 +67,8 @@ def run(
         seed: from which the randomness of all parties follows, 0 to 2^63 - 1: the same run gives the same bytes again, and
             nothing in it is secret. Reports say so.
         predictions: whether the trained model's predictions of all shared rows are made (:attr:`Result.predictions`).
-        transcript: folder for what each party receives in training, row by row, for those who attack it (docs/trial.md).
+        transcript: folder for what each party receives in training, row by row, for those who attack it
+            (docs/guides/try-a-job.md).
         out: folder for the reports and models of all parties; by default one that ends with the result.
         progress: whether a bar is shown, on a terminal or in a notebook.
 

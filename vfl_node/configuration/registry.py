@@ -1,7 +1,7 @@
 """What can be named in a job or in settings: this package's own things, and those of installed packages.
 
-A package adds a trainer, say, by an entry point of the group ``vfl_node.trainers``; docs/extending.md shows one of each kind.
-An entry is loaded when it is first used, so that looking at names imports nothing.
+A package adds a trainer, say, by an entry point of the group ``vfl_node.trainers``; docs/guides/extend-it.md shows one of each
+kind. An entry is loaded when it is first used, so that looking at names imports nothing.
 """
 
 from __future__ import annotations

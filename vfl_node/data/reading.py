@@ -58,7 +58,7 @@ def read_table(
     keys: Keys = NO_KEYS,
     features: bool = True,
 ) -> Table:
-    """Read this party's table (see docs/data.md).
+    """Read this party's table (see docs/guides/give-tables.md).
 
     Args:
         data: where it is, and its columns.
@@ -80,8 +80,8 @@ def read_table(
 
     Raises:
         DataError: ``E_FILE``, ``E_FORMAT``, ``E_CSV``, ``E_SQL``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
-            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_DATE``, ``E_ROW_ORDER``, ``E_KEY…`` or ``E_CONFIG``; docs/data.md
-            explains each.
+            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_DATE``, ``E_ROW_ORDER``, ``E_KEY…`` or ``E_CONFIG``;
+            docs/guides/give-tables.md explains each.
         UsageError: a package that the table needs is not installed (``E_EXTENSION``).
         PolicyError: as :func:`check_enough`.
     """

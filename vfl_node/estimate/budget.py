@@ -3,7 +3,7 @@
 A job comes from a peer, and with it the sizes of the networks, of a batch, how many steps there are. So before anything
 of it is begun, here and after every restart, what it takes is estimated and compared: with the owner's limits
 (``limits.max_model_parameters``, ``limits.max_steps``, ``limits.max_memory_mib``), and with what this machine or its control
-group has free beyond what other jobs have reserved and not yet taken. See docs/estimate.md.
+group has free beyond what other jobs have reserved and not yet taken. See docs/guides/estimate-a-job.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ core; hashing, checking and finding hold Python's lock, so they come on top as i
 slowest party counts. Computing, the wire and the disk overlap: the slowest of the three gives the time. The wire is the active
 party's, over which everything goes. Reading the table is not counted. Of training the trainer counts rows, batches and bytes
 (:meth:`vfl_node.trainers.TrainerConfig.cost`), and the time is that on the wire. What it computes is counted for rows outside
-of the alignment alone. See docs/estimate.md.
+of the alignment alone. See docs/guides/estimate-a-job.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
 
 PROCESS_BYTES = 180 << 20
-"""Memory of a node that has nothing to do (docs/estimate.md)."""
+"""Memory of a node that has nothing to do (docs/guides/estimate-a-job.md)."""
 
 _LINKAGE_TURNS = 8  # messages that wait for each other
 

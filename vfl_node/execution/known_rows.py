@@ -3,7 +3,7 @@
 Only a run on one machine writes it, whose user has all tables anyway: all halves of the model are put together in this
 process, and nothing is sent for it. Between two organisations it would be a disclosure: the embedding of every training row
 under the final weights. There such predictions are asked for by a job with ``serve``, limited, and entered in the ledger
-(docs/prediction.md).
+(docs/guides/give-predictions.md).
 """
 
 from __future__ import annotations

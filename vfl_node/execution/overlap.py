@@ -111,7 +111,7 @@ def doubt_overlap(terms: Align, alignment: Alignment, ids: Identifiers) -> Overl
             "correct the ids in the table."
         )
     asked, where = ("the other party's owner", "both") if len(facts) == 1 else ("the other parties' owners", "all")
-    hints.append(f"Ask {asked} whether data.id names the same kind of id at {where} (docs/data.md).")
+    hints.append(f"Ask {asked} whether data.id names the same kind of id at {where} (docs/guides/give-tables.md).")
     return OverlapDoubt(shared, exact, terms.expect.at_least, tuple(alignment.peers), known_to_all, tuple(hints))
 
 

@@ -88,7 +88,7 @@ class FileShown:
             f"{self.most} (limits.rows_per_model)",
             code="E_BUDGET",
             hint="ask for records that were asked for before, or for fewer; or raise limits.rows_per_model where the other "
-            "party may have all of them under one set of weights (docs/prediction.md)",
+            "party may have all of them under one set of weights (docs/guides/give-predictions.md)",
             for_peer="its owner's settings do not allow more rows of this model",
         )
 

@@ -38,7 +38,7 @@ class ObfuscatedSet(Frozen):
 
 
 class Expected(Frozen):
-    """What the parties expect of an alignment (see docs/data.md, "Ids that do not meet")."""
+    """What the parties expect of an alignment (see docs/guides/give-tables.md, "Ids that do not meet")."""
 
     at_least: int = Field(
         default=1,

@@ -1,4 +1,4 @@
-"""Predictions after training: the job's ``serve`` and ``predict`` sections (see docs/prediction.md)."""
+"""Predictions after training: the job's ``serve`` and ``predict`` sections (see docs/guides/give-predictions.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vfl_node.job.names import JobId, Name
 
 
 class Serve(Frozen):
-    """Predictions after training: all data parties keep what they need for them (see docs/prediction.md)."""
+    """Predictions after training: all data parties keep what they need for them (see docs/guides/give-predictions.md)."""
 
     to: Name = Field(description="who may ask: active, passive (every passive party), both, or a party by its name")
     batch_size: int = Field(

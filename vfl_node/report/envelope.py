@@ -1,6 +1,7 @@
 """What one party keeps of a job for people and programs: ``report.json`` and ``report.html``.
 
-docs/report.schema.json is its JSON Schema (``python -m vfl_node.report.envelope`` prints it), docs/report.md explains each key.
+docs/report.schema.json is its JSON Schema (``python -m vfl_node.report.envelope`` prints it), docs/reference/report.md
+explains each key.
 """
 
 from __future__ import annotations

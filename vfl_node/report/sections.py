@@ -1,6 +1,6 @@
 """The parts of ``report.json``: what one party keeps of a job, as models that *are* the format.
 
-Keys are stable, unknown ones are refused, and no value is NaN or infinite. docs/report.md explains each key.
+Keys are stable, unknown ones are refused, and no value is NaN or infinite. docs/reference/report.md explains each key.
 """
 
 from __future__ import annotations

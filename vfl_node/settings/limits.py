@@ -1,4 +1,4 @@
-"""What a node's owner allows any job: the ``limits`` of its settings (see docs/operations.md)."""
+"""What a node's owner allows any job: the ``limits`` of its settings (see docs/reference/node-settings.md)."""
 
 from __future__ import annotations
 

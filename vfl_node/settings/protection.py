@@ -1,4 +1,4 @@
-"""What a node's owner does about what tensors tell: ``audit`` and ``defences`` of its settings (see docs/operations.md)."""
+"""What a node's owner does about what tensors tell: ``audit`` and ``defences`` of its settings."""
 
 from __future__ import annotations
 

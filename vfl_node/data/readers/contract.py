@@ -18,8 +18,8 @@ class RowBatch:
     """Some rows, column by column.
 
     Attributes:
-        columns: the cells; each column of any type that has a text (docs/data.md lists them). Null is a missing value. In
-            columns of text the spellings of a missing value count too, and white space at the ends of a cell does not
+        columns: the cells; each column of any type that has a text (docs/guides/give-tables.md lists them). Null is a missing
+            value. In columns of text the spellings of a missing value count too, and white space at the ends of a cell does not
             count: the reader removes it, and no cell has a NUL character.
         lines: the line of a file where each row begins, from 1, for errors; None for an input without lines, whose
             rows are counted from 1.

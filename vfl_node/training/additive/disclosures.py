@@ -1,4 +1,4 @@
-"""What each party learns from predictions by an additive model, in words; see docs/prediction.md."""
+"""What each party learns from predictions by an additive model, in words; see docs/guides/give-predictions.md."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def _part(party: str, rows: RowsTold) -> Disclosure:
         f"from {party} its partial scores of {rows.which}: a linear function of {party}'s columns, one number for each unit of "
         f"the first layer, or without hidden layers for each output. Whoever knows the columns of as many rows as {party} has "
         f"columns can compute its weights. If there are as many numbers as {party} has columns, or more, the columns of all "
-        "other rows follow, too (see docs/prediction.md)",
+        "other rows follow, too (see docs/guides/give-predictions.md)",
     )

@@ -25,7 +25,7 @@ SERVED_FEATURES = "smoothed"
 """``train.missing.features`` of a job with ``serve`` that says nothing of it: ``sampling`` elsewhere.
 
 All predictions meet the same weights, under which a copied row is equal to its source. Predictions cannot use
-another strategy than training did: a row that changes where real ones stay is told by that (docs/prediction.md).
+another strategy than training did: a row that changes where real ones stay is told by that (docs/guides/give-predictions.md).
 """
 
 
