@@ -6,7 +6,7 @@
     python -m benchmarks.align --stages 10000000                     all but the group operations
 
 Prints tables in Markdown and writes JSON, row by row; ``python -m benchmarks.tables FILE …`` prints
-the tables of several. Files of lists lie under TMPDIR. docs/benchmarks.md explains every column.
+the tables of several. Files of lists lie under TMPDIR. docs/reference/benchmarks/index.md explains every column.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which trainer runs over which alignment, with how many passive parties and which options: the tables of docs/combinations.md.
+"""Which trainer runs over which alignment, with how many passive parties and which options.
 
-    python -m benchmarks.combinations         writes the page; `make docs` runs it, too
+    python -m benchmarks.combinations         writes docs/reference/combinations.md; `make docs` runs it, too
 
 Every cell is a job that is checked here: what the page says is what a node answers.
 """
@@ -17,7 +17,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.trainers import ALWAYS, TRAINERS
 
-PAGE = Path(__file__).parents[1] / "docs" / "combinations.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "combinations.md"
 
 MOST_PASSIVE = 8
 
@@ -41,8 +41,10 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
 ABOUT = """\
 # What goes with what
 
+Which trainer runs over which alignment, with which options. For whoever writes a job.
+
 `make docs` writes this page: each cell is a job that vfl-node has checked. A number in brackets is a refusal; the sentences
-stand below, as a node gives them. Installed packages ([extending.md](guides/extend-it.md)) add trainers and alignments to
+stand below, as a node gives them. Installed packages ([extending.md](../guides/extend-it.md)) add trainers and alignments to
 these.
 
 ## Trainer, alignment, passive parties
@@ -137,7 +139,7 @@ def page() -> str:
                     for sections in OPTIONS.values()
                 ]
                 lines.append(row([f"{_name(trainer)}, `{alignment}`", *options]))
-    lines += ["", "## Refusals", "", *(f"{number}. {why}" for number, why in enumerate(refusals, 1))]
+    lines += ["", "## Refusals", "", "```text", *(f"[{number}] {why}" for number, why in enumerate(refusals, 1)), "```"]
     return "\n".join(lines) + "\n"
 
 

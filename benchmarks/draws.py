@@ -33,7 +33,7 @@ def rates(count: int = COUNT, rounds: int = ROUNDS) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print the table of docs/benchmarks.md."""
+    """Print the table of docs/reference/benchmarks/index.md."""
     print("| draw | millions a second |\n|---|---|")
     for row in rates():
         print(f"| {row['kind']} | {row['millions_a_second']:.0f} |")

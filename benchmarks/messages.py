@@ -1,4 +1,4 @@
-"""Who sends whom which message, and what it tells: tables of docs/explanations/privacy, and docs/messages.md.
+"""Who sends whom which message, and what it tells: tables of docs/explanations/privacy, and docs/reference/messages.
 
     python -m benchmarks.messages             runs one small job of each kind, records it and writes all, about a minute
     python -m benchmarks.messages --as-is     writes them from what was recorded before
@@ -37,10 +37,22 @@ from vfl_node.transport.recorder import Entry, Recorder
 
 ROOT = Path(__file__).parents[1]
 PROTOS, SPEC, RECORDED = ROOT / "proto/vfl/v1", ROOT / "proto/messages.yaml", ROOT / "proto/recorded.json"
-PRIVACY, MESSAGES = ROOT / "docs/explanations/privacy", ROOT / "docs/messages.md"
+PRIVACY, MESSAGES = ROOT / "docs/explanations/privacy", ROOT / "docs/reference/messages"
 BEGIN, END = "<!-- by benchmarks/messages.py: begin -->\n", "<!-- by benchmarks/messages.py: end -->\n"
 OF_PREDICTIONS = "predictions"
 BEFORE_TRAINING = ("link", "any", "preflight", "agreement", "align")
+
+PAGES = {
+    "session": ("Messages of links and conversations", "before a job, around every message, and at its end", ("session",)),
+    "alignment": ("Messages of alignment", "in the phase of alignment, linkage included", ("alignment", "linkage")),
+    "training": (
+        "Messages of training",
+        "in training in the open, under encryption and in its evaluation",
+        ("training", "decryption", "matched"),
+    ),
+    "shares": ("Messages of shares and predictions", "in training in shares and in predictions", ("shares", "prediction")),
+}
+"""Page below docs/reference/messages → its title, when its messages are sent, and the protos that have them."""
 
 ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "hub": "coordinator"}
 SEVERAL = "several passive parties"
@@ -90,6 +102,7 @@ class Message:
 
     name: str
     comment: str
+    proto: str
     fields: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Name → (type, comment)."""
 
@@ -104,7 +117,7 @@ def messages(folder: Path = PROTOS) -> dict[str, Message]:
             if not code:
                 comment = [*comment, said] if said else []
             elif begins := re.match(r"message (\w+) \{(\})?", code):
-                message = found[begins[1]] = Message(begins[1], " ".join(comment))
+                message = found[begins[1]] = Message(begins[1], " ".join(comment), path.stem)
                 comment = []
             elif message and (of := re.match(r"(repeated )?([\w.]+) (\w+) = \d+;", code)):
                 message.fields[of[3]] = (of[1] or "") + of[2], " ".join([*comment, said]).strip()
@@ -176,25 +189,55 @@ def privacy_table(of: Iterable[Row]) -> str:
     return "\n".join(lines).replace("|I|", r"\|I\|") + "\n"
 
 
-def message_page(of: Mapping[str, Message], recorded: Mapping[str, list[list[str]]]) -> str:
-    """docs/messages.md."""
+def message_index(of: Mapping[str, Message], recorded: Mapping[str, list[list[str]]]) -> str:
+    """docs/reference/messages/index.md."""
+    text = [
+        "# Messages, field by field",
+        "",
+        "What every message between nodes holds. For reviewers of what leaves a node.",
+        "",
+        "`make docs` writes these pages from proto/vfl/v1, proto/messages.yaml and one recorded job of each kind.",
+        "The table in [who sees what](../../explanations/privacy/who-sees-what.md) says what each message reveals.",
+        "",
+        "| page | sent | messages |",
+        "|---|---|---|",
+    ]
+    for page, (title, sent, protos) in PAGES.items():
+        count = sum(message.proto in protos for message in of.values())
+        text.append(f"| [{title}]({page}.md) | {sent} | {count} |")
+    text += ["", "## Messages by name", ""]
+    text += [f"- [{name}]({_page_of(of[name])}.md#{name.lower()})" for name in sorted(of)]
+    text += ["", "## Kinds of recorded jobs", "", *(f"- {kind}" for kind in recorded)]
+    return "\n".join(text) + "\n"
+
+
+def _page_of(message: Message) -> str:
+    return next(page for page, (_, _, protos) in PAGES.items() if message.proto in protos)
+
+
+def message_page(page: str, of: Mapping[str, Message], recorded: Mapping[str, list[list[str]]]) -> str:
+    """One of docs/reference/messages."""
     sent: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
     for entries in recorded.values():
         for _, message, sender, to in entries:
             sent[message][sender, to] = None
+    title, when, _ = PAGES[page]
     text = [
-        "# Messages, field by field",
+        f"# {title}",
         "",
-        "`make docs` writes this page from proto/vfl/v1, proto/messages.yaml and one recorded job of each kind "
-        f"({'; '.join(recorded)}). [Who sees what](explanations/privacy/who-sees-what.md) says what each message reveals.",
+        f"Every message that is sent {when}, field by field. For reviewers of what leaves a node.",
+        "",
+        "`make docs` writes this page; [messages](index.md) says from what, and lists all pages.",
     ]
     inside = within()
     for message in of.values():
+        if _page_of(message) != page:
+            continue
         if message.name not in sent and message.name not in inside:
             raise SystemExit(f"no recorded job sends {message.name}, nor stands it within another (proto/messages.yaml)")
         ways = sorted(f"{sender} → {to}" for sender, to in sent[message.name])
         where = f"Sent {', '.join(ways)}." if ways else f"Within {', '.join(f'`{name}`' for name in inside[message.name])}."
-        text += ["", f"## {message.name}", "", f"{message.comment}{' ' if message.comment else ''}{where}"]
+        text += ["", f"## {message.name}", "", *([_sentence(message.comment), ""] if message.comment else []), where]
         if message.fields:
             text += ["", "| field | type | what it is |", "|---|---|---|"]
             text += [
@@ -203,9 +246,15 @@ def message_page(of: Mapping[str, Message], recorded: Mapping[str, list[list[str
     return "\n".join(text) + "\n"
 
 
+def _sentence(comment: str) -> str:
+    return comment if comment.endswith((".", ":")) else comment + "."
+
+
 def written() -> dict[Path, str]:
     """What all documents should be."""
-    found = {MESSAGES: message_page(messages(), json.loads(RECORDED.read_text()))}
+    explained, recorded = messages(), json.loads(RECORDED.read_text())
+    found = {MESSAGES / f"{page}.md": message_page(page, explained, recorded) for page in PAGES}
+    found[MESSAGES / "index.md"] = message_index(explained, recorded)
     for page, of in tables().items():
         head, _, rest = page.read_text().partition(BEGIN)
         _, _, tail = rest.partition(END)
@@ -409,6 +458,7 @@ def main() -> None:
     if not parser.parse_args().as_is:
         RECORDED.write_text(as_json(record()))
     for path, text in written().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 

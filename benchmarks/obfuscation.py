@@ -1,4 +1,5 @@
-"""What obfuscated sets drawn again over almost the same records have in common: the table of docs/alignment.md.
+"""What obfuscated sets drawn again over almost the same records have in common: the table of
+docs/explanations/alignment/index.md.
 
     python -m benchmarks.obfuscation        a minute
 

@@ -1,4 +1,4 @@
-"""docs/combinations.md says what a node answers, and a refused combination says what to change."""
+"""docs/reference/combinations.md says what a node answers, and a refused combination says what to change."""
 
 from __future__ import annotations
 

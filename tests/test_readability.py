@@ -18,27 +18,6 @@ PAGES = [path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *sor
 WORDS, README_WORDS = 2500, 1500
 SENTENCE, CELL = 30, 40
 
-NOT_YET = {
-    "docs/alignment.md",
-    "docs/benchmarks.md",
-    "docs/combinations.md",
-    "docs/experiments/README.md",
-    "docs/experiments/fedsim.md",
-    "docs/experiments/hidden.md",
-    "docs/experiments/inference.md",
-    "docs/experiments/regression.md",
-    "docs/experiments/several_parties.md",
-    "docs/experiments/unaligned.md",
-    "docs/hidden.md",
-    "docs/linkage.md",
-    "docs/logistic.md",
-    "docs/messages.md",
-    "docs/training.md",
-    "docs/transport.md",
-    "docs/unaligned.md",
-}
-"""Pages that do not keep the rules. The set only shrinks: a page in it that keeps them fails, and so does one that is gone."""
-
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1[^\n]*$", re.DOTALL | re.MULTILINE)
 ENDS = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+]|\d+\.) )|\n(?=#+ )|(?<=[.!?:])\s+(?=[A-Z`*\[(])")
 MARKS = re.compile(r"^\s*(?:#+|[-*+]|\d+\.)\s+")
@@ -83,14 +62,7 @@ def faults(page: str, text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_short_and_so_are_its_sentences(page: str) -> None:
     found = faults(page, (ROOT / page).read_text())
-    if page in NOT_YET:
-        assert found, f"{page} keeps the rules: take it out of NOT_YET"
-    else:
-        assert not found, "\n".join([f"{page}:", *found])
-
-
-def test_pages_that_are_not_yet_readable_exist() -> None:
-    assert set(PAGES) >= NOT_YET
+    assert not found, "\n".join([f"{page}:", *found])
 
 
 def test_words_sentences_and_cells_are_counted_as_a_reader_would() -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from experiments.fedads import label_pages, members, outside, table_3, table_4, trials
+from experiments.fedads import label_pages, members, outside, row_pages, table_3, table_4, trials
 from experiments.fedads.outside import RowsPlan
 from experiments.fedads.trials import Plan
 from experiments.inference.experiment import Expectation, Found, Work
@@ -57,7 +57,7 @@ class Rows:
 
     def pages(self, found: Found, seeds: int) -> dict[str, str]:
         """As :class:`Tables`."""
-        return {f"{self.name}.md": page(self, found, seeds)}
+        return row_pages.pages(page(self, found, seeds), small=self.plan.small)
 
     @property
     def works(self) -> list[Work]:

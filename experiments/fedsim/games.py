@@ -76,8 +76,8 @@ def page(plan: Plan, found: Found) -> list[str]:
     return [
         "RAWG's table here is its 2,000 best known games, so *having a match* could tell that many people own a game.",
         "*Solo + match flag* has the active party's own columns and whether a game of the same letters and digits is in the",
-        "other table: no column of the passive party. What a method does not gain over this line is not worth a column of",
-        "RAWG.",
+        "other table. It has no column of the passive party. What a method does not gain over this line is not worth a",
+        "column of RAWG.",
         "",
         f"K = {CANDIDATES}, by distances of filters of {bits:,.0f} bits, with noise of σ = {SIGMA:g} on similarities. The",
         "paper has K = 50 or 100 here, Levenshtein distances of the titles themselves, and no noise.",
@@ -97,7 +97,7 @@ def _gains(accuracy: Mapping[str, list[float]]) -> list[str]:
     if better:
         return [f"The whole interval is above 0 for {', '.join(better)}."]
     return [
-        "No interval is above 0: it is not seen here that a match, or the columns of one, add to year, price, playtime and",
+        "No interval is above 0. It is not seen here that a match, or the columns of one, add to year, price, playtime and",
         "score, which the active party has itself.",
     ]
 

@@ -19,6 +19,7 @@ from typing import Protocol
 from experiments.fedsim import figure_4, figure_6, games, matching, rates, sweeps, table_2
 from experiments.fedsim.trials import SETTINGS, Plan
 from experiments.inference.experiment import Expectation, Found, Work
+from experiments.pages import Page, divided, write
 from experiments.stored import completed
 from vfl_node.errors import UsageError
 
@@ -62,7 +63,7 @@ def works(plan: Plan, names: list[str]) -> list[Work]:
 
 
 def page(plan: Plan, found: Found) -> str:
-    """The page of all outcomes."""
+    """All of the pages, as one."""
     lines, expected = [], []
     for name, part in PARTS.items():
         lines += [f"## {part.TITLE}", "", *part.page(plan, found), ""]
@@ -72,6 +73,28 @@ def page(plan: Plan, found: Found) -> str:
         ]
     head = ["## What was expected", "", "| of | what | at least | found | holds |", "|---|---|---|---|---|", *expected, ""]
     return ABOUT + "\n" + "\n".join([*head, *lines]).rstrip() + "\n"
+
+
+BESIDE = (
+    Page(
+        "fedsim-noise",
+        "FedSim: noise and candidates",
+        "Figures 4 and 6 to 9 of FedSim. For readers of its paper.",
+        ("Figure 6", "Figures 7", "Figure 4"),
+    ),
+    Page(
+        "fedsim-tables",
+        "FedSim: tables of real records",
+        "Tables 2 and 3 of FedSim, found pairs, and learning rates. For readers of its paper.",
+        ("Table 2", "Table 3", "Pairs of records", "Learning rates"),
+    ),
+)
+"""Pages beside the first one."""
+
+
+def pages(plan: Plan, found: Found) -> dict[str, str]:
+    """File → page of all outcomes."""
+    return divided(page(plan, found), "fedsim", BESIDE)
 
 
 def main(chosen: argparse.Namespace) -> None:
@@ -92,7 +115,7 @@ def main(chosen: argparse.Namespace) -> None:
     if missing := [work for work in every if work.name not in found]:
         print(f"{len(missing)} of {len(every)} outcomes are still missing: the page is not written")
         return
-    file.with_suffix(".md").write_text(page(plan, found), encoding="utf-8")
+    write(pages(plan, found), chosen.out)
     for part in PARTS.values():
         for name, svg in part.drawings(plan, found).items():
             (chosen.out / name).write_text(svg, encoding="utf-8")

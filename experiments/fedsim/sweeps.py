@@ -80,13 +80,13 @@ def page(plan: Plan, found: Found) -> list[str]:
         lines += [f"**Figure 9, `{name}`**: {NAMES[metric]} by K, σ = {SIGMA:g}{keys}.", "", *table(head, rows), ""]
         lines += [f"**Figure 8, `{name}`**: seconds of a core an epoch, both parties together.", "", *table(head, times), ""]
     lines += [
-        "The paper: `mean` and `feature` get worse with K, FedSim better and then stays, but may drop a little at K = 50 on",
-        "hdb; FedSim takes about twice the time of these, and they K times that of Top1. Here the similarities of each K are",
-        "scaled by its own candidates, and their noise and order are drawn anew for each K, as in a job with that K; the",
-        "paper's code cuts those of the largest K. Times are the processor's, on a machine with other work beside. An exponent",
-        "of 1 means time in proportion to K; a part of an epoch is the same for all K (own columns, the optimiser, messages).",
-        "The passive party embeds all distinct candidates of a batch with `top1`, too: many on `made_up`, 165 at most on",
-        "`hdb`.",
+        "In the paper `mean` and `feature` get worse with K. FedSim gets better and then stays, but may drop a little at K =",
+        "50 on hdb. FedSim takes about twice the time of these, and they K times that of Top1. Here the similarities of each",
+        "K are scaled by its own candidates. Their noise and order are drawn anew for each K, as in a job with that K. The",
+        "paper's code cuts those of the largest K. Times are the processor's, on a machine with other work beside. An",
+        "exponent of 1 means time in proportion to K; a part of an epoch is the same for all K (own columns, the optimiser,",
+        "messages). The passive party embeds all distinct candidates of a batch with `top1`, too: many on `made_up`, 165 at",
+        "most on `hdb`.",
         "",
         "![Quality and time by the number of candidates; whiskers are standard deviations](fedsim-figure-9.svg)",
         "",
@@ -105,11 +105,12 @@ def page(plan: Plan, found: Found) -> list[str]:
     head = ["σ", "τ", *(f"`{method}`" for method in BLURRED), "`fedsim` − without noise"]
     return [
         *lines,
-        f"**Figure 7, `hdb`**: RMSE by the noise on similarities, K = {CANDIDATES}, filters of {bits:,.0f} bits. {TAU_MEANS}.",
+        f"**Figure 7, `hdb`**: RMSE by the noise on similarities, K = {CANDIDATES}, filters of {bits:,.0f} bits.",
+        f"Here {TAU_MEANS}.",
         "",
         *table(head, rows),
         "",
-        f"On the same seeds `mean`, which does not read similarities, has {mean_of_all}, and without any linkage own columns",
+        f"On the same seeds `mean`, which does not read similarities, has {mean_of_all}. Without any linkage own columns",
         f"+ key have {with_key['metrics']} in the linked network and {with_key['tree']} in boosted trees. Noise is drawn anew",
         "for each σ, as it depends on the terms of a job. The paper finds the best results at moderate noise on most of its",
         "sets. We do not claim that noise helps.",

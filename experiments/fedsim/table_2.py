@@ -38,8 +38,8 @@ FALL, WORSE, ALIKE = 20.0, 1.0, 0.15
 """RMSE that a linked method must gain over Solo, and that FedSim may lose to the best; share by which permuted B may differ."""
 
 MEANS = """\
-**This experiment does not show what it seems to.** Its passive party has primary schools (the paper says secondary), and by
-an error in the public table `n_places_0` to `n_places_3` are the same in all 165 rows: only four columns of vacancies vary.
+**This experiment does not show what it seems to.** Its passive party has primary schools (the paper says secondary). By
+an error in the public table `n_places_0` to `n_places_3` are the same in all 165 rows. Only four columns of vacancies vary.
 Solo in the public code keeps latitude and longitude, so the paper's Solo is presumably with the key. The table has controls.
 *+ key* has the place of the flat among the active party's own columns, and no linkage. *Linked network* is the network of the
 linked methods with the mean school beside every flat: own columns alone, in a network of the same kind. *Boosted trees* are

@@ -79,7 +79,7 @@ class Trial:
         seed: of everything that is drawn.
         alpha: share of rows whose features the passive party makes up.
         beta: share of rows whose labels the active party makes up.
-        labels: how (see docs/training.md); ``features``, ``draws`` and ``calibration`` likewise.
+        labels: how (see docs/explanations/training/split.md); ``features``, ``draws`` and ``calibration`` likewise.
         real_only: the baseline that leaves synthetic rows out of each batch.
         rows: how many are trained on; 0: all.
         epochs: 0: as the job says; ``learning_rate`` likewise.

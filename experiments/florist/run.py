@@ -80,12 +80,12 @@ def main(chosen: argparse.Namespace) -> None:
             title = (output.write.__doc__ or "").splitlines()[0]
             parts[f"{name}.md"] = f"{title}\n\n" + "\n".join(written.lines) + "\n"
             print(parts[f"{name}.md"])
-            if chosen.page:
-                page = placed(chosen.page.read_text(encoding="utf-8"), name, "\n".join(written.lines) + "\n")
-                chosen.page.write_text(page, encoding="utf-8")
+            for path in chosen.page:
+                page = placed(path.read_text(encoding="utf-8"), name, "\n".join(written.lines) + "\n")
+                path.write_text(page, encoding="utf-8")
         parts |= {f"{name}-{data}.svg": drawn for data, drawn in written.drawings.items()}
         for path, text in parts.items():
-            for folder in {chosen.out} | ({chosen.page.parent} if chosen.page and not path.endswith(".md") else set()):
+            for folder in {chosen.out} | ({page.parent for page in chosen.page} if not path.endswith(".md") else set()):
                 (folder / path).write_text(text, encoding="utf-8")
 
 
@@ -101,8 +101,10 @@ if __name__ == "__main__":
     parser.add_argument(
         "--page",
         type=Path,
+        nargs="+",
+        default=[],
         metavar="FILE",
-        help="a Markdown page that gets the tables, between its marks; the rest goes beside it",
+        help="Markdown pages that get the tables, between their marks; the rest goes beside them",
     )
     parser.add_argument("--small", action="store_true", help="a made-up table, two seeds, three ratios")
     parser.add_argument("--processes", type=int, default=os.cpu_count())

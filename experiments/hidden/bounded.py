@@ -1,6 +1,6 @@
 """What ε costs in accuracy, through the whole product: alignment, training in shares with noise, predictions of held-out rows.
 
-    python -m experiments.hidden.bounded SHARED            # about half an hour; a table as docs/hidden.md has it
+    python -m experiments.hidden.bounded SHARED            # about half an hour; a table as docs/guides/train-hidden.md has it
 
 SHARED is the folder of the shared data sets. Columns are split between two parties as the data sets are known for:
 *default_credit* as FATE ships it, *adult* with the last seven columns and the label at the active party, *hdb* (prices of

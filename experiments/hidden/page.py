@@ -159,12 +159,12 @@ def of_table(results: Results, data: str) -> str:
 TOLD = """\
 ## What it tells
 
-AUC of attacks on what a party receives, at α = β = .5 (4,000 rows, 10 epochs): the active party's on which records the passive
-one lacks (the attack that is furthest from .5), and the passive party's on the labels of records that the active one has (by
-the direction of gradients), ± standard errors. *psi* here is FLORIST's network over the intersection, which the alignment
-shows to both parties. Of *hidden* nobody receives anything of a row but uniform numbers: a boosted tree that is shown half of
-the rows with the truth tells both secrets of the other half at .50 ± .04 (`tests/privacy/test_hidden_training.py`,
-made-up rows)."""
+The table has the AUC of attacks on what a party receives, ± standard errors, at α = β = .5 (4,000 rows, 10 epochs). The
+active party attacks which records the passive one lacks (the attack that is furthest from .5). The passive party attacks the
+labels of records that the active one has (by the direction of gradients). *psi* here is FLORIST's network over the
+intersection, which the alignment shows to both parties. Of *hidden* nobody receives anything of a row but uniform numbers. A
+boosted tree that is shown half of the rows with the truth tells both secrets of the other half at .50 ± .04
+(`tests/privacy/test_hidden_training.py`, made-up rows)."""
 
 
 def told(results: Results) -> str:
@@ -182,10 +182,10 @@ def told(results: Results) -> str:
 PAID = f"""\
 ## What it costs
 
-Whole trainings at α = β = {HALF:g}, first seed, between processes of one machine, alignment not counted: seconds, megabytes
-between the data parties both ways, and megabytes from the dealer to both. *hidden* trains for 10 epochs, or as many as
-{STEPS} steps take; FLORIST over the union, and its network over the intersection, for 3. All processes shared two cores with
-other work, so seconds are rough."""
+These are whole trainings at α = β = {HALF:g}, first seed, between processes of one machine, alignment not counted. The table
+has seconds, megabytes between the data parties both ways, and megabytes from the dealer to both. *hidden* trains for 10
+epochs, or as many as {STEPS} steps take; FLORIST over the union, and its network over the intersection, for 3. All processes
+shared two cores with other work, so seconds are rough."""
 
 
 def paid(results: Results) -> str:

@@ -117,10 +117,11 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
 
 
 ABOUT_PICTURE = """\
-Above the success after each epoch, as an attack of its own (static-epoch) or of one decoder that goes on (adaptive, replay);
-below that of the worst of three epochs by the share of known rows. Whiskers up and down are half of the way from the smallest
-to the largest of three seeds."""
+The upper panels have the success after each epoch, as an attack of its own (static-epoch) or of one decoder that goes on
+(adaptive, replay). The lower ones have that of the worst of three epochs by the share of known rows. Whiskers up and down are
+half of the way from the smallest to the largest of three seeds."""
 
 PAPER = """\
-The paper has this figure for Purchase100 and COCO-QA without numbers. Its text: with less than 1 % of the rows known recall is
-above .9 on Purchase100; success rises with α; with a small α adaptive is better than static, and the gap shrinks as α grows."""
+The paper has this figure for Purchase100 and COCO-QA without numbers. Its text says: With less than 1 % of the rows known
+recall is above .9 on Purchase100. Success rises with α. With a small α adaptive is better than static, and the gap shrinks as
+α grows."""

@@ -147,5 +147,5 @@ the level dashed line a defence costs more than the victim's columns are worth t
 
 PAPER = """\
 There naive costs at most 23.84 % of accuracy (COCO-QA) and basic 12.36 % (Purchase100). It says that fbs is "around halfway
-between baselines and random cases"; what a guess from the attacker's own columns gives is not in it, so this has no
-counterpart here."""
+between baselines and random cases". What a guess from the attacker's own columns gives is not in it, so this has no counterpart
+here."""

@@ -23,6 +23,7 @@ import torch
 
 from experiments.inference import cost, digits, figure_2, figure_3, figure_4, table_2, table_5, tables_3_4
 from experiments.inference.experiment import Experiment, Found, Plan, Work
+from experiments.pages import Page, divided, write
 from vfl_node.process.logs import configure_logs
 
 MODULES = {
@@ -71,7 +72,7 @@ def _timed(work: Work, shared: Path) -> dict[str, Any]:
 
 
 def page(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> str:
-    """The page of all experiments that are kept."""
+    """All of the pages, as one, of the experiments that are kept."""
     lines, expected = [], []
     for name, experiment in EXPERIMENTS.items():
         if name not in kept:
@@ -85,6 +86,35 @@ def page(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> str:
         ]
     head = ["## What was expected", "", "| of | what | at least | found | holds |", "|---|---|---|---|---|", *expected, ""]
     return ABOUT + "\n" + "\n".join([*head, *lines]).rstrip() + "\n"
+
+
+BESIDE = (
+    Page(
+        "inference-attacks",
+        "Attacks on embeddings without a defence",
+        "How well a peer rebuilds columns if nothing is done against it. For whoever judges the risk.",
+        ("Table 2", "Figure 2"),
+    ),
+    Page(
+        "inference-defences",
+        "Defences of embeddings",
+        "What defences hide, and what they cost. For whoever chooses a defence.",
+        ("Figure 3", "Figure 4", "Tables 3 and 4"),
+    ),
+    Page(
+        "inference-others",
+        "Attacks by three parties and on images, and the cost of a defended step",
+        "Further attacks on embeddings, and times. For whoever judges the risk.",
+        ("Table 5", "Images", "Cost of"),
+    ),
+)
+"""Pages beside the first one."""
+
+
+def pages(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """File → page of all experiments that are kept; without the short pages if some are missing."""
+    whole = page(plan, kept)
+    return divided(whole, "inference", BESIDE) if kept.keys() == EXPERIMENTS.keys() else {"inference.md": whole}
 
 
 def results(kept: Mapping[str, Any]) -> tuple[Found, float]:
@@ -104,7 +134,7 @@ def main(chosen: argparse.Namespace) -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"seeds": plan.seeds, "small": plan.small, "experiments": kept}, indent=1, sort_keys=True)
     file.write_text(text + "\n", encoding="utf-8")
-    (chosen.out / "inference.md").write_text(page(plan, kept), encoding="utf-8")
+    write(pages(plan, kept), chosen.out)
     for name in names:
         for drawing, svg in EXPERIMENTS[name].drawings(plan, results(kept[name])[0]).items():
             (chosen.out / drawing).write_text(svg, encoding="utf-8")

@@ -106,5 +106,6 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
 
 
 ABOUT_TABLE = """\
-Each line says from what the columns are guessed (see above). Figures are means ± standard deviations over the seeds, each with
-its own rows, known rows, split, batches and weights. Of attacks by epochs they are those of the worst epoch."""
+Each line says from what the columns are guessed (the first page says how). Figures are means ± standard deviations
+over the seeds, each with its own rows, known rows, split, batches and weights. Of attacks by epochs they are those of
+the worst epoch."""

@@ -163,17 +163,17 @@ ABOUT = """\
 # Regression beside scikit-learn
 
 Three tables of numbers, each split between a party with the target and one without, over the same rows. Every model is
-measured on the same rows, one in five, in five splits: mean ± standard deviation. The last column has paired differences, in
-square brackets with the 95 % interval of their mean over the splits (Student's t, not corrected for
-the overlap of the splits, so too narrow); below zero the split network is better. **Five splits, may be luck** where an
+measured on the same rows, one in five, in five splits: mean ± standard deviation. The last column has paired differences; below
+zero the split network is better. Square brackets have the 95 % interval of their mean over the splits. It is by Student's t and
+not corrected for the overlap of the splits, so too narrow. **Five splits, may be luck** where an
 interval is near 0 or holds it. *Both* uses the columns of both parties, *alone* those
 of the party with the target.
 
     python -m experiments.regression.run --data SHARED_DATA_FOLDER --out docs/experiments
 
-Settings were chosen once, from the number of rows, and nothing was searched: the split network as the script's `SPLIT` says,
-else with default settings; `algorithm: linear` with a learning rate of 0.3 and the iterations of `LINEAR`; scikit-learn's
-models with their defaults, ridge with a penalty by cross-validation. Linear regression ends where least squares do if it has
+Settings were chosen once, from the number of rows, and nothing was searched. The split network is as the script's `SPLIT` says,
+else with default settings. `algorithm: linear` has a learning rate of 0.3 and the iterations of `LINEAR`. The models of
+scikit-learn have their defaults, ridge a penalty by cross-validation. Linear regression ends where least squares do if it has
 iterations enough; strongly correlated columns, as the motor's, need more.
 
 """

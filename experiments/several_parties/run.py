@@ -103,14 +103,15 @@ def page(results: Sequence[Mapping[str, Scores]]) -> str:
 ABOUT = """\
 # One, two and three parties
 
-The columns of `adult` over three parties: a bank with the labels (income above 50,000 dollars), age, working hours, race and
-country; an employer with class of work, education and occupation; a census office with marital status, relationship, sex,
-capital gain and loss (experiments/several_parties/data.py). 4,000 people, aligned by `psi`. AUC on the three tenths that each
-run holds out, ten seeds: mean ± standard deviation, and paired differences with the 95 % interval of their mean (Student's t).
+The columns of `adult` are divided over three parties (experiments/several_parties/data.py). A bank has the labels (income
+above 50,000 dollars), age, working hours, race and country. An employer has class of work, education and occupation. A census
+office has marital status, relationship, sex, capital gain and loss. There are 4,000 people, aligned by `psi`. The tables have
+the AUC on the three tenths that each run holds out, ten seeds: mean ± standard deviation. Paired differences have the 95 %
+interval of their mean (Student's t).
 
     python -m experiments.several_parties.run --data SHARED_DATA_FOLDER --out docs/experiments
 
-All runs of a seed hold out the same people: they are jobs of the same three parties, and a party that is left out has a
+All runs of a seed hold out the same people. They are jobs of the same three parties, and a party that is left out has a
 constant instead of its columns. *Bank alone* is what its report compares with. *One table* is the network that the bank would
 train alone if it had all columns, which three organisations cannot do. The last table is what the report of the three says of
 each party (`evaluate.contributions`): how much lower the AUC is if that party's part of the rows is permuted.

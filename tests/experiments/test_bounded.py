@@ -1,4 +1,4 @@
-"""What ε costs in accuracy on public tables, through alignment, training and predictions (docs/hidden.md has all figures)."""
+"""What ε costs in accuracy on public tables, through alignment, training and predictions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from experiments.fedads.run import Rows, page
 from experiments.fedads.table_3 import Outcomes, lower
 
 RESULTS = Path(__file__).parents[2] / "docs" / "experiments" / "unaligned.json"
-GUIDE = RESULTS.parents[1] / "unaligned.md"
+GUIDE = RESULTS.parents[1] / "guides" / "use-unaligned-rows.md"
 NOWHERE = Path("/nowhere")
 SMALL = RowsPlan(seeds=1, small=True)
 
@@ -66,7 +66,9 @@ def stored() -> dict[str, Any]:
 def test_the_page_shows_what_was_measured(stored: dict[str, Any]) -> None:
     plan, found = RowsPlan(stored["seeds"]), stored["trainings"]
     assert set(found) == {work.name for work in works(plan)}
-    assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(Rows(plan), found, plan.seeds)
+    for name, text in Rows(plan).pages(found, plan.seeds).items():
+        assert RESULTS.with_name(name).read_text(encoding="utf-8") == text
+    assert Rows(plan).pages(found, plan.seeds).keys() == {path.name for path in RESULTS.parent.glob("unaligned*.md")}
     for name, svg in table_3.drawings(plan, found).items():
         assert RESULTS.with_name(name).read_text(encoding="utf-8") == svg
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from experiments.fedsim import figure_4, rates, sweeps, table_2
-from experiments.fedsim.run import PARTS, page, works
+from experiments.fedsim.run import PARTS, page, pages, works
 from experiments.fedsim.trials import EXACT, FEATURE, FEDSIM, MEAN, PERMUTED, RATES, SETTINGS, TOP1, Outcomes, Plan, less
 from experiments.inference.experiment import Expectation, Found, Work, lower, mean
 
@@ -165,7 +165,9 @@ def test_the_stored_page_shows_the_stored_outcomes(stored: dict[str, Any]) -> No
     plan, found = Plan(stored["seeds"], stored["small"]), stored["trainings"]
     assert stored["settings"] == json.loads(json.dumps(SETTINGS))
     assert set(found) == {work.name for work in works(plan, list(PARTS))}
-    assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(plan, found)
+    for name, text in pages(plan, found).items():
+        assert RESULTS.with_name(name).read_text(encoding="utf-8") == text
+    assert pages(plan, found).keys() == {path.name for path in RESULTS.parent.glob("fedsim*.md")}
     for part in PARTS.values():
         for name, svg in part.drawings(plan, found).items():
             assert RESULTS.with_name(name).read_text(encoding="utf-8") == svg

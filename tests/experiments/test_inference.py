@@ -28,7 +28,7 @@ from experiments.inference.attacker import (
 )
 from experiments.inference.data import ACTIVE, SPLITS, Split, made_up, made_up_three
 from experiments.inference.experiment import Plan, Work
-from experiments.inference.run import EXPERIMENTS, page, results
+from experiments.inference.run import EXPERIMENTS, pages, results
 from experiments.inference.training import SMALL as SMALL_TRAIN
 from experiments.inference.training import Heard, train
 from vfl_node import run
@@ -241,7 +241,10 @@ def test_the_page_shows_what_was_measured() -> None:
     assert not stored["small"]
     assert stored["experiments"].keys() == EXPERIMENTS.keys()
     plan = Plan(stored["seeds"])
-    assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(plan, stored["experiments"])
+    written = pages(plan, stored["experiments"])
+    for name, text in written.items():
+        assert RESULTS.with_name(name).read_text(encoding="utf-8") == text
+    assert written.keys() == {path.name for path in RESULTS.parent.glob("inference*.md")}
     for name, experiment in EXPERIMENTS.items():
         of, _ = results(stored["experiments"][name])
         assert of.keys() == {work.name for work in experiment.works(plan)}

@@ -1,4 +1,4 @@
-"""docs/training.md: its example is a job, and its table has every key."""
+"""The pages of split training: their examples are jobs, and the table of settings has every key."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ from vfl_node.job import Job
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.split.config import Train
 
-PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [
+    (DOCS / page).read_text(encoding="utf-8")
+    for page in (
+        "reference/split-training.md",
+        "guides/hold-out-the-last-rows.md",
+        "guides/stop-in-time.md",
+        "explanations/training/linked.md",
+    )
+]
 
 
 def test_the_examples_are_jobs() -> None:
     job, last, stopped, linked = (
-        parse(of, Job, source="training.md") for of in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+        parse(of, Job, source="docs") for page in PAGES for of in re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
     )
     assert isinstance(job.train, Train)
     assert (job.train.batch_norm, job.train.clip) == (True, 5.0)
@@ -27,7 +36,7 @@ def test_the_examples_are_jobs() -> None:
 
 
 def test_the_table_has_every_key_and_no_other() -> None:
-    section = PAGE[PAGE.index("## Settings") : PAGE.index("## Missing rows")]
+    section = PAGES[0][PAGES[0].index("## Settings") :]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert sorted(named) == sorted(Train.model_fields)

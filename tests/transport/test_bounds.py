@@ -143,7 +143,7 @@ def test_mutated_bytes_are_refused_or_parsed_and_never_anything_else() -> None:
 
 
 def test_the_documented_bounds_are_the_codes() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "transport.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "message-bounds.md").read_text()
     table = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
     for kind, own in bounds.BOUNDS.items():
         repeated = "".join(f"; {name}: {most}" for name, most in own.repeated.items())
@@ -155,6 +155,6 @@ def size(count: int) -> str:
     return f"{count // unit} {name}"
 
 
-if __name__ == "__main__":  # the table of docs/transport.md
+if __name__ == "__main__":  # the table of docs/reference/message-bounds.md
     for kind, own in bounds.BOUNDS.items():
         print(f"| `{kind.__name__}` | {size(own.most_bytes)}{''.join(f'; {n}: {m}' for n, m in own.repeated.items())} |")

@@ -1,7 +1,8 @@
 """The alignment protocols by the names that a job file uses.
 
 A package adds one by an entry point of the group ``vfl_node.alignments`` that names an
-:class:`~vfl_node.alignment.spec.AlignmentSpec`. docs/alignment.md ("Another protocol") says what belongs to it.
+:class:`~vfl_node.alignment.spec.AlignmentSpec`. docs/explanations/alignment/index.md ("Another protocol") says what belongs to
+it.
 """
 
 from __future__ import annotations

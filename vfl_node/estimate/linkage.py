@@ -1,7 +1,7 @@
 """What a linkage costs: filters made and sent, and n_A·n_B of them compared by the coordinator.
 
-The rates were measured (docs/benchmarks.md, 2 cores of a small server) and are not measured again here: they hardly depend on
-anything but the processor's vector unit. All parties are taken to have a machine like this one.
+The rates were measured (docs/reference/benchmarks/index.md, 2 cores of a small server) and are not measured again here: they
+hardly depend on anything but the processor's vector unit. All parties are taken to have a machine like this one.
 """
 
 from __future__ import annotations
@@ -85,4 +85,4 @@ def linkage_notes(cost: LinkageCost, cores: int, coordinator: str) -> Iterator[s
         f"time ({with_cores}); {cost.coordinator_bytes / 1e6:,.1f} MB go over its wire, and its disk has "
         f"{cost.coordinator_disk_bytes / 1e6:,.1f} MB until the job ends"
     )
-    yield "rates are those of docs/benchmarks.md; reading the tables and training come on top"
+    yield "rates are those of docs/reference/benchmarks/index.md; reading the tables and training come on top"

@@ -1,4 +1,4 @@
-"""How records are matched: the job's ``align`` section (see docs/alignment.md)."""
+"""How records are matched: the job's ``align`` section (see docs/explanations/alignment/index.md)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Expected(Frozen):
 
 
 class Align(Frozen):
-    """How records are matched (see docs/alignment.md)."""
+    """How records are matched (see docs/explanations/alignment/index.md)."""
 
     protocol: ProtocolName = Field(
         default="psu",

@@ -1,4 +1,4 @@
-"""What is measured: the job's ``evaluate`` section (see docs/training.md)."""
+"""What is measured: the job's ``evaluate`` section (see docs/explanations/training/split.md)."""
 
 from __future__ import annotations
 

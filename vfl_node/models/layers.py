@@ -16,7 +16,7 @@ SPARSE_FROM = 100_000
 """Codes of a table whose gradients are sparse (:mod:`vfl_node.models.updates`).
 
 Measured with Adam on one core: at 100,000 codes a sparse step of 256 rows is 6 times as fast as a dense one, and one of 8,192
-rows 1.2 times. At 30,000 codes a sparse step of 8,192 rows is slower than a dense one (docs/benchmarks.md).
+rows 1.2 times. At 30,000 codes a sparse step of 8,192 rows is slower than a dense one (docs/reference/benchmarks/index.md).
 """
 
 

@@ -71,7 +71,8 @@ class Audit(Attachment):
         judged: attack → number of rows behind its newest figure.
         held_out: what the attacks showed among the rows held out; None before they were judged.
 
-    Cost: 16·d multiplications a row, and a tree over the epoch's sketches at its end (measured in docs/benchmarks.md);
+    Cost: 16·d multiplications a row, and a tree over the epoch's sketches at its end (measured in
+        docs/reference/benchmarks/index.md);
         memory: 4,096 rows and 84 bytes for each row trained on, 24 of them in a checkpoint.
     """
 

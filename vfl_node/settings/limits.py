@@ -38,12 +38,12 @@ class Limits(Frozen):
         default_factory=lambda: tuple(name for name, spec in ALIGNMENTS.usable() if spec.allowed_by_default),
         min_length=1,
         description="alignment protocols that a job may use; a peer that may submit jobs chooses among them what is revealed. "
-        "By default every one but those that must be named here (docs/alignment.md)",
+        "By default every one but those that must be named here (docs/explanations/alignment/index.md)",
     )
     methods: tuple[Annotated[str, name_in(METHODS)], ...] = Field(
         default_factory=lambda: tuple(name for name, method in METHODS.usable() if method.allowed_by_default),
         description="methods of train.unaligned that a job may use. By default every one but those that send more of this "
-        "party's columns than embeddings and gradients tell (docs/unaligned.md)",
+        "party's columns than embeddings and gradients tell (docs/guides/use-unaligned-rows.md)",
     )
     max_set_size: int = Field(
         default=100_000_000, ge=1, description="largest number of ids that a peer may announce, random ones included"

@@ -1,4 +1,4 @@
-"""docs/linkage.md: its jobs are valid, and its figures of keys are those of the encoding."""
+"""The pages of linkage: their jobs are valid, and their figures of keys are those of the encoding."""
 
 from __future__ import annotations
 
@@ -23,9 +23,14 @@ from vfl_node.job.keys import Encoding, Key, filter_bits
 from vfl_node.settings.node import Obfuscation
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "linkage.md").read_text(encoding="utf-8")
+GUIDE, PROTOCOL = (
+    (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for page in ("guides/link-records.md", "explanations/alignment/linkage.md")
+)
+PAGE = f"{GUIDE}\n{PROTOCOL}"
 JOBS = [
-    parse(text, Job, source="docs/linkage.md") for text in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    parse(text, Job, source="docs/guides/link-records.md")
+    for text in re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 ]
 
 

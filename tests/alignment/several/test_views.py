@@ -174,8 +174,8 @@ def test_views_of_two_jobs_can_be_compared_only_if_nothing_has_changed(name, mon
 
 
 def test_two_passive_parties_together_learn_an_overlap_with_a_third():
-    """docs/alignment.md says so. The lab has the shop's list, and the insurer's one that the shop raised: both are under the
-    shop's first scalar, and the insurer can take its own away."""
+    """docs/explanations/alignment/index.md says so. The lab has the shop's list, and the insurer's one that the shop raised:
+    both are under the shop's first scalar, and the insurer can take its own away."""
     ids = [*parts(2), [b"id0 0", b"id2 0", b"id2 1", b"id6 1", b"another"]]
     run = run_several("psu", ids)
     lab, insurer = NAMES[1:3]

@@ -1,4 +1,4 @@
-"""docs/hidden.md: its job is valid, its settings are all there are, and its figures are those of the code."""
+"""The pages of hidden training: its job is valid, its settings are all there are, and its figures are those of the code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from vfl_node.training.hidden.network import Form
 from vfl_node.training.logistic.config import Logistic
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "hidden.md").read_text(encoding="utf-8")
+PAGES = ("guides/train-hidden.md", "reference/hidden-training.md", "explanations/training/hidden.md")
+PAGE = "\n".join(
+    (ROOT / "docs" / page).read_text(encoding="utf-8") for page in (*PAGES, "explanations/training/hidden-coordinator.md")
+)
 JOB, LIMITS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SHOWN = {"algorithm": "", "hidden": "[]", "weight_decay": "0", "dealer_audit": "0"} | dict.fromkeys(
     ("shared_fraction", "target_range", "epochs", "batch_size", "learning_rate", "momentum"), "null"
@@ -44,13 +47,13 @@ def trained(said: str) -> Hidden:
     """The section that a cell of code describes."""
     keys = ", ".join(["algorithm: hidden", *re.findall(r"`([^`]+)`", said)])
     text = JOB.replace("algorithm: hidden", keys).replace("[auc, nll]", "[rmse]" if "regression" in keys else "[auc]")
-    job = parse(text, Job, source="docs/hidden.md")
+    job = parse(text, Job, source="docs/guides/train-hidden.md")
     assert isinstance(job.train, Hidden)
     return job.train
 
 
 def test_its_job_is_valid() -> None:
-    job = parse(JOB, Job, source="docs/hidden.md")
+    job = parse(JOB, Job, source="docs/guides/train-hidden.md")
     assert isinstance(job.train, Hidden)
     assert job.train.epsilon == 1
     assert Limits.model_validate(yaml.safe_load(LIMITS)["limits"]).unbounded_models == ("networks", "taylor", "exact")
@@ -86,7 +89,7 @@ def test_what_the_command_says(row: list[str]) -> None:
     columns = tuple(int(of) for of in re.findall(r"--columns \w+=(\d+)", COMMAND))
     rows = int(said["active"]) + int(said["passive"]) - int(said["shared"])
     assert rows == 150_000
-    assert shlex.split(COMMAND)[2] in PAGE.split("Save the job as")[1]
+    assert shlex.split(COMMAND)[2] in " ".join(PAGE.split()).split("Save the job as")[1]
     beside = Beside(common=int(said["shared"]), columns=columns)
     cost = (
         trained(row[0].replace("`epochs: 40`, as by rule", ""))

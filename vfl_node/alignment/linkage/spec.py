@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 TAU_MEANS = (
-    "τ is the share of filters that one similarity lets the greedy attack of the paper guess exactly: it measures how long "
+    "τ is the share of filters that one similarity lets the greedy attack of the paper guess exactly. It measures how long "
     "filters are, not how safe keys are. Whoever has several similarities of a record locates its key much better than τ "
     "suggests"
 )

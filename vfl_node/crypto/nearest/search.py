@@ -55,9 +55,9 @@ def nearest(
     depend on blocks, tiles or workers. So a caller that stores what each block gives can go on behind it.
 
     Cost: len(queries)·len(base)·w byte comparisons, where w is the width: 91 s of a core with AVX-512 for 100,000 · 100,000
-    rows of 2 kB (docs/benchmarks.md), on all cores that the engine has. Memory of a worker: about 50 bytes for each query of a
-    block and row of a tile, at most 32 MiB, and 80·count for each query of a block. ``queries`` and ``base`` may be in files:
-    they are read a block and a tile at a time.
+    rows of 2 kB (docs/reference/benchmarks/index.md), on all cores that the engine has. Memory of a worker: about 50 bytes for
+    each query of a block and row of a tile, at most 32 MiB, and 80·count for each query of a block. ``queries`` and ``base``
+    may be in files: they are read a block and a tile at a time.
 
     Args:
         queries: uint8[n, w].

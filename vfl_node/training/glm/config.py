@@ -1,4 +1,4 @@
-"""What generalised linear models under encryption have in common in a job's ``train`` section (see docs/logistic.md)."""
+"""What generalised linear models under encryption have in common in a job's ``train`` section."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Flow = Literal["two-party", "coordinator", "coordinator-clear"]
 
 
 class GeneralisedLinear(TrainerConfig):
-    """A generalised linear model under encryption, with dummies (see docs/logistic.md).
+    """A generalised linear model under encryption, with dummies (see docs/guides/train-a-logistic-regression.md).
 
     Attributes:
         title: what it is called in sentences.
@@ -36,7 +36,8 @@ class GeneralisedLinear(TrainerConfig):
     title: ClassVar[str]
 
     unmetered: ClassVar[str] = (
-        "this training sends no gradient of a row in the open; docs/logistic.md says what scores and weights tell"
+        "this training sends no gradient of a row in the open; docs/guides/train-a-logistic-regression.md says what scores "
+        "and weights tell"
     )
     max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
@@ -68,7 +69,8 @@ class GeneralisedLinear(TrainerConfig):
     )
     key_bits: Literal[2048, 3072, 4096] = Field(default=3072, description="size of the Paillier key")
     short_exponents: bool = Field(
-        default=False, description="faster encryption that relies on one more assumption (see docs/logistic.md)"
+        default=False,
+        description="faster encryption that relies on one more assumption (see docs/guides/train-a-logistic-regression.md)",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
 

@@ -15,7 +15,7 @@ conversation with each other.
 The result equals plaintext regression (:mod:`~vfl_node.training.glm.plain`) on the genuine rows from the same start, up to the
 rounding of fixed point (see :mod:`vfl_node.training.glm.scales`).
 
-What every party learns: :mod:`vfl_node.training.glm.disclosures`, and docs/logistic.md.
+What every party learns: :mod:`vfl_node.training.glm.disclosures`, and docs/guides/train-a-logistic-regression.md.
 """
 
 from __future__ import annotations

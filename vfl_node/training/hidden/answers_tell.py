@@ -1,4 +1,4 @@
-"""What each party learns from predictions in shares, in words; see docs/hidden.md."""
+"""What each party learns from predictions in shares, in words; see docs/guides/train-hidden.md."""
 
 from __future__ import annotations
 

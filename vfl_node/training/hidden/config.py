@@ -1,4 +1,4 @@
-"""The job's ``train`` section for training in shares (see docs/hidden.md)."""
+"""The job's ``train`` section for training in shares (see docs/guides/train-hidden.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Loss = Literal["exact", "taylor", "squares", "robust"]
 
 
 class Hidden(TrainerConfig):
-    """A model trained in shares on exactly the records that all parties have (see docs/hidden.md)."""
+    """A model trained in shares on exactly the records that all parties have (see docs/guides/train-hidden.md)."""
 
     implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"

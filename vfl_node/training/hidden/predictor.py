@@ -1,4 +1,4 @@
-"""Predictions by a model whose weights stay in shares: between nodes (docs/hidden.md), and in one place for a trial.
+"""Predictions by a model whose weights stay in shares: between nodes, and in one place for a trial.
 
 ::
 

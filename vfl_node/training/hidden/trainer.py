@@ -67,7 +67,7 @@ class HiddenTrainer(Trainer):
             StateError: a checkpoint is damaged or of another schedule; a passive party has other inputs than in an earlier
                 attempt (``E_REPLAY``); there is no memory for all columns (``E_MEMORY``).
 
-        Cost: see docs/hidden.md; every operation counts its own rounds and bytes.
+        Cost: see docs/guides/train-hidden.md; every operation counts its own rounds and bytes.
 
         Leaks: see :mod:`vfl_node.training.hidden.disclosures`.
         """

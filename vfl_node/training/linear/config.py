@@ -1,4 +1,4 @@
-"""The job's ``train`` section for linear regression under encryption (see docs/logistic.md#linear-regression)."""
+"""The job's ``train`` section for linear regression under encryption (docs/guides/train-a-logistic-regression.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job's ``train`` section for training over candidates (see docs/training.md)."""
+"""The job's ``train`` section for training over candidates (see docs/explanations/training/split.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job's ``train`` section for logistic regression under encryption (see docs/logistic.md)."""
+"""The job's ``train`` section for logistic regression under encryption (see docs/guides/train-a-logistic-regression.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vfl_node.training.glm.config import GeneralisedLinear
 
 
 class Logistic(GeneralisedLinear):
-    """Logistic regression under encryption, with dummies (see docs/logistic.md)."""
+    """Logistic regression under encryption, with dummies (see docs/guides/train-a-logistic-regression.md)."""
 
     title: ClassVar[str] = "logistic regression"
 

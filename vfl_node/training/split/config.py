@@ -1,4 +1,4 @@
-"""The job's ``train`` section for split training (see docs/training.md)."""
+"""The job's ``train`` section for split training (see docs/explanations/training/split.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ another strategy than training did: a row that changes where real ones stay is t
 
 REGRESSION_LABELS = "sampling"
 """``train.missing.labels`` of a regression that says nothing of it. By a label that is the same for all synthetic rows, and for
-hardly any real one, the passive party could tell them (docs/training.md)."""
+hardly any real one, the passive party could tell them (docs/explanations/training/split.md)."""
 
 
 class Train(NetworkConfig):

@@ -20,7 +20,7 @@ reordered. Each party attacks what it sends, with what it alone knows as the tru
 Source: Song et al. 2021 (FLORIST), sections 3.3 and 4, Table 4.
 
 Leaks: H tells the active party about the passive party's columns, and g tells the passive
-party which label was used in each row; see docs/training.md. With several passive parties g_j
+party which label was used in each row; see docs/explanations/training/split.md. With several passive parties g_j
 depends on the embeddings of the others, too (docs/explanations/privacy/index.md).
 """
 

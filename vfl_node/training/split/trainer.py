@@ -6,7 +6,7 @@ half.py. Here is what is left of it at each party.
 Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviations: batches are cut from the
 shared order by a jointly tossed seed; synthetic rows are fixed for the whole job.
 
-What each party learns: disclosures.py, and docs/training.md.
+What each party learns: disclosures.py, and docs/explanations/training/split.md.
 """
 
 from __future__ import annotations
