@@ -33,7 +33,7 @@ from vfl_node.settings.node import Data, Limits
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.split.missing.labels.contract import Known, build
-from vfl_node.training.split.missing.labels.fixed import Fixed
+from vfl_node.training.split.missing.labels.made_up import Fixed
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport import codec

@@ -19,7 +19,7 @@ from vfl_node.execution.serving import reported
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
-from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender
-from vfl_node.privacy.defences.marvell.solve import Classes, solve
-from vfl_node.privacy.defences.mixpro.defence import beta_quantiles, project
+from vfl_node.privacy.defences.marvell import Classes, solve
+from vfl_node.privacy.defences.mixpro import beta_quantiles, project
 from vfl_node.privacy.defences.registry import DEFENCES
 from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec, Direction
 

@@ -17,7 +17,7 @@ from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.node.partners import Partner
-from vfl_node.privacy.defences.dp.budget import epsilon
+from vfl_node.privacy.defences.dp import epsilon
 from vfl_node.process.files import read_checked
 from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.transport.memory import memory_channels, run_together

@@ -20,7 +20,7 @@ from vfl_node.privacy.attacks import attacked
 from vfl_node.privacy.attacks.embedding_inversion import invert
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build, names_of_positions
-from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.privacy.outgoing import Exit, Sent
 
 SENDER = Sender("embeddings", np.ones(1000, dtype=bool))

@@ -18,9 +18,9 @@ from vfl_node.errors import StateError
 from vfl_node.metrics.classes import auc
 from vfl_node.node.partners import Partner
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build
-from vfl_node.privacy.defences.dp.budget import budget, epsilon, together
-from vfl_node.privacy.defences.marvell.solve import Classes, Variances, cost, divergence, solve
-from vfl_node.privacy.defences.mixpro.defence import beta_quantiles, project
+from vfl_node.privacy.defences.dp import budget, epsilon, together
+from vfl_node.privacy.defences.marvell import Classes, Variances, cost, divergence, solve
+from vfl_node.privacy.defences.mixpro import beta_quantiles, project
 from vfl_node.privacy.defences.registry import read_params
 
 ROWS, WIDTH = 4096, 16

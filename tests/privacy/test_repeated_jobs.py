@@ -16,7 +16,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks.near_duplicate import nearest
-from vfl_node.training.split.missing.features.sampling.sources import sampling
+from vfl_node.training.split.missing.features.rows import sampling
 from vfl_node.training.split.missing.labels.contract import Known, build
 from vfl_node.training.split.missing.strategies import LABELS
 

@@ -19,7 +19,7 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.privacy.defences.splitting.weighting import LearntWeights
+from vfl_node.privacy.defences.splitting import LearntWeights
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
 

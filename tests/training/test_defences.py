@@ -17,7 +17,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate, Serve
 from vfl_node.privacy.defences.defence import Defence, Leaving
-from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.privacy.outgoing import Exit
 from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints

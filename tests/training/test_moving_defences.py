@@ -21,7 +21,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.layers import hidden
 from vfl_node.models.settings import LayerOptions
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.privacy.defences.splitting.defence import Splitting
+from vfl_node.privacy.defences.splitting import Splitting
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
 from vfl_node.settings.protection import Protection

@@ -23,7 +23,7 @@ from vfl_node.job import Evaluate
 from vfl_node.models import OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
-from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.settings.protection import Protection
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train

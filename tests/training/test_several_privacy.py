@@ -17,7 +17,7 @@ from vfl_node.job import Evaluate
 from vfl_node.metrics import classes as metrics
 from vfl_node.privacy.attachment import TrainingStep
 from vfl_node.privacy.audit import Audit
-from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
 from vfl_node.settings.protection import Protection

@@ -19,7 +19,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError
 from vfl_node.job import Evaluate, Job, Serve
 from vfl_node.metrics import classes as metrics
-from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.progress import Advanced, EpochTrained, LocalEpochTrained, PhaseBegan, Silent
 from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints

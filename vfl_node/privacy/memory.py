@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from vfl_node.computing import TableShape
 from vfl_node.privacy.defences.decoding import DecoderParams
-from vfl_node.privacy.defences.nopeek.spec import NoPeekParams
-from vfl_node.privacy.defences.splitting.spec import SplittingParams
+from vfl_node.privacy.defences.specs import NoPeekParams, SplittingParams
 from vfl_node.settings.protection import Protection
 
 WEIGHT_BYTES = 32

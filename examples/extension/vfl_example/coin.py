@@ -6,7 +6,7 @@ import numpy as np
 
 from vfl_example.coin_spec import Coin
 from vfl_node.training.split.missing.labels.contract import Known
-from vfl_node.training.split.missing.labels.fixed import Fixed
+from vfl_node.training.split.missing.labels.made_up import Fixed
 
 
 def coin(strategy: Coin, known: Known) -> Fixed:

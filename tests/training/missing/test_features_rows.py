@@ -25,11 +25,11 @@ from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import ATTACKS, distance_ratio, follow
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import audit_equal_weights
-from vfl_node.training.split.missing.features.cells import atoms, few_valued
+from vfl_node.training.split.missing.features import smoothed as smoothed
 from vfl_node.training.split.missing.features.contract import synthetic_rows
 from vfl_node.training.split.missing.features.filling import fill_in
-from vfl_node.training.split.missing.features.smoothed import rows as smoothed
-from vfl_node.training.split.missing.features.smoothed.near import LEAF, near
+from vfl_node.training.split.missing.features.rows import atoms, few_valued
+from vfl_node.training.split.missing.features.smoothed import LEAF, near
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
 

@@ -12,8 +12,8 @@ from torch.nn.functional import one_hot
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
+from vfl_node.training.split.missing.labels import neighbors as neighbors
 from vfl_node.training.split.missing.labels.contract import Known, Labels, Step, build
-from vfl_node.training.split.missing.labels.neighbors import labels as neighbors
 from vfl_node.training.split.missing.strategies import LABELS
 
 MADE = [name for name in LABELS if LABELS[name].fills and "classification" in LABELS[name].tasks]

@@ -18,9 +18,8 @@ from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.labels.contract import Known, Labels, Step
-from vfl_node.training.split.missing.labels.majority.labels import majority
-from vfl_node.training.split.missing.labels.majority.spec import Majority
-from vfl_node.training.split.missing.labels.random_pos.spec import RandomPos
+from vfl_node.training.split.missing.labels.made_up import majority
+from vfl_node.training.split.missing.labels.specs import Majority, RandomPos
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.split.supervision import Supervision

@@ -14,8 +14,8 @@ from tests.node.canaries import LEAST_BYTES
 from vfl_node.training.network import alone
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.filled_rows import FilledRows
-from vfl_node.training.unaligned.diffusion.generator import Generator
-from vfl_node.training.unaligned.jpl.filler import JointPrivilegedFiller
+from vfl_node.training.unaligned.diffusion import Generator
+from vfl_node.training.unaligned.jpl import JointPrivilegedFiller
 from vfl_node.training.unaligned.pretraining import Pretraining
 
 QUICK: Mapping[str, Mapping[str, Any]] = {

@@ -26,9 +26,9 @@ from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.local_branch import LocalBranch
 from vfl_node.training.split.outside import as_many_as_announced
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.unaligned.diffusion import filler
-from vfl_node.training.unaligned.diffusion.generator import Generator
-from vfl_node.training.unaligned.fedcvt.estimator import Estimator
+from vfl_node.training.unaligned import diffusion as filler
+from vfl_node.training.unaligned.diffusion import Generator
+from vfl_node.training.unaligned.fedcvt import Estimator
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels

@@ -12,11 +12,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
+from vfl_node.training.unaligned import diffusion as diffusion_filler
 from vfl_node.training.unaligned.contract import AlignedRows, JointModel, OwnPart, filler_of
-from vfl_node.training.unaligned.diffusion import filler as diffusion_filler
-from vfl_node.training.unaligned.diffusion.spec import Diffusion
-from vfl_node.training.unaligned.heuristic.spec import Heuristic
-from vfl_node.training.unaligned.jpl.spec import JointPrivilegedLearning
+from vfl_node.training.unaligned.specs import Diffusion, Heuristic, JointPrivilegedLearning
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.unaligned.contract import Standardised
-from vfl_node.training.unaligned.diffusion.generator import Generator, NoiseSchedule
-from vfl_node.training.unaligned.diffusion.spec import Diffusion
+from vfl_node.training.unaligned.diffusion import Generator, NoiseSchedule
+from vfl_node.training.unaligned.specs import Diffusion
 
 MEANS = np.array([[-2.0, 1.0], [2.0, 3.0]])
 FACTORS = np.array([[[1.0, 0.0], [0.6, 0.8]], [[0.7, 0.0], [-0.5, 1.2]]])  # covariance of a class: F·Fᵀ

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.unaligned import memorised
-from vfl_node.training.unaligned.diffusion.generator import Generator
-from vfl_node.training.unaligned.diffusion.spec import Diffusion
+from vfl_node.training.unaligned.diffusion import Generator
 from vfl_node.training.unaligned.memorised import nearest_real
+from vfl_node.training.unaligned.specs import Diffusion
 
 
 def normal(rows: int, width: int, seed: int) -> Tensor:

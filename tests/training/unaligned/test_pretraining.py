@@ -23,7 +23,7 @@ from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.network import journal
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.unaligned.methods import METHODS, unaligned_of
-from vfl_node.training.unaligned.siamese import apart, disturbed, shuffled
+from vfl_node.training.unaligned.self_supervised import apart, disturbed, shuffled
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels

@@ -15,7 +15,7 @@ from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split.missing.section import Missing, missing_of, why_intersection_is_hidden
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.unaligned.methods import Unaligned, unaligned_of
-from vfl_node.training.unaligned.none.spec import NoUnaligned
+from vfl_node.training.unaligned.specs import NoUnaligned
 
 if TYPE_CHECKING:
     from vfl_node.data.tables import Table

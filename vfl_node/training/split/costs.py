@@ -13,7 +13,7 @@ from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architectu
 from vfl_node.models.settings import LayerOptions
 from vfl_node.roles import DataRole
 from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures_bytes
-from vfl_node.training.unaligned.sizes import Sizes
+from vfl_node.training.unaligned.methods import Sizes
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate

@@ -18,7 +18,7 @@ from vfl_node.training.network.half import Positions
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.local_branch import ActiveParts, LocalBranch
-from vfl_node.training.unaligned.fedcvt.estimator import Estimator
+from vfl_node.training.unaligned.fedcvt import Estimator
 
 
 class EstimatedRows(LocalBranch):

@@ -28,9 +28,9 @@ from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
-from vfl_node.privacy.defences.dp.budget import budget, epsilon, together
-from vfl_node.privacy.defences.dp.spec import DpParams
+from vfl_node.privacy.defences.dp import budget, epsilon, together
 from vfl_node.privacy.defences.idle import effective, sent_by
+from vfl_node.privacy.defences.specs import DpParams
 from vfl_node.privacy.integrity import warned
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints

@@ -7,6 +7,7 @@ names beside it is loaded on first use. A package adds a method by an entry poin
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -15,7 +16,6 @@ from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.configuration.registry import Registry, subclass_of
 from vfl_node.errors import DataError
-from vfl_node.training.unaligned.sizes import Sizes
 
 if TYPE_CHECKING:
     from vfl_node.data.tables import Table
@@ -245,14 +245,14 @@ class PretrainingMethod(Unaligned):
 METHODS: Registry[type[Unaligned]] = Registry(
     "vfl_node.unaligned",
     {
-        "none": "vfl_node.training.unaligned.none.spec:NoUnaligned",
-        "heuristic": "vfl_node.training.unaligned.heuristic.spec:Heuristic",
-        "jpl": "vfl_node.training.unaligned.jpl.spec:JointPrivilegedLearning",
-        "diffusion": "vfl_node.training.unaligned.diffusion.spec:Diffusion",
-        "fedcvt": "vfl_node.training.unaligned.fedcvt.spec:FedCvt",
-        "ssl": "vfl_node.training.unaligned.ssl.spec:SelfSupervised",
-        "mpd": "vfl_node.training.unaligned.mpd.spec:MatchedPairs",
-        "fedhssl": "vfl_node.training.unaligned.fedhssl.spec:FedHssl",
+        "none": "vfl_node.training.unaligned.specs:NoUnaligned",
+        "heuristic": "vfl_node.training.unaligned.specs:Heuristic",
+        "jpl": "vfl_node.training.unaligned.specs:JointPrivilegedLearning",
+        "diffusion": "vfl_node.training.unaligned.specs:Diffusion",
+        "fedcvt": "vfl_node.training.unaligned.specs:FedCvt",
+        "ssl": "vfl_node.training.unaligned.specs:SelfSupervised",
+        "mpd": "vfl_node.training.unaligned.specs:MatchedPairs",
+        "fedhssl": "vfl_node.training.unaligned.specs:FedHssl",
     },
     check=subclass_of(Unaligned),
 )
@@ -268,3 +268,40 @@ class _MethodNamed(Frozen, extra="ignore"):
 def unaligned_of(section: Any) -> type[Unaligned]:
     """What reads a ``train.unaligned`` section: the class of the method that it names."""
     return METHODS[_MethodNamed.model_validate(section, from_attributes=True).method]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A training of one repeat.
+
+    Attributes:
+        outside: rows of the active party that are learnt from without a partner.
+        aligned: shared rows that are trained on.
+        passive: rows of the passive party that may be learnt from, aligned ones included.
+        epochs: with labels.
+        batch: rows of a batch.
+        own: d', width of what the active party's bottom gives.
+        received: d, width of the passive party's embedding.
+        top: widths of the hidden layers above them.
+        outputs: logits a row.
+    """
+
+    outside: int
+    aligned: int
+    passive: int
+    epochs: int
+    batch: int
+    own: int
+    received: int
+    top: tuple[int, ...]
+    outputs: int
+
+    @property
+    def above(self) -> tuple[int, ...]:
+        """The joint model's layers above both embeddings, what they read first."""
+        return (self.own + self.received, *self.top, self.outputs)
+
+    @property
+    def branch(self) -> Network:
+        """The active party's half."""
+        return Network(bottom=True, dense=self.above)

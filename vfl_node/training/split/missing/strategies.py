@@ -92,14 +92,14 @@ def _check(base: type[Strategy]) -> Callable[[str, type[Strategy]], None]:
 LABELS: Registry[type[LabelStrategy]] = Registry(
     "vfl_node.strategies.labels",
     {
-        "majority": "vfl_node.training.split.missing.labels.majority.spec:Majority",
-        "minority": "vfl_node.training.split.missing.labels.minority.spec:Minority",
-        "random-pos": "vfl_node.training.split.missing.labels.random_pos.spec:RandomPos",
-        "random-pred": "vfl_node.training.split.missing.labels.random_pred.spec:RandomPred",
-        "neighbors": "vfl_node.training.split.missing.labels.neighbors.spec:Neighbors",
-        "sampling": "vfl_node.training.split.missing.labels.sampling.spec:SampledLabels",
-        "mean": "vfl_node.training.split.missing.labels.mean.spec:MeanLabel",
-        "none": "vfl_node.training.split.missing.labels.none.spec:NoLabels",
+        "majority": "vfl_node.training.split.missing.labels.specs:Majority",
+        "minority": "vfl_node.training.split.missing.labels.specs:Minority",
+        "random-pos": "vfl_node.training.split.missing.labels.specs:RandomPos",
+        "random-pred": "vfl_node.training.split.missing.labels.specs:RandomPred",
+        "neighbors": "vfl_node.training.split.missing.labels.specs:Neighbors",
+        "sampling": "vfl_node.training.split.missing.labels.specs:SampledLabels",
+        "mean": "vfl_node.training.split.missing.labels.specs:MeanLabel",
+        "none": "vfl_node.training.split.missing.labels.specs:NoLabels",
     },
     check=_check(LabelStrategy),
 )
@@ -108,12 +108,12 @@ LABELS: Registry[type[LabelStrategy]] = Registry(
 FEATURES: Registry[type[FeatureStrategy]] = Registry(
     "vfl_node.strategies.features",
     {
-        "sampling": "vfl_node.training.split.missing.features.sampling.spec:Sampling",
-        "smoothed": "vfl_node.training.split.missing.features.smoothed.spec:Smoothed",
-        "gaussian": "vfl_node.training.split.missing.features.gaussian.spec:Gaussian",
-        "random": "vfl_node.training.split.missing.features.random.spec:Random",
-        "naive": "vfl_node.training.split.missing.features.naive.spec:Naive",
-        "none": "vfl_node.training.split.missing.features.none.spec:NoFeatures",
+        "sampling": "vfl_node.training.split.missing.features.specs:Sampling",
+        "smoothed": "vfl_node.training.split.missing.features.specs:Smoothed",
+        "gaussian": "vfl_node.training.split.missing.features.specs:Gaussian",
+        "random": "vfl_node.training.split.missing.features.specs:Random",
+        "naive": "vfl_node.training.split.missing.features.specs:Naive",
+        "none": "vfl_node.training.split.missing.features.specs:NoFeatures",
     },
     check=_check(FeatureStrategy),
 )

@@ -14,7 +14,7 @@ from vfl_node.data.scaling import Scaling
 from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.training.split.missing.features.contract import Rows, synthetic_rows
-from vfl_node.training.split.missing.features.sampling.sources import sampling
+from vfl_node.training.split.missing.features.rows import sampling
 from vfl_node.training.split.missing.section import Missing
 
 _BLOCK = 8192

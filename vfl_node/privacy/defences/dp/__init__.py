@@ -1,1 +1,0 @@
-"""Clipped gradients with normal noise: differential privacy of the rows' gradients."""

@@ -1,1 +1,0 @@
-"""Normal noise in proportion to the longest gradient of the batch."""

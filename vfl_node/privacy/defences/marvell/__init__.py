@@ -1,1 +1,0 @@
-"""Noise that costs least for how alike the gradients of both classes become."""

@@ -1,1 +1,0 @@
-"""Gradients mixed in pairs and turned towards their mean."""

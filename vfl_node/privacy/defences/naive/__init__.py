@@ -1,1 +1,0 @@
-"""The privacy loss beside the task's: what the next embeddings tell, not those that leave."""

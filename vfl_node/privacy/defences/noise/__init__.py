@@ -1,1 +1,0 @@
-"""Normal noise on what is sent."""

@@ -1,1 +1,0 @@
-"""Distance correlation between columns and embeddings, beside the task's loss."""

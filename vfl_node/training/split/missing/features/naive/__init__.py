@@ -1,1 +1,0 @@
-"""Each cell by itself, anywhere in its column's range."""

@@ -1,1 +1,0 @@
-"""A random embedding with the mean and spread of real ones."""

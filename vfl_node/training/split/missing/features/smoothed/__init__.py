@@ -1,1 +1,0 @@
-"""A draw from the cloud of own rows around a random one."""

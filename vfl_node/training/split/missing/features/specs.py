@@ -1,0 +1,85 @@
+"""The words of ``gaussian``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from vfl_node.training.split.missing.strategies import FeatureStrategy
+
+
+class Gaussian(FeatureStrategy):
+    """A random embedding, as long as the longest real one of the batch."""
+
+    embeddings: ClassVar[str] = "vfl_node.training.split.missing.features.embeddings:GaussianEmbeddings"
+
+    def words(self) -> str:
+        """As the base."""
+        return "a random embedding, as long as the longest real one of the batch"
+
+    def learnt(self) -> str:
+        """As the base."""
+        return "almost surely: an embedding drawn at random stands out"
+
+
+class Naive(FeatureStrategy):
+    """Each cell by itself, anywhere in its column's range."""
+
+    rows: ClassVar[str] = "vfl_node.training.split.missing.features.rows:NaiveRows"
+
+    def words(self) -> str:
+        """As the base."""
+        return "values drawn for each column by itself"
+
+    def learnt(self) -> str:
+        """As the base."""
+        return "for most of them: a row of random values stands out"
+
+
+class NoFeatures(FeatureStrategy):
+    """No synthetic columns: for an alignment whose rows every party owns."""
+
+    fills: ClassVar[bool] = False
+
+    def words(self) -> str:
+        """As the base."""
+        return "nothing"
+
+
+class Random(FeatureStrategy):
+    """A random embedding with the mean and spread of real ones."""
+
+    embeddings: ClassVar[str] = "vfl_node.training.split.missing.features.embeddings:RandomEmbeddings"
+
+    def words(self) -> str:
+        """As the base."""
+        return "a random embedding with the mean and spread of real ones"
+
+    def learnt(self) -> str:
+        """As the base."""
+        return "almost surely: an embedding drawn at random stands out"
+
+
+class Sampling(FeatureStrategy):
+    """The columns of a random own row."""
+
+    def words(self) -> str:
+        """As the base."""
+        return "columns of a random row of the party's own"
+
+    def learnt(self) -> str:
+        """As the base."""
+        return "for some or most of them: a copied row has a twin, and does not fit the receiver's own columns"
+
+
+class Smoothed(FeatureStrategy):
+    """A draw from the cloud of own rows around a random one."""
+
+    rows: ClassVar[str] = "vfl_node.training.split.missing.features.smoothed:SmoothedRows"
+
+    def words(self) -> str:
+        """As the base."""
+        return "columns drawn from the cloud of the party's own rows around a random one"
+
+    def learnt(self) -> str:
+        """As the base."""
+        return "for some or most of them: a made-up row does not fit the label and the receiver's own columns"

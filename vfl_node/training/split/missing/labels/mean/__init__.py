@@ -1,1 +1,0 @@
-"""The mean of the targets."""

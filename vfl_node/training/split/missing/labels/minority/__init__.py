@@ -1,1 +1,0 @@
-"""The least frequent class."""

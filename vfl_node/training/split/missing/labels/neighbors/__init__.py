@@ -1,1 +1,0 @@
-"""The class of the nearest rows of the batch whose label is real."""

@@ -1,1 +1,0 @@
-"""A class as frequent as it is among the real labels."""

@@ -1,1 +1,0 @@
-"""A class drawn anew in each step, as the model itself predicts."""

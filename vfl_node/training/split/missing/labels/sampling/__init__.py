@@ -1,1 +1,0 @@
-"""A target drawn from the distribution of the real ones."""

@@ -1,1 +1,0 @@
-"""Embeddings estimated from aligned rows that are alike, anew in each batch."""

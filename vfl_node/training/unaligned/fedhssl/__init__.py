@@ -1,1 +1,0 @@
-"""``fedhssl``: see ``spec.py``."""

@@ -1,1 +1,0 @@
-"""The mean embedding of the aligned rows of the same group."""

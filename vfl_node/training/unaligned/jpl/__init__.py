@@ -1,1 +1,0 @@
-"""An embedding that a network makes of the own columns."""

@@ -1,1 +1,0 @@
-"""Rows outside of the alignment are not used."""
