@@ -126,16 +126,16 @@ class Extension:
         return frozenset(match.groups()) & self.names if match.groups() else self.names
 
 
-STRATEGY, STRATEGIES = r"training/split/missing/\w+/(\w+)/", "training/split/missing/strategies.py"
+STRATEGIES = "training/split/missing/strategies.py"
 NOTHING = {"none"}  # what a job says where no row is missing, of calibration too
 
 EXTENSIONS = {
     "alignment protocols": Extension(frozenset(ALIGNMENTS), r"alignment/(\w+)/", "alignment/registry.py"),
     "trainers": Extension(frozenset(TRAINERS), r"training/(\w+)/", "trainers.py"),
-    "label strategies": Extension(frozenset(LABELS) - NOTHING, STRATEGY, STRATEGIES),
-    "feature strategies": Extension(frozenset(FEATURES) - NOTHING, STRATEGY, STRATEGIES),
+    "label strategies": Extension(frozenset(LABELS) - NOTHING, r"training/split/missing/labels/specs\.py", STRATEGIES),
+    "feature strategies": Extension(frozenset(FEATURES) - NOTHING, r"training/split/missing/features/specs\.py", STRATEGIES),
     "attacks": Extension(frozenset(ATTACKS), r"privacy/attacks/(\w+)\.py", "privacy/attacks/__init__.py"),
-    "defences": Extension(frozenset(DEFENCES), r"privacy/defences/\w+/", "privacy/defences/registry.py"),
+    "defences": Extension(frozenset(DEFENCES), r"privacy/defences/(?:randomised/)?specs?\.py", "privacy/defences/registry.py"),
 }
 extensions = pytest.mark.parametrize("kind", EXTENSIONS.values(), ids=EXTENSIONS)
 

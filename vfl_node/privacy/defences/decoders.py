@@ -1,9 +1,4 @@
-"""The paper's naive defence: f + λ·g is descended at once.
-
-It lags by one upload: what leaves is made before the step that would protect it.
-
-Source: arXiv 2104.14383, section 4.2, eq. 5 and 6, figure 1c.
-"""
+"""Defences against a simulated decoder, or against likeness to the columns: ``naive`` and ``nopeek``."""
 
 from __future__ import annotations
 
@@ -16,6 +11,12 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender
 from vfl_node.privacy.defences.simulated import SimulatedDecoder, example
 from vfl_node.privacy.defences.specs import NaiveParams, NoPeekParams
+
+# The paper's naive defence: f + λ·g is descended at once.
+#
+# It lags by one upload: what leaves is made before the step that would protect it.
+#
+# Source: arXiv 2104.14383, section 4.2, eq. 5 and 6, figure 1c.
 
 
 class NaiveDefence(Defence):

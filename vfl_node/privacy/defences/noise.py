@@ -1,14 +1,4 @@
-"""Normal noise on what is sent: the same for every row, whatever it holds.
-
-Within training every step has fresh noise. Under one set of weights, where a row may leave again (held out, then
-predicted), it has the same noise each time: else the mean over requests would take it away.
-
-What it does not do: a row is sent in every epoch, so the mean over epochs has less noise than one message, as far as the
-weights stay alike. Noise adds independently; there is no clipping, so this states no differential privacy.
-
-Source: the Gaussian mechanism of Dwork and Roth 2014 (appendix A) without its clipping; the baseline ``noise`` and
-``isotropic`` of the literature on split learning.
-"""
+"""Noise and lengths: ``noise``, ``isotropic`` and ``maxnorm``."""
 
 from __future__ import annotations
 
@@ -21,6 +11,17 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
 from vfl_node.privacy.defences.specs import IsotropicParams, MaxNormParams, NoiseParams
+
+# Normal noise on what is sent: the same for every row, whatever it holds.
+#
+# Within training every step has fresh noise. Under one set of weights, where a row may leave again (held out, then
+# predicted), it has the same noise each time: else the mean over requests would take it away.
+#
+# What it does not do: a row is sent in every epoch, so the mean over epochs has less noise than one message, as far as the
+# weights stay alike. Noise adds independently; there is no clipping, so this states no differential privacy.
+#
+# Source: the Gaussian mechanism of Dwork and Roth 2014 (appendix A) without its clipping; the baseline ``noise`` and
+# ``isotropic`` of the literature on split learning.
 
 
 class Noise(Defence):

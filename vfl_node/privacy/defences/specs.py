@@ -1,4 +1,4 @@
-"""The keys and words of the defence ``dp``."""
+"""Keys and words of the defences; light."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""When Minimax runs (Alg. 2): before the embeddings of a training step, and over all rows before those by weights that stay.
+"""Defences that move the bottom away from what a simulated decoder rebuilds, before its embeddings leave.
+
+* :class:`Minimax`, Alg. 1: the decoder and the bottom learn against each other, from the bottom that the task has left.
+* :class:`Weighting`: how the privacy loss and the way from the task's bottom are weighed: fixed, or learnt.
+* :class:`Splitting`, Alg. 2: when Minimax runs.
+
+When Minimax runs (Alg. 2): before the embeddings of a training step, and over all rows before those by weights that stay.
 
 The task's gradient is taken at θ̃, where the peer's half met it, and the task's step goes on from there. After the last one
 the bottom is undefended again, so it settles once more before it is validated, evaluated or kept for predictions.

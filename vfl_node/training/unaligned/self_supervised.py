@@ -1,4 +1,4 @@
-"""``ssl``: each party alone learns what disturbed copies of its rows have in common, and nothing is sent."""
+"""Learning from disturbed copies: ``ssl`` at each party alone, ``fedhssl`` between the parties, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``diffusion``: what a job says of it."""
+"""Keys, words and costs of the methods for rows outside of the alignment; light."""
 
 from __future__ import annotations
 

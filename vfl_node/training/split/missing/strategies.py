@@ -1,7 +1,7 @@
 """The missing-row strategies by the names that a job uses, and what each says about itself before anything runs.
 
-A strategy is a folder: ``spec.py`` has a class of this module with its words and its own keys in ``train.missing``, and imports
-no torch; what it names beside it is loaded on first use. A package adds a strategy by an entry point of the group
+``specs.py`` of each kind has a class for each strategy, with its words and its own keys in ``train.missing``; it imports no
+torch. What it names in the files beside it is loaded on first use. A package adds a strategy by an entry point of the group
 ``vfl_node.strategies.labels`` or ``vfl_node.strategies.features``.
 """
 

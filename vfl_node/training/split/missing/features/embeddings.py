@@ -1,7 +1,4 @@
-"""``gaussian``: f̃ ~ N(0, (s/d)·max ‖f(x_i)‖²·I_d), the maximum over the real rows of the batch, s = 1.
-
-Source: Song et al. 2021, section 3.2 (fea-Gaussian).
-"""
+"""Embeddings in place of those that a party lacks: ``gaussian`` and ``random``."""
 
 from __future__ import annotations
 
@@ -12,6 +9,11 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.split.missing.strategies import FeatureStrategy
+
+# ``gaussian``: f̃ ~ N(0, (s/d)·max ‖f(x_i)‖²·I_d), the maximum over the real rows of the batch, s = 1.
+#
+# Source: Song et al. 2021, section 3.2 (fea-Gaussian).
+
 
 SCALE = 1.0
 """The paper's s."""

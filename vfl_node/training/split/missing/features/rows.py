@@ -1,9 +1,4 @@
-"""``naive``: each cell by itself, anywhere in its column's range. For comparison only.
-
-Nothing of what the columns have in common is left, so the rows are outliers.
-
-Source: Song et al. 2021, section 4.2, which discards it.
-"""
+"""Made-up rows, cell by cell or copied: ``naive`` and ``sampling``."""
 
 from __future__ import annotations
 
@@ -15,6 +10,12 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Features
 from vfl_node.training.split.missing.strategies import FeatureStrategy
+
+# ``naive``: each cell by itself, anywhere in its column's range. For comparison only.
+#
+# Nothing of what the columns have in common is left, so the rows are outliers.
+#
+# Source: Song et al. 2021, section 4.2, which discards it.
 
 
 class NaiveRows:

@@ -1,4 +1,4 @@
-"""The words of ``gaussian``."""
+"""Keys and words of the strategies for missing columns; light."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``majority``: the most frequent class."""
+"""Made-up labels: one for all, drawn, or what the model says; ``neighbors`` stands beside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of ``majority``."""
+"""Keys and words of the strategies for missing labels; light."""
 
 from __future__ import annotations
 
