@@ -53,7 +53,7 @@ from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.updates import Updates
 from vfl_node.node.client import Client
-from vfl_node.node.states import UNFINISHED
+from vfl_node.node.record import UNFINISHED
 from vfl_node.roles import Role
 from vfl_node.settings.node import Data
 from vfl_node.training.checkpoints import FileCheckpoints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vfl_node.engines.blocks import block_size
+from vfl_node.engines.contract import block_size
 from vfl_node.engines.inline import Inline
 
 

@@ -29,7 +29,8 @@ from typing import Any
 from vfl_node.cli import main
 from vfl_node.errors import DataError
 from vfl_node.execution.finish import finish, have_stored, hear_confirmed
-from vfl_node.node import greeting, meeting, service, store, work, works  # noqa: F401 - what a node imports once it runs
+from vfl_node.node import peer_state as greeting
+from vfl_node.node import work, works
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session import preflight

@@ -60,3 +60,8 @@ def check_named(operation: Callable[..., Any]) -> None:
     name = getattr(operation, "__qualname__", "<object>")
     if "<" in name or ismethod(operation):  # <lambda>, <locals>
         raise ValueError(f"{name} is not a function of a module, so that a worker could not find it")
+
+
+def block_size(count: int, engine: Engine, least: int, most: int) -> int:
+    """How many of ``count`` items are a block: an equal part for every worker, from ``least`` to ``most``."""
+    return min(most, max(least, -(-count // engine.workers)))

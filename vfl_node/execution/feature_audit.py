@@ -23,8 +23,8 @@ from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
-from vfl_node.execution.device import choose_device
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.run import choose_device
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.privacy.defences.registry import read_params

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from vfl_node.execution import serving
 from vfl_node.execution.align import Aligned
 from vfl_node.execution.located import located_by_peer
+from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import Run
 from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.process import failpoints
-from vfl_node.process.files import private_folder
+from vfl_node.process.files import private_folder, write_whole
 from vfl_node.process.machine import now
 from vfl_node.report import envelope
 from vfl_node.session.session import Session
@@ -100,3 +102,18 @@ def _of_alignment(run: Run, aligned: Aligned) -> tuple[str, ...]:
     """What the owner should know of the alignment."""
     doubt = (aligned.doubt.text,) if aligned.doubt else ()
     return (*doubt, *aligned.recognisable, *located_by_peer(run.session.job, aligned.alignment, run.data.table))
+
+
+def clear_artefacts(folders: list[Path]) -> None:
+    """Remove what an earlier run left in ``folders``, so that nothing of it stands beside a new report."""
+    for folder in folders:
+        for name in ARTEFACTS:
+            (folder / name).unlink(missing_ok=True)
+
+
+def copy_artefacts(source: Path, target: Path) -> None:
+    """Copy what a job left, each file whole (0600), the report last."""
+    private_folder(target)
+    for name in ARTEFACTS:
+        if (source / name).exists():
+            write_whole(target / name, (source / name).read_bytes())

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
@@ -29,11 +30,12 @@ from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
-from vfl_node.execution.device import choose_device
+from vfl_node.errors import UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import taking_part
 from vfl_node.execution.serving import Predicting
 from vfl_node.job import Job
+from vfl_node.process import failpoints
 from vfl_node.progress import Progress
 from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, joint
@@ -172,3 +174,21 @@ def set_up(
         received=folder.received if folder.trial.joint and inputs else None,
     )
     return Run(session, folder, inputs, trained)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device that ``name`` stands for; ``auto`` is CUDA where there is one.
+
+    Raises:
+        UsageError: a CUDA device is asked for and absent (``E_DEVICE``); never a silent switch to the CPU.
+    """
+    failpoints.reach("device")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        return torch.device("cuda:0" if count else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise UsageError(
+            f"device {name} is not on this machine ({count} CUDA devices)", code="E_DEVICE", hint="set device: auto or cpu"
+        )
+    return device

@@ -18,11 +18,11 @@ from vfl_node.errors import PeerLost
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import shape_of
 from vfl_node.execution.allowed import check_allowed
-from vfl_node.execution.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.execution.conversations import conversations
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
 from vfl_node.execution.joint import report_joint, runs_joint
+from vfl_node.execution.keep import clear_artefacts, copy_artefacts
 from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.private import trial_settings

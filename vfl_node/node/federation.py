@@ -25,10 +25,10 @@ from typing import Any, cast
 import yaml
 
 from vfl_node.errors import PeerError, UsageError, VflError
-from vfl_node.execution.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input, taking_part
 from vfl_node.execution.joint import enough_received, report_joint, runs_joint
+from vfl_node.execution.keep import clear_artefacts, copy_artefacts
 from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial, write_trial

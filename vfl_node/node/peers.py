@@ -16,8 +16,7 @@ import structlog
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
 from vfl_node.node.calls import CONNECT_S, RETRY_S, Calls, Waiting
 from vfl_node.node.certificates import CertificateWatch
-from vfl_node.node.greeting import greeting, mistake_in
-from vfl_node.node.peer_state import PeerState
+from vfl_node.node.peer_state import PeerState, greeting, mistake_in
 from vfl_node.node.pulse import Beats
 from vfl_node.node.questions import Questions
 from vfl_node.settings.node import Settings

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 import vfl_node
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.kernels import kernel
-from vfl_node.execution.device import choose_device
 from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.requests import PredictionRequest
+from vfl_node.execution.run import choose_device
 from vfl_node.execution.serving import PREDICTIONS
 from vfl_node.execution.trial import read_trial
 from vfl_node.job import Job

@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import structlog
 
-from vfl_node.errors import Paused, PeerError, StateError, UsageError, VflError
+from vfl_node.errors import Paused, PeerError, PolicyError, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.job import Job
-from vfl_node.node.admission import check_room
 from vfl_node.node.endings import conclude, node_stopping, quarantined
 from vfl_node.node.faults import explain
 from vfl_node.node.peers import Peers
-from vfl_node.node.record import Record
-from vfl_node.node.states import UNFINISHED, State
+from vfl_node.node.record import UNFINISHED, Record, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turns
 from vfl_node.node.work import Work
 from vfl_node.process.machine import now
-from vfl_node.settings.node import Settings
+from vfl_node.settings.node import MOST_SERVICES, Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 
 log = structlog.get_logger()
@@ -279,3 +277,39 @@ class Works:
         except StateError as error:
             for work in works:
                 work.stop.ask(Paused(error.message, code=error.code, hint=error.hint, for_peer=error.for_peer))
+
+
+MOST_QUEUED = 256
+"""So many jobs of this owner may wait for their turn, and so many of peers be under way or wait, which must not fill a node."""
+
+MOST_QUEUED_OF_PEER = 64
+"""So many of them may be of one peer; fewer if more peers than four may submit jobs, so that there is room for each."""
+
+WAIT = "wait or cancel one"
+
+
+def check_room(settings: Settings, works: Sequence[Work], stored: int, submitter: str, *, serves: bool) -> None:
+    """Raise PolicyError (``E_BUSY``) if the submitter of the job has too many jobs at this node already.
+
+    Args:
+        settings: this node's.
+        works: jobs under way.
+        stored: jobs of ``submitter`` in the index, without this one.
+        submitter: of the job.
+        serves: whether it is a service of predictions, which needs no place.
+    """
+    peer = submitter != settings.name
+    services = sum(work.turn is None for work in works)
+    theirs = sum(work.record.submitter == submitter and work.turn is not None for work in works)
+    waiting = sum(work.record.submitter == settings.name and work.place > 0 for work in works)
+    share = min(MOST_QUEUED_OF_PEER, MOST_QUEUED // max(1, len(settings.accept_jobs_from)))
+    of = f"jobs of {submitter}"
+    for concerns, many, most, what, hint in (
+        (peer, stored, settings.limits.jobs_per_peer, of, "vfl-node prune, or raise limits.jobs_per_peer"),
+        (serves, services, MOST_SERVICES - peer, "services of predictions", WAIT),  # the last one is for this owner
+        (peer and not serves, theirs, share, of, WAIT),
+        (not (peer or serves), waiting, MOST_QUEUED, "jobs that wait for their turn", WAIT),
+    ):
+        if concerns and many >= most:
+            busy = f"there are {most} {what} already"
+            raise PolicyError(busy, code="E_BUSY", hint=hint, for_peer=busy)

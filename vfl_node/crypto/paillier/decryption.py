@@ -7,8 +7,7 @@ from gmpy2 import mpz
 
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey
-from vfl_node.engines.blocks import block_size
-from vfl_node.engines.contract import Engine
+from vfl_node.engines.contract import Engine, block_size
 
 _MOST = 8  # ciphertexts of a block: 20 ms of work at 2048 bits by libraries, 150 ms at 4096
 

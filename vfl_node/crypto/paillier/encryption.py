@@ -44,8 +44,7 @@ from gmpy2 import mpz
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.fixed_base import Comb, Moduli, choose_comb, powers
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey, integers
-from vfl_node.engines.blocks import block_size
-from vfl_node.engines.contract import Engine
+from vfl_node.engines.contract import Engine, block_size
 
 if TYPE_CHECKING:  # it imports torch, which worker processes do not need
     from vfl_node.crypto.randomness import Randomness

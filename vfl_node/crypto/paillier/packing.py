@@ -20,8 +20,7 @@ from vfl_node.crypto.fixed_point import SPARE_BITS
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.crypto.paillier.products import NONE, horner
-from vfl_node.engines.blocks import block_size
-from vfl_node.engines.contract import Engine
+from vfl_node.engines.contract import Engine, block_size
 from vfl_node.errors import ProtocolError, UsageError
 
 _MOST = 8  # plaintexts of a block: as many as a kernel multiplies at a time

@@ -1,7 +1,7 @@
 """The methods by the names that a job uses in ``train.unaligned``, and what each says about itself before anything runs.
 
-A method is a folder: ``spec.py`` has a class of this module with its words and its own keys, and imports no torch; what it
-names beside it is loaded on first use. A package adds a method by an entry point of the group ``vfl_node.unaligned``.
+``specs.py`` has a class for each method, with its words and its own keys; it imports no torch. What it names in the files
+beside it is loaded on first use. A package adds a method by an entry point of the group ``vfl_node.unaligned``.
 """
 
 from __future__ import annotations
