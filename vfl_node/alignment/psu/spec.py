@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.costs import ListCost, ListWork
-from vfl_node.alignment.several.learnt import overlap_text
+from vfl_node.alignment.several.words import overlap_text
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
 from vfl_node.roles import DATA_ROLES
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from vfl_node.alignment.several.overlap import OverlapSizes
-from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.ledger import Disclosure
 
 _MOST_LISTED = 15  # parts of the overlap; as many as four parties have
@@ -120,8 +119,3 @@ class Learnt:
             held_by_one = any(parts.held_by(party, other) == self._records(party) for other in others)
             if not parts.sizes[1 << party] and not held_by_one:
                 yield f"Every record of {name} is held by another party, too"
-
-
-def overlap_text(of: ReportedAlignment) -> str:
-    """What the party that forms the shared order learns besides, as a sentence."""
-    return f"{of.active} also learns how many records exactly some of the parties have, for each choice of parties."
