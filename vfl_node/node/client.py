@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from vfl_node.errors import UsageError, VflError
-from vfl_node.node.record import UNFINISHED
 from vfl_node.node.running import OWNERS_SOCKET, running
+from vfl_node.node.states import UNFINISHED
 from vfl_node.process.files import short_name
 from vfl_node.settings.node import Settings
 

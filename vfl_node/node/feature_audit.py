@@ -17,7 +17,7 @@ from vfl_node.execution.inputs import read_input, taking_part
 from vfl_node.job import Job, parse_job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
-from vfl_node.node.record import UNFINISHED
+from vfl_node.node.states import UNFINISHED
 from vfl_node.node.store import Store
 from vfl_node.session.memory import joint
 from vfl_node.settings.node import Settings, role_in

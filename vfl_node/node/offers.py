@@ -15,8 +15,9 @@ from vfl_node.job import parse_job
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.faults import JOB_DONE
-from vfl_node.node.record import Record, State
+from vfl_node.node.record import Record
 from vfl_node.node.spending import check_budget
+from vfl_node.node.states import State
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
 from vfl_node.process import failpoints

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from vfl_node.errors import VflError
 from vfl_node.job import Job, parse_job
 from vfl_node.node.faults import RESUMABLE
+from vfl_node.node.states import UNFINISHED, State
 from vfl_node.process.machine import now
 
 
@@ -115,13 +115,3 @@ def damaged_record(job_id: str) -> Record:
         hint="stop the node and restore jobs.sqlite from a backup; the job's folder is as it was",
         damaged=True,
     )
-
-
-State = Literal["waiting", "running", "paused", "unconfirmed", "done", "failed", "cancelled"]
-
-UNFINISHED: tuple[State, ...] = ("waiting", "running", "paused")
-"""States after which a job goes on by itself.
-
-A job is *unconfirmed* if this party has stored its part, and has waited too long to hear that all others have, too. It goes on
-when its owner resumes it, when a peer asks for that, or when the active party is connected again; at the active party, any one.
-"""

@@ -29,7 +29,8 @@ from vfl_node.job import Job
 from vfl_node.node.faults import cannot_use, explain
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.partners import Partner
-from vfl_node.node.record import UNFINISHED, Record, State, damaged_record
+from vfl_node.node.record import Record, damaged_record
+from vfl_node.node.states import UNFINISHED, State
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault, private_file
 from vfl_node.process.machine import now

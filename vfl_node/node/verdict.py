@@ -16,7 +16,7 @@ from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, ProtocolErro
 from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.node.faults import JOB_DONE, RESUMABLE, explain
-from vfl_node.node.record import State
+from vfl_node.node.states import State
 
 log = structlog.get_logger()
 

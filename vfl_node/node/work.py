@@ -33,7 +33,8 @@ from vfl_node.node.meeting import Meeting
 from vfl_node.node.others import Others
 from vfl_node.node.peers import Peers
 from vfl_node.node.predictions import prepare, trained_with
-from vfl_node.node.record import UNFINISHED, Record, State
+from vfl_node.node.record import Record
+from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn, Turns
 from vfl_node.node.verdict import Verdict

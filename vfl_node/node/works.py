@@ -19,7 +19,8 @@ from vfl_node.job import Job
 from vfl_node.node.endings import conclude, node_stopping, quarantined
 from vfl_node.node.faults import explain
 from vfl_node.node.peers import Peers
-from vfl_node.node.record import UNFINISHED, Record, State
+from vfl_node.node.record import Record
+from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turns
 from vfl_node.node.work import Work
