@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import Linkage
-from vfl_node.privacy.linkage import anchors
+from experiments.linkage import anchors
 
 CHANCE_M = 8000
 

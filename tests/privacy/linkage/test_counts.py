@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import counted
+from experiments.linkage import counts
 from tests.alignment.linkage.worlds import A, B, World, numbers
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.privacy.linkage import counts
 
 THEIRS = np.array([7.0, 16.0, 33.0, 42.5, 58.0, 67.0, 83.0, 93.0])  # no fall hides a rise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.linkage_privacy import Linkage, frequency_found
-from vfl_node.privacy.linkage.frequency import recognised
+from experiments.linkage.frequency import recognised
 
 
 def test_keys_are_recognised_by_their_frequency(linkage: Linkage) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import Linkage, greedy_success
+from experiments.linkage import greedy
 from vfl_node.alignment.linkage.similarity import sigma_of, tau_of
-from vfl_node.privacy.linkage import greedy
 
 
 @pytest.mark.parametrize(("deviation", "sigma"), [(10.0, 0.4), (20.0, 1.0), (50.0, 1.0), (5.0, 0.2)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import Linkage, embeddings_of, found_by_active, found_by_membership, made_up, partition
-from vfl_node.privacy.linkage import membership
+from experiments.linkage import membership
 
 CHANCE_M = 10_000
 

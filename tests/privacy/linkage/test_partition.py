@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import Linkage, embeddings_of
-from vfl_node.privacy.linkage.partition import agreement, of_records, partition
+from experiments.linkage.partition import agreement, of_records, partition
 
 
 def test_equal_embeddings_give_the_partition_exactly(linkage: Linkage) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import SECRET, Linkage, exact_share, jobs, nearest_found
+from experiments.linkage import repeated
 from vfl_node.alignment.linkage.terms import digest_of
 from vfl_node.job import Align
-from vfl_node.privacy.linkage import repeated
 from vfl_node.settings.limits import Limits
 
 CHANCE = 1 / 20

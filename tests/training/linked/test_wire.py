@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.linkage.partition import agreement, joined, of_records
 from vfl_node.computing import Beside
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Evaluate
-from vfl_node.privacy.linkage.partition import agreement, joined, of_records
 from vfl_node.training.linked.costs import cost
 from vfl_node.training.linked.passive import deduplicated, mean_record
 from vfl_node.transport import codec

@@ -1,21 +1,5 @@
-"""What an honest-but-curious party reads from a fuzzy linkage: arrays in, guesses out, one file for each attack.
+"""What a coordinator reads from a fuzzy linkage with a public list, run by the owner of the list before a job: arrays in, guesses out.
 
-===================  ===========  ==========================================  ============================================
-file                 who          finds                                       against it
-===================  ===========  ==========================================  ============================================
-``greedy``           active       a distance, exactly, from one similarity    noise: below τ, which is all that τ says
-``multilateration``  active       a passive record's keys, from many          few similarities of a record (``max_reuse``)
-``membership``       active       the same, from whose candidate it is        few uses (``max_reuse``), not noise
-``counts``           active       the same, from how many are within reach    a reach at which there are always K
-``repeated``         active       distances without noise, from several jobs  noise of the pair and the terms, kept scale
-``partition``        active       which similarities are of the same record   nothing
-``cells``            passive      an active record's keys, from candidates    nothing (``reveal_candidates`` refuses all)
-``anchors``          coordinator  keys, from distances to a few known ones    nothing
-``frequency``        coordinator  keys, from how many filters are equal       nothing
-``graph_matching``   coordinator  texts, from distances and a public list     nothing
-``registration``     coordinator  places, from distances and a public list    nothing
-===================  ===========  ==========================================  ============================================
-
-The last two need no record that is known. ``space`` makes points of keys, and ``fitting`` finds the points that distances fit
-best. Figures: docs/explanations/privacy/index.md.
+``graph_matching`` finds texts by distances, ``registration`` places; neither needs a record that is known. ``space`` makes points
+of keys. The attacks of the other parties are in experiments/linkage. Figures: docs/explanations/privacy/linkage.md.
 """

@@ -6,7 +6,7 @@ beacons, and the more there are the better. Noise is σ times the deviation of d
 do: so their length does not matter, while τ falls with it. Even the seed matters little, as the job's terms say how distances
 grow with keys on average.
 
-Which similarities are of the same record it learns by :mod:`vfl_node.privacy.linkage.partition`.
+Which similarities are of the same record it learns by :mod:`experiments.linkage.partition`.
 
 Who attacks: the active party, which follows the protocol.
 
@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.linkage.fitting import misfits, placed
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
-from vfl_node.privacy.linkage.fitting import misfits, placed
 from vfl_node.privacy.linkage.space import Floats, KeySpace
 
 
@@ -36,7 +36,7 @@ def located(similarities: Floats, own: Rows, mean: float, deviation: float, spac
         space: of the job's keys.
         seed: of filters, which both data parties know.
 
-    Cost: as :func:`vfl_node.privacy.linkage.fitting.placed`, a distance of filters each; 20 ms a record with 200 similarities
+    Cost: as :func:`experiments.linkage.fitting.placed`, a distance of filters each; 20 ms a record with 200 similarities
     and filters of 2 kB.
     """
 

@@ -6,7 +6,7 @@ keeps μ0 and σ0 (:mod:`vfl_node.alignment.linkage.similarity`): a later job sa
 counted (``limits.linkages_per_set``).
 
 The order of candidates does not protect: the active records of which a passive record is a candidate name it in each job
-(:mod:`vfl_node.privacy.linkage.partition`).
+(:mod:`experiments.linkage.partition`).
 
 Who attacks: the active party, which follows the protocol.
 
