@@ -3,6 +3,9 @@
     make bench-linkage                                  100,000 · 100,000 filters of 2 kB, K = 50; runs/bench/linkage.json
     python -m benchmarks.linkage --rows 10000           a hundredth of the work
     python -m benchmarks.linkage --others 100000        faiss searches for all queries, too, ten minutes of CPU
+    python -m benchmarks.linkage --shares 300 1000 3000 --candidates 5
+                                                        instead of all this linkages of so many names each way, by filters and
+                                                        in shares, all three parties in one thread; a minute
 
 Both sets are encoded by the package itself, from two uniform numbers a record. Each search is in a process of its own that maps
 the filters from files, and has all cores. faiss must find the same distances, or nothing is printed. anonlink answers another
@@ -29,6 +32,7 @@ from typing import Any
 import numkong
 import numpy as np
 
+from benchmarks import shared_linkage
 from benchmarks.measure import alone, check, machine, peak_bytes
 from vfl_node.crypto.filters.encoding import encode
 from vfl_node.crypto.nearest.search import nearest
@@ -196,8 +200,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--others", type=int, default=10_000, help="queries for faiss")
     parser.add_argument("--anonlink", type=int, default=20_000, help="rows of each set for anonlink")
     parser.add_argument("--workers", type=int, default=machine()["cores"])
+    parser.add_argument("--shares", type=int, nargs="+", metavar="ROWS", help="linkages in shares of so many records instead")
     parser.add_argument("--out", type=Path, help="write every figure there, too")
     chosen = parser.parse_args(arguments)
+    if chosen.shares:
+        print(shared_linkage.HEAD)
+        done = []
+        for run in shared_linkage.runs(chosen.shares, chosen.candidates):
+            print(shared_linkage.line(run), flush=True)
+            done.append(asdict(run))
+        _keep(chosen.out, runs=done)
+        return
     encoding = Encoding(epsilon=chosen.epsilon)
     found = []
     print(f"K = {chosen.candidates}, filters of {filter_bits(KEYS, encoding) // 8:,} bytes, {chosen.workers} threads\n")
@@ -217,10 +230,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     distances = dict(kernels(filter_bits(KEYS, encoding) // 8))
     for name, each in distances.items():
         print(f"| {name} | {each:.1f} |")
-    if chosen.out:
-        chosen.out.parent.mkdir(parents=True, exist_ok=True)
-        made = {"command": sys.argv, "machine": machine(), "rows": [asdict(row) for row in found], "distances_ns": distances}
-        chosen.out.write_text(json.dumps(made, indent=1) + "\n")
+    _keep(chosen.out, rows=[asdict(row) for row in found], distances_ns=distances)
+
+
+def _keep(path: Path | None, **found: Any) -> None:
+    """Write what was found, and where."""
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"command": sys.argv, "machine": machine(), **found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

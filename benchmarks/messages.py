@@ -72,6 +72,7 @@ KINDS = {
     f"psi, {SEVERAL}": "align: {protocol: psi}",
     f"psi-star, {SEVERAL}": "align: {protocol: psi-star}",
     "linkage": LINKAGE,
+    "linkage, shares": LINKAGE.replace("candidates: 3", "candidates: 3, comparison: shares"),
     "split": SPLIT + "evaluate: {share_with_passive: true}",
     "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
     "split, last rows": f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{split: {{last: 0.2}}}}",

@@ -595,8 +595,19 @@ def test_keys_of_the_whole() -> None:
         "union": 569,
         "intersection": 453,
         **dict.fromkeys(
-            ("candidates", "without_candidate", "bits", "sigma", "tau", "tau_min", "expected_disclosed", "tau_means", "reuse")
+            (
+                "candidates",
+                "without_candidate",
+                "bits",
+                "comparison",
+                "sigma",
+                "tau",
+                "tau_min",
+                "expected_disclosed",
+                "tau_means",
+            )
         ),
+        "reuse": None,
         "warnings": [],
         "seconds": 0.5,
         "bytes_sent": 3000,

@@ -1,4 +1,4 @@
-"""What an honest-but-curious party reads from a fuzzy linkage: arrays in, guesses out, one file for each attack. No node runs them.
+"""What an honest-but-curious party reads from a fuzzy linkage: arrays in, guesses out, one file an attack. No node runs them.
 
 ===================  ===========  ==========================================  ============================================
 file                 who          finds                                       against it

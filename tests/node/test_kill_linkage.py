@@ -36,6 +36,8 @@ evaluate: {test_fraction: 0.2, validation_fraction: 0.1, metrics: [rmse, r2]}
 )
 """With more than fifty steps an epoch, so that there is a checkpoint after each."""
 
+IN_SHARES = LINKS + "  comparison: shares\n"
+
 AT_DATA = {
     "align-store": 2,
     "align-list": 1,
@@ -55,6 +57,13 @@ CASES = [
     (name, f"{point}=kill@{at + 1}") for name, points in PLACES.items() for point, most in points.items() for at in range(most)
 ]
 SOME = [("notary", "align-store=kill@3")]  # in the search, with the filters of both
+
+DEALS = [
+    *((name, f"{point}=kill@{at}") for name in ("clinic", "lab") for point, at in (("align-list", 1), ("align-stored", 1))),
+    *((name, f"{point}=kill@{at}") for name in ("clinic", "lab") for point, at in (("align-store", 1), ("send", 60))),
+    *(("notary", death) for death in ("dealt=kill@1", "dealt=kill@2", "kept=kill@1", "send=kill@9")),
+]
+DEALT = [("lab", "align-store=kill@2")]  # between candidates and similarities
 
 ENDS = dict.fromkeys(("keep", "kept", "store", "confirm", "confirmed"), (1,))
 LEARNS = {  # the same in a training
@@ -178,6 +187,23 @@ def test_three_nodes_link_their_records(nodes: Nodes) -> None:
 )
 def test_killed_in_a_linkage(nodes: Nodes, victim: str, death: str) -> None:
     nodes.survives(victim, death)
+
+
+def test_three_nodes_link_their_records_in_shares(nodes: Nodes) -> None:
+    (active, learnt, of_active, _), (passive, *_), _ = nodes.expected(IN_SHARES).values()
+    plain = nodes.expected(LINKS)["clinic"]
+    assert (active["comparison"], plain[0]["comparison"]) == ("shares", "filters")
+    assert (active["tau"], active["without_candidate"]) == (plain[0]["tau"], plain[0]["without_candidate"])
+    assert passive["reuse"] >= active["candidates"]
+    assert len(of_active) == 1
+    assert [entry["what"] for entry in learnt["notary"]] == ["set sizes"]
+
+
+@pytest.mark.parametrize(
+    ("victim", "death"), [*DEALT, *(pytest.param(*of, marks=pytest.mark.slow) for of in DEALS if of not in DEALT)]
+)
+def test_killed_in_a_linkage_in_shares(nodes: Nodes, victim: str, death: str) -> None:
+    nodes.survives(victim, death, IN_SHARES)
 
 
 def test_two_of_them_train_over_candidates(nodes: Nodes) -> None:

@@ -54,6 +54,7 @@ class LinkageFacts:
         reuse: of how many different filters of the active party a record of this party is a candidate at most; None at a party
             that is not told.
         coordinator_learnt: what the coordinator learnt, as far as this party knows.
+        comparison: how distances were computed, as the job says it.
     """
 
     bits: int
@@ -65,6 +66,7 @@ class LinkageFacts:
     tau_means: str | None = None
     reuse: int | None = None
     coordinator_learnt: tuple[Disclosure, ...] = ()
+    comparison: str = "filters"
 
 
 @dataclass(frozen=True)

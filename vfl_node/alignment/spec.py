@@ -273,6 +273,7 @@ class ReportedAlignment:
         union: records of both together; None where that is hidden.
         padded: whether announced numbers are rounded up.
         several: whether there are several passive parties.
+        in_shares: of an alignment by similarity: whether the coordinator only dealt.
     """
 
     party: str
@@ -285,3 +286,4 @@ class ReportedAlignment:
     union: int | None
     padded: bool
     several: bool = False
+    in_shares: bool = False

@@ -158,13 +158,14 @@ def validate(document: object, model: type[Model], *, source: str, text: str = "
 
 
 def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field of ``model`` that is not itself a model, as (dotted name, JSON value)."""
+    """Every field of ``model`` that is not itself a model and that it writes, as (dotted name, JSON value)."""
+    written = model.model_dump(mode="json")
     for name in type(model).model_fields:
         value = getattr(model, name)
         if isinstance(value, BaseModel):
             yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", model.model_dump(mode="json")[name]
+        elif name in written:
+            yield f"{prefix}{name}", written[name]
 
 
 def _placed(items: list[Any], document: object) -> list[tuple[tuple[str, ...], Any]]:

@@ -22,9 +22,11 @@ from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.computing import Pace, TableShape
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
-from vfl_node.estimate.linkage import ENCODE_S, linkage_cost
+from vfl_node.estimate.linkage import ENCODE_S, PLACE_BYTES, linkage_cost
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outside_cost, taking_part, terms_of, training_cost
+from vfl_node.estimate.shared_linkage import PAIR_S as SHARED_PAIR_S
+from vfl_node.estimate.shared_linkage import shared_cost
 from vfl_node.job import Align
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings.node import Settings
@@ -187,6 +189,8 @@ def _outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pa
 
 def _linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
     """As :func:`_cost`; the wire is the coordinator's."""
+    if terms.comparison == "shares":
+        return _shared_linkage(plan, machine, terms, sizes, m)
     cost = linkage_cost(terms, sizes)
     sent_a, sent_p = cost.sent
     is_active = plan.party == plan.job.parties.active
@@ -205,6 +209,31 @@ def _linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], s
         active_disk_bytes=sent_a + cost.received,
         passive_disk_bytes=sent_p + cost.received,
         memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * sizes[0 if is_active else 1] + 2 * cost.received,
+        rows=m,
+        extra_rows=0,
+    )
+
+
+def _shared_linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], m: int) -> AlignmentCost:
+    """As :func:`_cost`, of a linkage in shares; the wire is the busiest one."""
+    cost = shared_cost(terms, sizes)
+    place = 0 if plan.party == plan.job.parties.active else 1
+    bits, slots = cost.plan.bits, PLACE_BYTES * sizes[0] * terms.candidates
+    filters = [count * bits // 8 for count in sizes]
+    computing_s = max(sizes) * bits * ENCODE_S + cost.pairs * SHARED_PAIR_S * (2 if machine.cores < 2 else 1)
+    wire_s = cost.wire_bytes * 8 / (plan.rate_mbit_s * 1e6) + (cost.rounds / 2 + _LINKAGE_TURNS) * plan.rtt_ms / 1e3
+    disk_s = max(filters) / machine.disk_bytes_per_s
+    return AlignmentCost(
+        wall_s=max(computing_s, wire_s, disk_s),
+        computing_s=computing_s,
+        wire_s=wire_s,
+        disk_s=disk_s,
+        cpu_s=sizes[place] * bits * ENCODE_S + cost.pairs * SHARED_PAIR_S,
+        sent_bytes=cost.sent[place],
+        received_bytes=cost.sent[1 - place] + cost.dealt // 2,
+        active_disk_bytes=filters[0],
+        passive_disk_bytes=filters[1],
+        memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * sizes[place] + 2 * slots + cost.plan.memory_bytes,
         rows=m,
         extra_rows=0,
     )

@@ -21,6 +21,7 @@ from vfl_node.estimate.plan import (
     terms_of,
     training_cost,
 )
+from vfl_node.estimate.shared_linkage import shared_cost, shared_notes
 from vfl_node.estimate.totals import Range, shows
 from vfl_node.gdp import epsilon_of
 from vfl_node.job import Align, Job, Parties
@@ -71,8 +72,11 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
     have = ", ".join(f"{name} has {_count(plan.records[name])} records" for name in plan.job.parties.data)
     if terms.spec.by_similarity:
         taken, _ = taking_part(terms, plan.records, plan.shared)
-        cost = linkage_cost(terms, announced_by(plan.job.parties, terms, taken))
-        said = [have, *linkage_notes(cost, machine.cores, str(plan.job.parties.coordinator))]
+        sizes, coordinator = announced_by(plan.job.parties, terms, taken), str(plan.job.parties.coordinator)
+        if terms.comparison == "shares":
+            said = [have, *shared_notes(shared_cost(terms, sizes), coordinator, plan.rtt_ms)]
+        else:
+            said = [have, *linkage_notes(linkage_cost(terms, sizes), machine.cores, coordinator)]
     else:
         said = _notes_on_ids(plan, machine, have)
     if terms.at_most is not None and terms.at_most < max(plan.records.values()):

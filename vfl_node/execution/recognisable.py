@@ -21,7 +21,7 @@ from vfl_node.settings.protection import LinkageAuditSettings
 
 
 def recognisable(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str, KeyColumn], party: str) -> tuple[str, ...]:
-    """What the owner should know before a linkage; nothing before another alignment, or without a list.
+    """What the owner should know before a linkage; nothing before another alignment or one in shares, or without a list.
 
     Args:
         job: the job.
@@ -35,7 +35,7 @@ def recognisable(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str,
         DataError: as :func:`vfl_node.execution.public_list.read_list`.
     """
     keys = job.align.keys
-    if audit is None or not keys or not job.align.spec.by_similarity:
+    if audit is None or not keys or not job.align.spec.by_similarity or job.align.comparison == "shares":
         return ()
     listed = read_list(audit, keys, party)
     said = [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import AlignmentSpec
@@ -94,6 +94,19 @@ class Align(Frozen):
         default=False, description="linkage only: only records whose keys are encoded alike are candidates"
     )
     noise: SimilarityNoise | None = Field(default=None, description="linkage only, and required: what blurs the similarities")
+    comparison: Literal["filters", "shares"] = Field(
+        default="filters",
+        description="linkage only: filters: the coordinator gets all encoded keys and compares them; shares: the data parties "
+        "compare them in shares, and the coordinator gets nothing but their numbers",
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``comparison`` where it is the default, so that jobs from before there was this key are the same."""
+        fields = written(self)
+        if self.comparison == "filters":
+            fields.pop("comparison", None)
+        return fields
 
     @field_validator("obfuscation", mode="before")
     @classmethod
@@ -127,7 +140,7 @@ class Align(Frozen):
     @property
     def _of_linkage(self) -> dict[str, bool]:
         """The options of an alignment by similarity, and whether this section says anything else than their defaults."""
-        names = ("keys", "encoding", "candidates", "equal_only", "noise")
+        names = ("keys", "encoding", "candidates", "equal_only", "noise", "comparison")
         return {name: getattr(self, name) != type(self).model_fields[name].default for name in names}
 
     @property

@@ -226,6 +226,7 @@ def _reported_alignment(report: Report, train: TrainerConfig | None, peer: str) 
         intersection=of.intersection,
         union=of.union,
         padded=any(of.padded.values()) if isinstance(of.padded, dict) else of.padded,
+        in_shares=of.comparison == "shares",
     )
 
 

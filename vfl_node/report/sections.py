@@ -47,6 +47,9 @@ class AlignmentSizes(Section):
     candidates: Count | None = Field(default=None, description="linkage: how many records of the passive party each row gets")
     without_candidate: Count | None = Field(default=None, description="linkage: rows without any candidate")
     bits: Count | None = Field(default=None, description="linkage: of the filter of a record")
+    comparison: str | None = Field(
+        default=None, description="linkage: whether the coordinator compared filters, or the data parties in shares"
+    )
     sigma: float | None = Field(default=None, ge=0, description="linkage: standard deviation of the noise on similarities")
     tau: float | None = Field(
         default=None,

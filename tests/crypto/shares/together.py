@@ -12,7 +12,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Cost, Counter, Dealer, Party, ShareMachine, sent_by
 from vfl_node.crypto.shares.operation import Opening
-from vfl_node.crypto.shares.ring import Ring, decode, encode
+from vfl_node.crypto.shares.ring import Ring, added, decode, encode
 from vfl_node.crypto.shares.values import Shared
 
 Program = Callable[[ShareMachine], Coroutine[Any, Any, Any]]
@@ -77,7 +77,7 @@ class Table:
 
 
 def _sum(each: Opening, shares: Iterable[Ring]) -> Ring:
-    return np.asarray(sum(shares, np.zeros(each.shape, np.uint64)) & np.uint64((1 << each.bits) - 1))
+    return np.asarray(added(shares, each.shape, each.binary) & np.uint64((1 << each.bits) - 1))
 
 
 class Seat:

@@ -16,11 +16,12 @@ from tests.training.hidden.test_restarts import KilledError, assert_same, kills
 from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Dealer, Party
 from vfl_node.errors import ProtocolError, StateError
+from vfl_node.session import share_wire as wire
+from vfl_node.session.openings import OpeningLog
 from vfl_node.settings.limits import Limits
-from vfl_node.training.hidden import terms, wire
+from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.computation import CANDIDATES, block, candidates
 from vfl_node.training.hidden.costs import exchange
-from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import Corrections, CorrectionsUsed, DealerSeed, MaskedShares, SectionSeed
 
 AUDIT = {"dealer_audit": 0.4, "epochs": 3, "batch_size": 12}

@@ -20,9 +20,9 @@ from scipy.stats import chisquare, kstest
 from vfl_node.crypto.shares.machine import Party, ShareMachine
 from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import Ring
+from vfl_node.session.openings import OpeningLog
+from vfl_node.session.share_wire import PairWire, StarWire
 from vfl_node.training.hidden import measuring
-from vfl_node.training.hidden.openings import OpeningLog
-from vfl_node.training.hidden.wire import PairWire, StarWire
 
 MODELS: list[dict[str, Any]] = [{}, {"loss": "taylor"}, {"hidden": (4,)}, {"task": "regression"}, {"classes": 3}]
 ONE_STEP = {"reveal": "none", "epochs": 1, "batch_size": 1000}

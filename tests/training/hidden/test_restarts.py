@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from vfl_node.errors import StateError
+from vfl_node.session import share_wire as wire
+from vfl_node.session.openings import OpeningLog
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
-from vfl_node.training.hidden import terms, wire
+from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.inputs import digest_of
-from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.training.hidden.trainer import _Training
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
 

@@ -9,7 +9,7 @@ import pytest
 
 from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.training.hidden.wire import PairWire, StarWire
+from vfl_node.session.share_wire import PairWire, StarWire
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
 from vfl_node.transport.memory import memory_network, run_together
 from vfl_node.transport.recorder import Recorder

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from vfl_node.alignment.linkage import learnt, terms
+from vfl_node.alignment.linkage.policy import no_similarities
 from vfl_node.alignment.linkage.side import LinkageSizes
 from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of
 from vfl_node.alignment.linkage.spec import TAU_MEANS
@@ -177,7 +178,8 @@ class Linker:
         """The linkage over the filters of both, as it is counted."""
         active, passive = self._said[self._active], self._said[self._passive]
         linkage = terms.linkage_of(self._terms, active, passive, self._session.name)
-        each = ((active.commitment, linkage), (passive.commitment, linkage), (terms.ANY_SET, self._terms))
+        both, any_set = (active.commitment, passive.commitment), terms.any_set(self._align, self._terms, linkage)
+        each = ((both[0], linkage), (both[1], linkage), any_set)
         return [linked_sets(records, of, self._session.limits.linkages_per_set) for records, of in each]
 
     @property
@@ -251,13 +253,7 @@ class Linker:
         if kept is None:
             scale = DistanceScale.of(_split(chunk)[1] for chunk in column.chunks())
             if scale is None or scale.deviation == 0:
-                what = "no record has a candidate within reach" if scale is None else "all candidates are equally far"
-                raise PolicyError(
-                    f"{what}, so there are no similarities",
-                    code="E_CONSTANT",
-                    hint="agree on a larger reach, or on more candidates, or check that both parties' columns mean the same",
-                    for_peer=what,
-                )
+                raise no_similarities(scale is None)
             _sigma(noise, scale)  # refused before it is kept
             kept = self._memory.keep(name, json.dumps([scale.mean, scale.deviation]).encode())
         scale = DistanceScale(*json.loads(kept))

@@ -25,6 +25,9 @@ def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Ma
         if sigma
         else "exactly, without noise"
     )
+    if in_shares := job.align.comparison == "shares":
+        noise = noise.replace("on these terms", "over the same sets on these terms")
+    equal = "" if in_shares and sigma else ", and equal similarities show equal keys"
     most = "one for each of its records that has it as a candidate" if reuse is None else f"up to {reuse}"
     return {
         active: (
@@ -33,7 +36,7 @@ def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Ma
                 "similarities",
                 sizes.active * candidates,
                 f"for each of its {sizes.active} records how similar {candidates} of {passive}'s are, {noise}. Where fewer are "
-                "within reach it sees how many, which no noise hides, and equal similarities show equal keys. It does not get "
+                f"within reach it sees how many, which no noise hides{equal}. It does not get "
                 f"their numbers, but a training shows which similarities are of the same record, {most}. It knows the keys of "
                 "the records that have it as a candidate, which locate it without any similarity, and how keys are encoded: "
                 "with many similarities it locates it much better",
@@ -48,7 +51,9 @@ def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Ma
                 "alone locates the keys of each of these records, and noise does not change it",
             ),
         ),
-        coordinator: (
+        coordinator: _of_dealer(job, sizes)
+        if in_shares
+        else (
             Disclosure(
                 "encodings",
                 sizes.active + sizes.passive,
@@ -63,3 +68,16 @@ def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Ma
             ),
         ),
     }
+
+
+def _of_dealer(job: Job, sizes: LinkageSizes) -> tuple[Disclosure, ...]:
+    """What the coordinator of a linkage in shares learns."""
+    active, passive = job.parties.pair["active"], job.parties.pair["passive"]
+    return (
+        Disclosure(
+            "set sizes",
+            sizes.active + sizes.passive,
+            f"how many records there are, {sizes.active} of {active} and {sizes.passive} of {passive}, and whether they or "
+            "their keys have changed since an earlier job. It gets no encoded key and no distance",
+        ),
+    )

@@ -41,13 +41,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, LinkageFacts, OwnRecords, PeerFacts
 from vfl_node.alignment.linkage import learnt
 from vfl_node.alignment.linkage.coordination import Linker
 from vfl_node.alignment.linkage.policy import check_reuse, check_sigma
+from vfl_node.alignment.linkage.shares import LinkageDealing, SharedLinkage
 from vfl_node.alignment.linkage.side import GROUP, DataSide
-from vfl_node.alignment.linkage.similarity import NONE, least_tau, tau_of
+from vfl_node.alignment.linkage.similarity import NONE, least_tau, standardised, tau_of, told
 from vfl_node.alignment.linkage.spec import LINKAGE, TAU_MEANS
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.rows import Rows
@@ -55,8 +57,10 @@ from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
 from vfl_node.transport.generated.vfl.v1.linkage_pb2 import Reuse, Scale
 
-coordinator = Linker
-"""C's side."""
+
+def coordinator(session: Session) -> Linker:
+    """C's side: it compares filters, or deals."""
+    return Linker(session) if session.job.align.comparison == "filters" else LinkageDealing(session)
 
 
 async def active(session: Session, records: OwnRecords, group: Group | None) -> Alignment:
@@ -71,6 +75,9 @@ async def active(session: Session, records: OwnRecords, group: Group | None) -> 
     side = DataSide(session, records)
     try:
         await side.meet("similarities")
+        if side.align.comparison == "shares":
+            return await _active_in_shares(side)
+        await side.send_filters()
         scale = await side.coordinator.receive(Scale)
         _check_noise(side, scale.deviation, scale.sigma)
         if not math.isfinite(scale.mean) or scale.without_candidate > side.sizes.active:
@@ -97,6 +104,9 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
     side = DataSide(session, records)
     try:
         await side.meet("candidates")
+        if side.align.comparison == "shares":
+            return await _passive_in_shares(side)
+        await side.send_filters()
         reuse = await side.coordinator.receive(Reuse)
         _check_noise(side, reuse.deviation, reuse.sigma)
         check_sigma(reuse.sigma, session.limits)
@@ -104,11 +114,35 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
         await side.accept()
         received = await side.receive("candidates", lambda chunk: _check_candidates(side, chunk))
         places = received.view("<i4").astype(np.int64)
-        rows = np.where(places == NONE, NOT_MINE, side.order[places])
-        without = int(np.count_nonzero((rows == NOT_MINE).all(axis=1)))
+        rows, without = _rows(side, places)
         return _alignment(side, rows, _facts(side, reuse.deviation, reuse.sigma, without, int(reuse.max)))
     finally:
         side.close()
+
+
+async def _active_in_shares(side: DataSide) -> Alignment:
+    linkage = SharedLinkage(side)
+    found = await linkage.run()
+    assert found.scale is not None  # it would not have gone on
+    similarities = told(standardised(found.distances, found.scale), found.found, found.scale)
+    without = int(np.count_nonzero(~found.found.any(axis=1)))
+    facts = _facts(side, found.scale.deviation, linkage.sigma, without, None)
+    return _alignment(side, side.order, facts, similarities=similarities)
+
+
+async def _passive_in_shares(side: DataSide) -> Alignment:
+    linkage = SharedLinkage(side)
+    found = await linkage.run()
+    assert found.scale is not None
+    assert found.places is not None
+    rows, without = _rows(side, found.places.astype(np.int64))
+    return _alignment(side, rows, _facts(side, found.scale.deviation, linkage.sigma, without, linkage.reuse))
+
+
+def _rows(side: DataSide, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """B's records at its places int64[m, K], and how many rows have none."""
+    rows = np.where(places == NONE, NOT_MINE, side.order[places])
+    return rows, int(np.count_nonzero((rows == NOT_MINE).all(axis=1)))
 
 
 def _check_noise(side: DataSide, deviation: float, sigma: float) -> None:
@@ -140,6 +174,7 @@ def _facts(side: DataSide, deviation: float, sigma: float, without: int, reuse: 
     tau = tau_of(sigma, deviation) if deviation else None
     return LinkageFacts(
         bits=side.bits,
+        comparison=side.align.comparison,
         sigma=sigma,
         without_candidate=without,
         tau=tau,

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.linkage import terms
+from vfl_node.alignment.linkage.plan import LinkagePlan
+from vfl_node.alignment.linkage.policy import check_pairs
 from vfl_node.alignment.linkage.seed import agree_on_seed, mark_of
 from vfl_node.alignment.lists.columns import Column, Columns
 from vfl_node.alignment.lists.meeting import check_size, exchange_marks
@@ -59,6 +61,9 @@ class DataSide:
             identifiers: it tells nothing of the table's order, is the same in every job with this peer, and does not change
             between two records, whatever else the table has.
         sizes: of both sides, once they have met.
+        filters: of this party's records, likewise.
+        agreed: stands for the terms, likewise.
+        linkage: stands for the terms and both sets, likewise.
     """
 
     def __init__(self, session: Session, records: OwnRecords) -> None:
@@ -78,7 +83,7 @@ class DataSide:
         return channel
 
     async def meet(self, found: str) -> None:
-        """Steps 1 to 6: everything up to the filters, which the coordinator then has.
+        """Steps 1 to 5: everything up to the filters, to which both are committed then.
 
         Args:
             found: the column that the coordinator will send.
@@ -91,22 +96,28 @@ class DataSide:
         check_announced(len(self.records), self.align, session.role, session.limits.max_set_size)
         await exchange_marks(session, self.records, GROUP)  # 1
         seed = await agree_on_seed(session)  # 2
-        filters = self._encoded(seed)  # 3
-        own = self._own_terms(filters)
+        self.filters = self._encoded(seed)  # 3
+        own = self._own_terms(self.filters)
         theirs = await self._exchange_terms(own)  # 4
         active, passive = (own, theirs) if session.role == "active" else (theirs, own)
         self.sizes = LinkageSizes(active.count, passive.count, self.bits)
         self._check_candidates()
+        if self.align.comparison == "shares":
+            check_pairs(LinkagePlan.of(self.align, (active.count, passive.count)))
         self._found.need_room(active.count)
-        agreed = terms.digest_of(self.align, mark_of(seed))
-        linkage = terms.linkage_of(agreed, active, passive, self.coordinator.peer)
-        limit = session.limits.linkages_per_set
-        self._counts = (linked_sets(self._identity, linkage, limit), linked_sets(terms.ANY_SET, agreed, limit))
+        self.agreed = agreed = terms.digest_of(self.align, mark_of(seed))
+        self.linkage = terms.linkage_of(agreed, active, passive, self.coordinator.peer)
+        limit, over_all = session.limits.linkages_per_set, terms.any_set(self.align, agreed, self.linkage)
+        self._counts = (linked_sets(self._identity, self.linkage, limit), linked_sets(*over_all, limit))
         for what in self._counts:
             session.memory.check(what)
-        held = await self._commit(own, theirs, mark_of(seed), self._found.column(found))  # 5
+        self._held = await self._commit(own, theirs, mark_of(seed), self._found.column(found))  # 5
+
+    async def send_filters(self) -> None:
+        """Step 6: the coordinator has the filters then."""
         failpoints.reach("align-list")
-        await self.coordinator.send_rows(filters.chunks(), count=len(filters), width=filters.width, start=held)  # 6
+        filters = self.filters
+        await self.coordinator.send_rows(filters.chunks(), count=len(filters), width=filters.width, start=self._held)
 
     async def accept(self) -> None:
         """Count the linkage, and let the coordinator go on; before, neither party gets candidates or similarities.

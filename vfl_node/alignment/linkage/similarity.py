@@ -27,6 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +60,19 @@ class DistanceScale:
             count += len(distances)
             total += int(distances.sum())
             squares += int((distances * distances).sum())
+        return cls.of_sums(count, total, squares)
+
+    @classmethod
+    def of_sums(cls, count: int, total: int, squares: int) -> DistanceScale | None:
+        """Of so many distances, by their sum and that of their squares; None without any."""
         if not count:
             return None
         return cls(-total / count, math.sqrt((count * squares - total * total) / count**2))
+
+
+def standardised(distances: NDArray[Any], scale: DistanceScale) -> NDArray[np.float64]:
+    """ρ of each distance."""
+    return np.asarray((0.0 - distances - scale.mean) / scale.deviation, dtype=np.float64)
 
 
 def tau_of(sigma: float, deviation: float) -> float:
@@ -140,15 +151,12 @@ class PairDraws:
         found = rows != NONE
         words = np.zeros((*rows.shape, 2), dtype=np.uint64)
         words[found] = self._words(own, theirs, rows, start)
-        similarities = (0.0 - distances - scale.mean) / scale.deviation
+        similarities = standardised(distances, scale)
         if sigma:
             similarities += sigma * normal_of(words[..., 0].ravel()).reshape(rows.shape)
-        similarities = similarities.astype(np.float32)
-        if scale.mean:  # else all candidates are equal, and that there is one does not show
-            similarities[found & (similarities == 0)] = np.finfo(np.float32).tiny
-        similarities[~found] = 0
+        small = told(similarities, found, scale)
         order = np.lexsort((rows, words[..., 1], ~found), axis=1)
-        return np.take_along_axis(rows, order, axis=1), np.take_along_axis(similarities, order, axis=1)
+        return np.take_along_axis(rows, order, axis=1), np.take_along_axis(small, order, axis=1)
 
     def _words(self, own: Sequence[bytes], theirs: Sequence[bytes], rows: NDArray[np.int32], start: int) -> NDArray[np.uint64]:
         """Two uniform words of each pair, uint64[pairs, 2], in the order of ``rows``: of its filters, and of its place, too."""
@@ -161,6 +169,15 @@ class PairDraws:
                     words.append(blake2b(mark + other, digest_size=8, key=key, person=b"pair").digest())
                     words.append(blake2b(at + other, digest_size=8, key=key, person=b"order").digest())
         return np.frombuffer(b"".join(words), dtype="<u8").reshape(-1, 2).astype(np.uint64)
+
+
+def told(similarities: NDArray[np.float64], found: NDArray[np.bool_], scale: DistanceScale) -> NDArray[np.float32]:
+    """Similarities as the active party has them, float32[…]: 0 where there is no candidate, and nowhere else."""
+    small = similarities.astype(np.float32)
+    if scale.mean:  # else all candidates are equal, and that there is one does not show
+        small[found & (small == 0)] = np.finfo(np.float32).tiny
+    small[~found] = 0
+    return small
 
 
 class ReuseCount:

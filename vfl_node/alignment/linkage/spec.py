@@ -23,6 +23,10 @@ TAU_MEANS = (
 """Goes with every τ that a person sees."""
 
 
+MOST_SIGMA = 1000
+"""In shares, so that noise does not wrap around."""
+
+
 class FuzzyLinkage(AlignmentSpec):
     """Each record of the active party gets the K most similar ones of the passive party, which a coordinator finds."""
 
@@ -47,6 +51,8 @@ class FuzzyLinkage(AlignmentSpec):
                 "align.protocol: linkage needs align.noise: say {sigma: 0.4}, for example, or {sigma: 0} for similarities as "
                 "they are"
             )
+        if align.comparison == "shares":
+            _check_shares(align)
         check_filters(align.keys, align.encoding)
 
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
@@ -85,6 +91,7 @@ class FuzzyLinkage(AlignmentSpec):
         without = figures["without_candidate"]
         lines = [
             f"{figures['candidates']:,} candidates for each record, by filters of {figures['bits']:,} bits"
+            + (", compared in shares" if figures.get("comparison") == "shares" else "")
             + (f"; {without:,} records without any" if without else "")
         ]
         noise = f"noise of {figures['sigma']:g} standard deviations" if figures["sigma"] else "no noise (sigma: 0)"
@@ -101,11 +108,31 @@ class FuzzyLinkage(AlignmentSpec):
 
     def leak_text(self, of: ReportedAlignment) -> str:
         """Similarities to one, candidates to the other, distances to the coordinator."""
+        coordinator = (
+            "to the coordinator how many records both have"
+            if of.in_shares
+            else "to the coordinator how far encoded records of both lie from each other"
+        )
         return (
             f"Alignment by similarity reveals to {of.active} how similar the nearest records of {of.passive} are, to "
-            f"{of.passive} which of its records are nearest to each record of {of.active}, and to the coordinator how far "
-            "encoded records of both lie from each other."
+            f"{of.passive} which of its records are nearest to each record of {of.active}, and {coordinator}."
         )
+
+
+def _check_shares(align: Align) -> None:
+    """Refuse what a linkage in shares does not do. Raises ValueError."""
+    if align.equal_only:
+        raise ValueError(
+            "align.equal_only: with align.comparison: shares candidates are the nearest; for keys that are equal take psi"
+        )
+    assert align.noise is not None
+    if align.noise.sigma is None:
+        raise ValueError(
+            "align.noise.tau: with align.comparison: shares the coordinator draws the noise and does not know how distances "
+            "spread: say sigma"
+        )
+    if align.noise.sigma > MOST_SIGMA:
+        raise ValueError(f"align.noise.sigma: with align.comparison: shares it is {MOST_SIGMA:,} at most")
 
 
 LINKAGE = FuzzyLinkage(
@@ -116,7 +143,7 @@ LINKAGE = FuzzyLinkage(
     synthetic_rows_at=frozenset(),
     intersection_hidden_from=frozenset(),
     padded_roles=frozenset(),
-    options=frozenset({"keys", "encoding", "candidates", "equal_only", "noise"}),
+    options=frozenset({"keys", "encoding", "candidates", "equal_only", "noise", "comparison"}),
     max_passive_parties=1,
     why_not_more="a row has candidates of one party",
     compared_with="psi",

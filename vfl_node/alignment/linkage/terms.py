@@ -27,7 +27,8 @@ def digest_of(align: Align, seed_mark: bytes) -> bytes:
         align: the job's section.
         seed_mark: of the data parties' seed.
     """
-    fields = align.model_dump(mode="json", include={"keys", "encoding", "candidates", "equal_only", "noise"})
+    said = {"keys", "encoding", "candidates", "equal_only", "noise", "comparison"}  # the last only where it is not the default
+    fields = align.model_dump(mode="json", include=said)
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode() + seed_mark).digest()
 
 
@@ -40,6 +41,11 @@ def linkage_of(terms: bytes, active: EncodingTerms, passive: EncodingTerms, coor
     """Stands for a linkage: its :func:`digest_of` terms, what both are committed to, and who draws the noise. 32 bytes."""
     parts = (b"vfl-node linkage", terms, active.commitment, passive.commitment, coordinator.encode())
     return hashlib.sha256(b"".join(parts)).digest()
+
+
+def any_set(align: Align, terms: bytes, linkage: bytes) -> tuple[bytes, bytes]:
+    """What is counted over all sets together: different terms; in shares, where other sets have other noise, those too."""
+    return ANY_SET, terms if align.comparison == "filters" else linkage
 
 
 def pinned(said: EncodingTerms) -> bytes:

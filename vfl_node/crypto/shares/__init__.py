@@ -12,6 +12,9 @@ file             what
 ``values``       a share, and what is open under a mask
 ``operation``    what an operation is: what is drawn and dealt for it, what is opened, what comes out
 ``operations``   each of them
+``bits``         bits in shares, and numbers as bits: comparisons
+``nearest``      the K nearest of two parties' filters
+``sizes``        how large all this is, for those who only count
 ``machine``      a computation as its parties run it: each of them, the dealer, or somebody who counts what it costs
 ``audit``        two parties check what the dealer deals
 ===============  =====================================================================================================

@@ -27,7 +27,7 @@ import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
-from vfl_node.crypto.shares.ring import BYTES, Ring
+from vfl_node.crypto.shares.ring import BYTES, Ring, added
 
 SEED_BYTES = 32
 """Of the seed of a section."""
@@ -222,25 +222,23 @@ class Dealer(ShareMachine):
     async def _deal(self, number: int, operation: Operation[Any]) -> Any:
         receives = self._receivers[number] == self._own
         values = {
-            of.name: self._sum(number, of.name, of.shape, self._holders(of))
+            of.name: self._sum(number, of.name, of.shape, self._holders(of), operation.binary)
             for of in operation.drawn
             if of.lasting or (receives and operation.dealt)
         }
         if receives and operation.dealt:
             made, others = operation.correlated(values), [place for place in range(self.parties) if place != self._own]
             for name, shape in operation.dealt.items():
-                await self._sink.put((made[name] - self._sum(number, name, shape, others)).ravel())
+                drawn = self._sum(number, name, shape, others, operation.binary)
+                await self._sink.put((made[name] ^ drawn if operation.binary else made[name] - drawn).ravel())
         opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
         return operation.result(DEALER, opened, values)
 
     def _holders(self, of: Drawn) -> list[int]:
         return [place for place in range(self.parties) if of.held_by(place)]
 
-    def _sum(self, number: int, name: str, shape: Shape, places: Iterable[int]) -> Ring:
-        total = np.zeros(shape, np.uint64)
-        for place in places:
-            total += self._draw(self._seeds[place], number, name, shape)
-        return total
+    def _sum(self, number: int, name: str, shape: Shape, places: Iterable[int], binary: bool) -> Ring:
+        return added((self._draw(self._seeds[place], number, name, shape) for place in places), shape, binary)
 
 
 @dataclass

@@ -31,13 +31,17 @@ def variance_of(deviation: float, fraction: int) -> int:
     return max(1, -(-((numerator << fraction) ** 2) // denominator**2))
 
 
-def noised(shape: Shape, deviation: float | Sequence[float], fraction: int) -> Operation[Shared]:
+def noised(
+    shape: Shape, deviation: float | Sequence[float], fraction: int, secret: Randomness | None = None
+) -> Operation[Shared]:
     """Independent discrete Gaussian numbers, which nobody knows.
 
     Args:
         shape: of them.
         deviation: σ, or that of each column, public; the same floats on all machines.
         fraction: fractional bits of the numbers.
+        secret: of the dealer, of which the noise is drawn instead of the seed, so that it is the same under other masks; None
+            elsewhere, and where there is none. Nothing of it is consumed.
 
     Opens nothing and takes no round; the dealer sends 8 bytes a number.
     """
@@ -45,7 +49,7 @@ def noised(shape: Shape, deviation: float | Sequence[float], fraction: int) -> O
     variances = [variance_of(each, fraction) for each in deviations]
 
     def correlated(values: Material) -> Material:
-        randomness = Randomness(values["seed"].astype("<u8").tobytes())
+        randomness = secret.derive("noise") if secret else Randomness(values["seed"].astype("<u8").tobytes())
         drawn = cycle([DiscreteGaussian(randomness, variance) for variance in variances])
         noise: Ring = np.array([of.draw() % (1 << BITS) for of in islice(drawn, prod(shape))], np.uint64)
         return {"noise": noise.reshape(shape)}

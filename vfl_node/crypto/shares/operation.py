@@ -56,12 +56,14 @@ class Opening:
         to: place of the only party that gets it; None: everybody.
         by: place of the only party that sends it; None: all shares are added.
         bits: of a number: only so many low ones are opened, in whole bytes.
+        binary: whether shares are added without carries (XOR).
     """
 
     shape: Shape
     to: int | None = None
     by: int | None = None
     bits: int = BITS
+    binary: bool = False
 
     @property
     def bytes(self) -> int:
@@ -88,6 +90,7 @@ class Operation(Generic[R]):
         shown: what is opened.
         shares: (place, material) → a party's shares of it.
         receiver: place of the only party that may get what is dealt; None: any one.
+        binary: whether shares of what is drawn and dealt are added without carries (XOR).
     """
 
     result: Callable[[int, Sequence[Ring], Material], R]
@@ -97,3 +100,4 @@ class Operation(Generic[R]):
     shown: Sequence[Opening] = ()
     shares: Callable[[int, Material], Sequence[Ring]] = lambda place, material: ()
     receiver: int | None = None
+    binary: bool = False

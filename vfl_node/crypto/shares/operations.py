@@ -40,17 +40,18 @@ Kind = Literal["matrices", "numbers"]
 _CENTRE = 62  # a truncation takes numbers from −2^62 to 2^62
 
 
-def masked(value: Shared) -> Operation[Opened]:
-    """A value under a mask, ready for any number of products (:func:`product`)."""
+def masked(value: Shared, bits: int = BITS) -> Operation[Opened]:
+    """A value under a mask, ready for any number of products (:func:`product`); only its ``bits`` low bits, if not all."""
+    low = np.uint64((1 << bits) - 1)
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
-        return (value.part - material["mask"],)
+        return ((value.part - material["mask"]) & low,)
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> Opened:
         return Opened(opened[0], material["mask"], value.fraction)
 
     drawn = (Drawn("mask", value.shape, lasting=True),)
-    return Operation(result, drawn=drawn, shown=(Opening(value.shape),), shares=shares)
+    return Operation(result, drawn=drawn, shown=(Opening(value.shape, bits=bits),), shares=shares)
 
 
 def revealed(value: Shared, to: int | None = None, bits: int = BITS) -> Operation[Ring]:

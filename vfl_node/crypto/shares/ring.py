@@ -5,6 +5,8 @@ A number v with F fractional bits is round(v·2^F). A sum of numbers with the sa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +44,17 @@ def encode(values: ArrayLike, fraction: int = FRACTION) -> Ring:
 def decode(values: Ring, fraction: int = FRACTION) -> NDArray[np.float64]:
     """The real numbers, each the float nearest to its exact quotient but for the 11 lowest of 64 bits."""
     return np.ldexp(values.view(np.int64).astype(np.float64), -fraction)
+
+
+def added(shares: Iterable[Ring], shape: tuple[int, ...], binary: bool = False) -> Ring:
+    """The sum of shares uint64[…]; ``binary``: without carries (XOR)."""
+    total = np.zeros(shape, np.uint64)
+    for share in shares:
+        if binary:
+            total ^= share
+        else:
+            total += share
+    return total
 
 
 def matmul(left: Ring, right: Ring) -> Ring:

@@ -17,12 +17,12 @@ from vfl_node.crypto.shares.ring import Ring
 from vfl_node.data.tables import Table
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Job
+from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
+from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.hidden import answers
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.kept import KeptShares
-from vfl_node.training.hidden.openings import OpeningLog
-from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.service.asking import Asking
 from vfl_node.training.service.exchange import PredictionBatch
 from vfl_node.training.service.shown import DisclosureGuard, OutgoingBatch, names_of_new

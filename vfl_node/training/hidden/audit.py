@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from vfl_node.crypto.shares.audit import Coins, SectionAudit
 from vfl_node.errors import ProtocolError
+from vfl_node.session.openings import OpeningLog
 from vfl_node.session.pins import PinsOfPart
 from vfl_node.session.session import Session
+from vfl_node.session.share_wire import PairWire, StarWire
 from vfl_node.session.toss import toss
 from vfl_node.training.hidden.computation import HiddenPlan, block, candidates, purpose
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.openings import OpeningLog
-from vfl_node.training.hidden.wire import PairWire, StarWire
 
 
 async def tossed(session: Session) -> Coins | None:

@@ -18,12 +18,12 @@ from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
+from vfl_node.session.share_wire import DealingSink
 from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.computation import WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.section import HiddenSection
-from vfl_node.training.hidden.wire import DealingSink
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms

@@ -30,6 +30,7 @@ from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.counted import served_model
+from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import alone, answers, terms
 from vfl_node.training.hidden.answer_exchange import AnswerExchange, ShareSide
@@ -37,7 +38,6 @@ from vfl_node.training.hidden.answers_tell import learnt
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing_answers import AnswerDealing
 from vfl_node.training.hidden.kept import KeptShares
-from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.service.known_records import serve
 from vfl_node.training.service.new_records import predict_once

@@ -27,7 +27,9 @@ from vfl_node.errors import ProtocolError
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
+from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session, bytes_moved
+from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.glm.measuring import output_of
@@ -38,11 +40,9 @@ from vfl_node.training.hidden.dealing import Dealing
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.openings import OpeningLog
 from vfl_node.training.hidden.privacy import Privacy, privacy_of
 from vfl_node.training.hidden.results import measured, warnings
 from vfl_node.training.hidden.section import HiddenSection
-from vfl_node.training.hidden.wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import SEED_BYTES
 from vfl_node.crypto.shares.operation import Opening
-from vfl_node.crypto.shares.ring import BITS, BYTES, Ring
+from vfl_node.crypto.shares.ring import BITS, BYTES, Ring, added
 from vfl_node.errors import ProtocolError
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
 from vfl_node.transport.generated.vfl.v1 import shares_pb2
@@ -279,9 +279,7 @@ def _sum(each: Opening, own: Sequence[Ring], received: Sequence[Ring], place: in
 
 def _total(each: Opening, shares: Sequence[Ring]) -> Ring:
     """Their sum, as many low bits of it as are opened: no carry of shares goes on to others."""
-    total = np.zeros(each.shape, np.uint64)
-    for share in shares:
-        total += share
+    total = added(shares, each.shape, each.binary)
     if each.bits < BITS:
         total &= np.uint64((1 << each.bits) - 1)
     return total

@@ -1,0 +1,49 @@
+"""What everybody knows of a linkage in shares before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vfl_node.job import Align
+from vfl_node.job.keys import NO_KEYS, filter_bits
+
+BLOCK_PAIRS = 1 << 22
+"""Pairs of a block of A's records, about: what is computed at a time."""
+
+_PAIR_BYTES = 100  # of memory, of a block
+_WORD = 64  # records, as many as have their bits in a word
+
+
+@dataclass(frozen=True)
+class LinkagePlan:
+    """Its sizes.
+
+    Attributes:
+        rows: n_A and n_B.
+        bits: of a filter.
+        candidates: K.
+        sigma: of the noise; 0 for none.
+    """
+
+    rows: tuple[int, int]
+    bits: int
+    candidates: int
+    sigma: float
+
+    @classmethod
+    def of(cls, align: Align, rows: tuple[int, int]) -> LinkagePlan:
+        """Of a job's section and n_A and n_B."""
+        assert align.noise is not None  # the job was checked
+        bits = filter_bits(align.keys or NO_KEYS, align.encoding)
+        return cls(rows, bits, align.candidates, align.noise.sigma or 0.0)
+
+    @property
+    def blocks(self) -> list[range]:
+        """A's records that are computed with at a time, all alike but the last: whole words of bits."""
+        step = max(_WORD, BLOCK_PAIRS // self.rows[1] // _WORD * _WORD)
+        return [range(start, min(start + step, self.rows[0])) for start in range(0, self.rows[0], step)]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of a data party, about; the coordinator deals to both at the same time, and takes it twice."""
+        return _PAIR_BYTES * max(len(block) for block in self.blocks) * self.rows[1]
