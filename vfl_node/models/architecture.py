@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from typing_extensions import override
+
 from vfl_node.models.bottoms import BOTTOMS
 from vfl_node.models.counts import dense_values
 from vfl_node.models.fusions import FUSIONS
@@ -112,41 +114,41 @@ class Composed(Architecture):
     fusion_kind: str = "concat"
     top_kind: str = "mlp"
 
+    @override
     def bottom(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        """As :meth:`Architecture.bottom`."""
         return BOTTOMS[self.bottom_kind].build(schema, sizes, settings)
 
+    @override
     def fusion(self, widths: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        """As :meth:`Architecture.fusion`."""
         return FUSIONS[self.fusion_kind].build(widths, settings)
 
+    @override
     def top(self, widths: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        """As :meth:`Architecture.top`."""
         return TOPS[self.top_kind].build(FUSIONS[self.fusion_kind].width(widths, settings), settings)
 
+    @override
     def bottom_weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        """As :meth:`Architecture.bottom_weights`."""
         return BOTTOMS[self.bottom_kind].weights(schema, sizes, settings)
 
+    @override
     def head_weights(self, widths: Sequence[int], settings: NetworkSettings) -> int:
-        """As :meth:`Architecture.head_weights`."""
         fusion, top = FUSIONS[self.fusion_kind], TOPS[self.top_kind]
         return fusion.weights(widths, settings) + top.weights(fusion.width(widths, settings), settings)
 
+    @override
     def bottom_values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        """As :meth:`Architecture.bottom_values`."""
         return BOTTOMS[self.bottom_kind].values(schema, sizes, settings)
 
+    @override
     def reads_images(self) -> bool:
-        """As :meth:`Architecture.reads_images`."""
         return BOTTOMS[self.bottom_kind].reads_images
 
+    @override
     def reads_lists(self) -> bool:
-        """As :meth:`Architecture.reads_lists`."""
         return BOTTOMS[self.bottom_kind].reads_lists
 
+    @override
     def wide(self, outputs: int) -> int:
-        """As :meth:`Architecture.wide`."""
         return BOTTOMS[self.bottom_kind].wide(outputs)
 
 

@@ -32,6 +32,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
@@ -137,8 +138,8 @@ class Audit(Attachment):
         check(self._party, self._strongest, self._limit)
         return values
 
+    @override
     def epoch_ends(self) -> Mapping[str, Any]:
-        """As :meth:`Attachment.epoch_ends`."""
         return {"attacks": self.epoch_done(), "judged": dict(self.judged)}
 
     def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.privacy.attachment import Attachment, TrainingStep
 
@@ -81,12 +82,12 @@ class Compared(Attachment):
         of_each = zip(self._peers, self._newest(), held_out, strict=True)
         return {peer: unlike(trained, of[:MOST].cpu()) for peer, trained, of in of_each}
 
+    @override
     def tensors(self) -> dict[str, Tensor]:
-        """As :meth:`Attachment.tensors`."""
         return {"newest": self._newest()} if self._kept else {}
 
+    @override
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As :meth:`Attachment.restore`."""
         self._kept = deque(tensors.values())
 
     def _newest(self) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import in_parts, parted
@@ -58,8 +59,8 @@ class AuditOfPeers(Attachment):
             rows = torch.cat(list(step.gradients), dim=1)
             self._audits[TOGETHER].see(Sent(step.positions, rows, rows))
 
+    @override
     def epoch_ends(self) -> Mapping[str, Any]:
-        """As :meth:`Attachment.epoch_ends`."""
         return {"attacks": self.epoch_done(), "judged": dict(self.judged)}
 
     def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -101,13 +102,13 @@ class AuditOfPeers(Attachment):
         """As :meth:`Audit.so_far`, of each attacker."""
         return in_parts({attacker: audit.so_far() for attacker, audit in self._audits.items()})
 
+    @override
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
-        """As :meth:`Audit.follow_on`."""
         for attacker, seen in parted(earlier, self._audits).items():
             self._audits[attacker].follow_on(seen)
 
+    @override
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As :meth:`Audit.restore`."""
         for attacker, of_attacker in parted(tensors, self._audits).items():
             self._audits[attacker].restore(of_attacker)
 

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from vfl_node.alignment.linkage import learnt, terms
 from vfl_node.alignment.linkage.comparison import SharedCandidates, compared
@@ -215,8 +216,8 @@ class LinkageDealing(Linker):
             await compared(dealer, plan, noise=noise, after=lambda: failpoints.reach("dealt"))
             await sink.finish()
 
+    @override
     def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As the base."""
         stored = read_checked(self._session.folder / "linkage", hint="submit the job again as a new one")
         plan = LinkagePlan.of(self._align, tuple(json.loads(stored)))
         return learnt.of_all(self._session.job, LinkageSizes(*plan.rows, plan.bits), plan.sigma, None)

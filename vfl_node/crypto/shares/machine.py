@@ -24,6 +24,7 @@ from math import prod
 from typing import Any, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
@@ -155,8 +156,8 @@ class Party(ShareMachine):
         self._audit = audit
         self._seed, self._wire, self._corrections, self._seen = seed, wire, corrections, seen
 
+    @override
     async def gather(self, count: int) -> None:
-        """As the base."""
         if self._audit is not None:
             await self._audit.gather(self._section, self._corrections, count)
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
@@ -197,31 +198,31 @@ class ScoringAttack(Attack):
         scores[tally.judged.positions[known]] = sums[known] / counts[known]
         return scores
 
+    @override
     def score(self) -> float | None:
-        """As :meth:`Attack.score`."""
         scores = self.scores()
         known = ~np.isnan(scores)
         return auc(self._truth[known], scores[known])
 
     @property
+    @override
     def judged(self) -> int | None:
-        """As :attr:`Attack.judged`."""
         self._settle()
         return int(self._known.sum())
 
+    @override
     def state(self) -> dict[str, Tensor]:
-        """As :meth:`Attack.state`."""
         self._settle()
         return {"sums": torch.from_numpy(self._tally.sums.copy()), "counts": torch.from_numpy(self._tally.counts.copy())}
 
+    @override
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """As :meth:`Attack.restore`."""
         self._forget()
         self._tally.sums[:] = state["sums"].numpy()
         self._tally.counts[:] = state["counts"].numpy()
 
+    @override
     def so_far(self) -> dict[str, Tensor]:
-        """As :meth:`Attack.so_far`."""
         self._settle()
         whole = Tally(Subset(np.arange(len(self._truth)), len(self._truth)))
         whole.sums[self._tally.judged.positions] = self._tally.sums
@@ -231,8 +232,8 @@ class ScoringAttack(Attack):
             whole.counts += self._earlier.counts
         return {"sums": torch.from_numpy(whole.sums), "counts": torch.from_numpy(whole.counts)}
 
+    @override
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
-        """As :meth:`Attack.follow_on`."""
         self._earlier = Tally(Subset(np.arange(len(self._truth)), len(self._truth)))
         self._earlier.sums[:] = earlier["sums"].numpy()
         self._earlier.counts[:] = earlier["counts"].numpy()
@@ -253,8 +254,8 @@ class EpochAttack(ScoringAttack):
         self._number = 0
         """Epochs taken in."""
 
+    @override
     def see(self, batch: Batch) -> None:
-        """As :meth:`Attack.see`."""
         if batch.epoch != self._epoch.number:
             self._settle()
             self._epoch = TranscriptEpoch(batch.epoch)
@@ -262,12 +263,12 @@ class EpochAttack(ScoringAttack):
         self._epoch.positions.append(positions)
         self._epoch.rows.append(rows)
 
+    @override
     def state(self) -> dict[str, Tensor]:
-        """As :meth:`Attack.state`."""
         return {**super().state(), "epochs": torch.tensor(self._number)}
 
+    @override
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """As :meth:`Attack.restore`."""
         super().restore(state)
         self._number = int(state["epochs"])
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.privacy.attacks.attack import ScoringAttack
 from vfl_node.privacy.attacks.transcript import Batch
@@ -59,8 +60,8 @@ class Collinear(ScoringAttack):
     title = "collinear"
     reading = "how nearly a row lies between two others of the batch"
 
+    @override
     def see(self, batch: Batch) -> None:
-        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.see`."""
         which = self._scope.beside(batch)
         if len(which):
             self._tally.raise_to(batch.positions[which], scores(batch.rows, torch.from_numpy(which)).numpy())

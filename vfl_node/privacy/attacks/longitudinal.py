@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
+from typing_extensions import override
 
 from vfl_node.privacy.attacks.attack import EpochAttack, Positions, Scope
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
@@ -42,8 +43,8 @@ class Longitudinal(EpochAttack):
         self._before: tuple[Positions, Tensor] | None = None
 
     @property
+    @override
     def judged(self) -> int | None:
-        """As :attr:`~vfl_node.privacy.attacks.attack.Attack.judged`."""
         rows = super().judged
         return rows if self._number >= self.epochs else None
 
@@ -55,8 +56,8 @@ class Longitudinal(EpochAttack):
             state |= {"positions": torch.from_numpy(positions.copy()), "rows": rows.clone()}
         return state
 
+    @override
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.restore`."""
         super().restore(state)
         self._before = (state["positions"].numpy().copy(), state["rows"].clone()) if "rows" in state else None
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.privacy.attacks.attack import Scope, ScoringAttack, Subset
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
@@ -58,8 +59,8 @@ class SameStepTwin(ScoringAttack):
     def _judging(scope: Scope) -> Subset:
         return scope.met
 
+    @override
     def see(self, batch: Batch) -> None:
-        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.see`."""
         waiting, size = self._waiting, len(batch.positions)
         if waiting.positions and (waiting.number != batch.epoch or len(waiting.positions[0]) != size):
             self._settle()

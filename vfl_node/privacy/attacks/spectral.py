@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks.attack import Attack, Scope
@@ -67,8 +68,8 @@ class Spectral(Attack):
         super().__init__(truth, scope)
         self._sum, self._steps, self._rows = 0.0, 0, 0
 
+    @override
     def see(self, batch: Batch) -> None:
-        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.see`."""
         judged = self._scope.together(batch)
         if judged is None:
             return
@@ -77,8 +78,8 @@ class Spectral(Attack):
         if value is not None:
             self._sum, self._steps, self._rows = self._sum + value, self._steps + 1, self._rows + len(projections)
 
+    @override
     def score(self) -> float | None:
-        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.score`."""
         return self._sum / self._steps if self._steps else None
 
     @property
@@ -86,11 +87,11 @@ class Spectral(Attack):
         """As :attr:`~vfl_node.privacy.attacks.attack.Attack.judged`, all steps together."""
         return self._rows
 
+    @override
     def state(self) -> dict[str, Tensor]:
-        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.state`."""
         return {"sums": torch.tensor([self._sum, self._steps, self._rows], dtype=torch.float64)}
 
+    @override
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.restore`."""
         total, steps, rows = state["sums"].tolist()
         self._sum, self._steps, self._rows = total, int(steps), int(rows)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender
@@ -34,20 +35,20 @@ class NaiveDefence(Defence):
             like = example(sender.model, sender.inputs)
             self._decoder = SimulatedDecoder(params, sender.columns(params.names), like, randomness.derive("decoder"))
 
+    @override
     def penalty(self, embedding: Tensor, leaving: Leaving) -> Tensor | None:
-        """As :meth:`Defence.penalty`."""
         if self._decoder is None:
             return None
         rows = torch.from_numpy(leaving.positions).to(embedding.device)
         self._decoder.learn(embedding.detach(), rows, self._steps)
         return -self._strength * self._decoder.losses(embedding, rows).sum()
 
+    @override
     def state(self) -> dict[str, Tensor]:
-        """As :meth:`Defence.state`."""
         return {} if self._decoder is None else self._decoder.tensors()
 
+    @override
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """As :meth:`Defence.restore`."""
         if self._decoder is not None:
             self._decoder.restore(state)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.settings.protection import ColumnNames
@@ -25,8 +26,8 @@ class ColumnParams(DefenceParams):
         return () if self.columns == "all" else self.columns
 
     @property
+    @override
     def trains(self) -> bool:
-        """As :attr:`DefenceParams.trains`."""
         return True
 
     @property

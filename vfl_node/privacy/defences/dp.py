@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
@@ -43,8 +44,8 @@ class ClippedNoise(Defence):
     def __init__(self, params: DpParams, sender: Sender, randomness: Randomness) -> None:
         self._clip, self._sigma, self._randomness = params.clip, params.clip * params.noise, randomness
 
+    @override
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
-        """As :meth:`Defence.protect`."""
         clip, sigma = self._clip / leaving.mean_of, self._sigma / leaving.mean_of
         norms = torch.linalg.vector_norm(tensor, dim=1, keepdim=True)
         clipped = tensor * (clip / norms.clamp_min(clip))

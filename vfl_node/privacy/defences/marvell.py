@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
@@ -56,8 +57,8 @@ class Marvell(Defence):
 
         A batch of another length takes it as it is: of fewer rows each has a larger gradient in the mean loss."""
 
+    @override
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
-        """As :meth:`Defence.protect`."""
         assert leaving.labels is not None
         scale = tensor.abs().max()
         if not scale > 0:
@@ -75,12 +76,12 @@ class Marvell(Defence):
         added[positive] = drawn[positive] @ own[1]
         return added.add_(tensor)
 
+    @override
     def state(self) -> dict[str, Tensor]:
-        """As :meth:`Defence.state`."""
         return {"factors": self._factors} if len(self._factors) else {}
 
+    @override
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """As :meth:`Defence.restore`."""
         self._factors = state.get("factors", self._factors)
 
 

@@ -23,6 +23,7 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
@@ -45,8 +46,8 @@ class MixPro(Defence):
         self._goal, self._randomness = params.goal, randomness
         self._quantiles = beta_quantiles(params.share)
 
+    @override
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
-        """As :meth:`Defence.protect`."""
         drawn = noise(self._randomness, leaving, tensor)
         partner = torch.from_numpy(drawn.choices(len(tensor), len(tensor)))
         at = drawn.uniform((len(tensor),)) * (len(self._quantiles) - 1)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
@@ -33,8 +34,8 @@ class Noise(Defence):
     def __init__(self, params: NoiseParams, sender: Sender, randomness: Randomness) -> None:
         self._sigma, self._randomness = params.sigma, randomness
 
+    @override
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
-        """As :meth:`Defence.protect`."""
         if self._sigma == 0:
             return tensor
         shape = tuple(tensor.shape)
@@ -58,8 +59,8 @@ class Isotropic(Defence):
     def __init__(self, params: IsotropicParams, sender: Sender, randomness: Randomness) -> None:
         self._ratio, self._randomness = params.noise, randomness
 
+    @override
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
-        """As :meth:`Defence.protect`."""
         if self._ratio == 0:
             return tensor
         longest = torch.linalg.vector_norm(tensor, dim=1).max()
@@ -83,8 +84,8 @@ class MaxNorm(Defence):
     def __init__(self, params: MaxNormParams, sender: Sender, randomness: Randomness) -> None:
         self._randomness = randomness
 
+    @override
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
-        """As :meth:`Defence.protect`."""
         norms = torch.linalg.vector_norm(tensor.double(), dim=1, keepdim=True)
         longest = norms.max()
         drawn = noise(self._randomness, leaving, tensor)

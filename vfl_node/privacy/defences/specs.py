@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from vfl_node.privacy.defences.decoding import ColumnParams, DecoderParams
 from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec, Direction
@@ -29,8 +30,8 @@ class DpParams(DefenceParams):
         default=1e-5, gt=0, lt=1, description="δ of the (ε, δ) in the report: choose one far below 1 / number of rows"
     )
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         return (
             f"the gradient of a row's loss is shortened to {self.clip:g} at most, and normal noise of standard deviation "
             f"{self.clip * self.noise:g} is added to each of its numbers"
@@ -61,8 +62,8 @@ class IsotropicParams(DefenceParams):
         """Noise of length 0 is none."""
         return self.noise == 0
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         return f"normal noise is added to each row's gradient, {self.noise:g} times as long as the batch's longest gradient"
 
 
@@ -89,8 +90,8 @@ class MarvellParams(DefenceParams):
         """The noise differs by the class, of which there are two."""
         return True
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         return (
             "noise of its own for each of both classes makes their gradients as alike as noise of this power can, which is "
             f"{self.power:g} times the squared distance of their means"
@@ -109,8 +110,8 @@ class MaxNormParams(DefenceParams):
 
     name: Literal["maxnorm"]
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         return "each row's gradient is multiplied by a random number, so that all are as long as the batch's longest on average"
 
 
@@ -135,8 +136,8 @@ class MixProParams(DefenceParams):
         default=0.6, gt=0, le=100, description="a of the Beta(a, a) from which a row's own part of a mixed pair is drawn"
     )
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         return (
             "each row's gradient is mixed with that of another row of the batch, turned to a cosine of at least "
             f"{self.goal:.3g} with the batch's mean, and given the length of a longer one where it is short"
@@ -156,8 +157,8 @@ class NaiveParams(DecoderParams):
     name: Literal["naive"]
     strength: float = Field(gt=0, allow_inf_nan=False, description="weight of the privacy loss beside the task's (λ)")
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         return (
             f"in each step of training, and not before, the bottom also learns to let a simulated decoder rebuild "
             f"{self.of_what} less (naive, strength {self.strength:g})"
@@ -187,8 +188,8 @@ class NoiseParams(DefenceParams):
         """Noise of standard deviation 0 is none."""
         return self.sigma == 0
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         what = {"embeddings": "embedding", "gradients": "gradient of a row's loss", "projections": "projection"}[direction]
         return f"normal noise of standard deviation {self.sigma:g} is added to each number of every {what}"
 
@@ -206,8 +207,8 @@ class NoPeekParams(ColumnParams):
     name: Literal["nopeek"]
     strength: float = Field(gt=0, allow_inf_nan=False, description="weight of the distance correlation beside the task's loss")
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         return (
             f"in each step of training the bottom also learns to let embeddings depend less on {self.of_what} (nopeek: "
             f"distance correlation, strength {self.strength:g})"
@@ -242,8 +243,8 @@ class SplittingParams(DecoderParams):
         "not, so what the task has changed since leaves unprotected",
     )
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         how = "each batch" if self.every == 1 else f"one batch in {self.every}"
         return (
             f"the bottom is moved away from what a simulated decoder rebuilds {self.of_what} from ({self.name}), before "

@@ -25,6 +25,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
@@ -59,8 +60,8 @@ class Splitting(Defence):
         self._minimax = Minimax(params, self._model, decoder, self._weighting, features=features)
         self._protected = self._weights()
 
+    @override
     def before(self, leaving: Leaving) -> None:
-        """As :meth:`Defence.before`."""
         if self._minimax is None:
             return
         if self._steps == 0:
@@ -72,8 +73,8 @@ class Splitting(Defence):
             self._pull()
         self._steps += 1
 
+    @override
     def settle(self, rows: Sequence[Leaving]) -> None:
-        """As :meth:`Defence.settle`."""
         if self._minimax is not None:
             self._move(rows, max(self._rounds, -(-self._warm_up // len(rows))))
 
@@ -82,8 +83,8 @@ class Splitting(Defence):
         taus, self._taus = self._taus, []
         return {f"tau{number}": fmean(of) for number, of in enumerate(zip(*taus, strict=True), 1)}
 
+    @override
     def state(self) -> dict[str, Tensor]:
-        """As :meth:`Defence.state`."""
         if self._minimax is None:
             return {}
         protected = {str(number): weights.cpu().clone() for number, weights in enumerate(self._protected)}
@@ -93,8 +94,8 @@ class Splitting(Defence):
             "steps": torch.tensor(self._steps),
         }
 
+    @override
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """As :meth:`Defence.restore`."""
         if self._minimax is None:
             return
         self._minimax.restore(under("minimax", state))

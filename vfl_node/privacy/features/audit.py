@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
@@ -161,8 +162,8 @@ class DecoderAudit(Attachment):
             for name, score in shown["static"].items()
         }
 
+    @override
     def epoch_ends(self) -> Mapping[str, Any]:
-        """As :meth:`Attachment.epoch_ends`."""
         return {"rebuilt": self.epoch_done()}
 
     def epoch_without_labels_ends(self) -> None:
@@ -225,8 +226,8 @@ class DecoderAudit(Attachment):
         projected = prefixed(PROJECTIONS, self._projections.tensors())
         return {**kept, **projected, **prefixed("worst", self._worst.tensors()), **prefixed("adaptive", adaptive)}
 
+    @override
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As :meth:`Attachment.restore`."""
         if not tensors:
             return
         self._epoch = int(tensors["epoch"])

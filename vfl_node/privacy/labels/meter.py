@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import in_parts, parted, prefixed, under
@@ -131,8 +132,8 @@ class LabelMeter(Attachment):
         if self._epoch == 0 and self._limit is not None and self.enough:
             self._check(self._added_up())
 
+    @override
     def step_done(self, step: TrainingStep) -> None:
-        """As :meth:`Attachment.step_done`."""
         self.see(step.positions, step.embeddings, step.gradients)
 
     def epoch_ends(self) -> Leaks:
@@ -153,8 +154,8 @@ class LabelMeter(Attachment):
         if self._limit is not None and self.enough:
             self._check(self._judging.result())
 
+    @override
     def awaited(self) -> Mapping[str, Any]:
-        """As :meth:`Attachment.awaited`."""
         found = self.judged()
         return {"labels": found} if found else {}
 
@@ -185,8 +186,8 @@ class LabelMeter(Attachment):
         """The largest figure of each attack in the epochs so far; empty where nothing is judged."""
         return dict(self._worst)
 
+    @override
     def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """As :meth:`Attachment.findings`."""
         worst, now = (before or {}).get("labels", {}), self.result()
         return {
             "labels": {name: larger(worst.get(name), now.get(name)) for name in {**worst, **now}},
@@ -206,8 +207,8 @@ class LabelMeter(Attachment):
         figures = {**prefixed("worst", worst), **prefixed("scores", scores)}
         return {"epoch": torch.tensor(self._epoch), **prefixed("courses", courses), **figures}
 
+    @override
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As :meth:`Attachment.restore`."""
         if not under("courses", tensors):  # nothing, or what an earlier version kept
             return
         self._epoch = int(tensors["epoch"])
@@ -224,8 +225,8 @@ class LabelMeter(Attachment):
             self._find(self._seen)
         self.settle()
 
+    @override
     def so_far(self) -> dict[str, Tensor]:
-        """As :meth:`Attachment.so_far`."""
         self.settle()
         return {
             f"{'.'.join(told)}.{name}": torch.from_numpy(array)
@@ -238,8 +239,8 @@ class LabelMeter(Attachment):
             )
         }
 
+    @override
     def follow_on(self, carried: Mapping[str, Tensor]) -> None:
-        """As :meth:`Attachment.follow_on`."""
         for told in self._summed:
             if of := under(".".join(told), carried):
                 names, sums, squares, counts = (of[name].numpy() for name in ("names", "sums", "squares", "counts"))

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.versions import damaged
@@ -48,8 +49,8 @@ class AdditiveSide(ServiceSide):
         self.draws = Randomness(self.terms.batches)  # for attacks on rows that are made up, of which there are none
         self._half, self._columns = half, half.columns(table)
 
+    @override
     def own(self, positions: Positions) -> list[bytes]:
-        """As the base."""
         return [row.tobytes() for row in self._columns[self.alignment.rows[positions]]]
 
     def _part(self, positions: Positions) -> Floats:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
@@ -19,8 +20,8 @@ from vfl_node.training.serving import KeptHalf, StoredModel
 class GlmPredictor(AdditivePredictor):
     """Predictions between nodes."""
 
+    @override
     def opened(self, model: StoredModel) -> AdditiveHalf:
-        """As :func:`opened`."""
         return opened(model)
 
 

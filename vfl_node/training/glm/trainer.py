@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.glm.coordinator import Decryptions
@@ -13,8 +15,8 @@ from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingDa
 class GlmTrainer(Trainer):
     """Genuine-with-dummy training (:mod:`~vfl_node.training.glm.regression`), as a `Trainer`."""
 
+    @override
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
-        """As :func:`~vfl_node.training.glm.regression.regress`."""
         logs = {name: FileDecryptionLog(session.folder / f"decryptions-{name}") for name in session.others}
         return await regress(session, data, checkpoints, logs, resume_from=resume)
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
@@ -59,8 +60,8 @@ class ShareSide(ServiceSide):
         """Those of the rows at shared ``positions``, uint64[B, d]."""
         return self._columns[self.alignment.rows[positions]]
 
+    @override
     def own(self, positions: Positions) -> list[bytes]:
-        """As the base."""
         return [row.tobytes() for row in self.columns(positions)]
 
 

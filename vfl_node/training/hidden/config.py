@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.gdp import MOST_EPSILON, Exposure
@@ -126,8 +127,8 @@ class Hidden(TrainerConfig):
         """As the base, of weights without noise: they have another beginning each time, and sums are over other records."""
         return self.epsilon is None and (self.reveal == "owners" or self.metrics_by == "histogram")
 
+    @override
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
-        """As the base."""
         return spending.opened(self, evaluate, shared)
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field, model_validator
-from typing_extensions import Self
+from typing_extensions import Self, override
 
 from vfl_node.configuration.models import name_in
 from vfl_node.data.scaling import Scaling
@@ -136,8 +136,8 @@ class NetworkConfig(TrainerConfig):
                 "evaluate.validation_fraction (0.1, for example), or leave it out"
             )
 
+    @override
     def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
-        """As the base."""
         import numpy as np  # which a job alone does not need
 
         from vfl_node.data.encoded import encoded_columns

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
+from typing_extensions import override
 
 from vfl_node.configuration.models import ReadBy
 from vfl_node.errors import DataError
@@ -208,6 +209,6 @@ class Train(NetworkConfig):
         return architecture_of(self.model, models).reads_lists()
 
     @property
+    @override
     def learns_unaligned_by(self) -> str:
-        """As the base."""
         return self.unaligned.method

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.computing import HEAD_BYTES, OutsideCost, TableShape, TrainingCost, TrainingPlan
 from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
@@ -189,8 +191,8 @@ class SplitPlan(TrainingPlan["Train"]):
         epochs = train.unaligned.epochs_before + train.epochs
         return evaluate.repeats * epochs * max(1, trained // train.batch_size)
 
+    @override
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
-        """As :func:`cost`."""
         return cost(self.train, evaluate, rows, protocol, self.passive_parties)
 
     def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
@@ -205,8 +207,8 @@ class SplitPlan(TrainingPlan["Train"]):
         """Values of every layer for each row of a batch, and their gradients."""
         return batch_bytes(self.train, role, table, self.passive_parties)
 
+    @override
     def sent(self) -> tuple[int, int, int]:
-        """As the base."""
         width, method = cut_width(self.train), self.train.unaligned
         return self.train.batch_size, width, method.exchanged_width(width) if method.exchanges == "projections" else 0
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.configuration.registry import load
@@ -45,8 +46,8 @@ class EstimatedRows(LocalBranch):
             self._federated = int(saved["federated"])
             self._figures = {name: float(value) for name, value in under("figures", saved).items()}
 
+    @override
     def epoch_begins(self, epoch: int, steps: int) -> None:
-        """As the base."""
         self._begin_local(epoch, steps, learning=epoch >= self._filling_after)
         self._sums, self._of_epoch = {}, 0
 
@@ -72,8 +73,8 @@ class EstimatedRows(LocalBranch):
         self._of_epoch += some
         return some * loss
 
+    @override
     def step_done(self, step: TrainingStep) -> None:
-        """As the base."""
         self._heads.step()
         self._federated += 1
         super().step_done(step)
@@ -95,13 +96,13 @@ class EstimatedRows(LocalBranch):
             keys = torch.cat([bottom(inputs.at(part)) for part in cut(self._active.aligned[places], ROWS_AT_ONCE)])
         return self._estimator.estimates(own, keys, self._received[torch.from_numpy(places).to(own.device)])
 
+    @override
     def epoch_ends(self) -> Mapping[str, Any]:
-        """As :meth:`Attachment.epoch_ends`."""
         self._figures = {name: total / max(self._of_epoch, 1) for name, total in self._sums.items()}
         return {}
 
+    @override
     def tensors(self) -> dict[str, Tensor]:
-        """As the base."""
         assert self._received is not None
         figures = {name: torch.tensor(value, dtype=torch.float64) for name, value in self._figures.items()}
         return {
@@ -112,6 +113,6 @@ class EstimatedRows(LocalBranch):
             **prefixed("figures", figures),
         }
 
+    @override
     def report(self) -> dict[str, Any]:
-        """As the base."""
         return {**super().report(), "figures": dict(self._figures)}

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from typing_extensions import override
 
 from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.models.building import build_bottom
@@ -40,8 +41,8 @@ class FilledRows(LocalBranch):
             self._embeddings = saved["embeddings"].to(active.session.device)
             self._figures = {name: float(value) for name, value in under("figures", saved).items()}
 
+    @override
     def epoch_begins(self, epoch: int, steps: int) -> None:
-        """As the base."""
         self._begin_local(epoch, steps, learning=self._embeddings is not None)
         if epoch + 1 == self._filling_after:
             self._note()
@@ -133,14 +134,14 @@ class FilledRows(LocalBranch):
 
         return JointModel(logits, active.task.losses, new_bottom, adam, train.outputs)
 
+    @override
     def tensors(self) -> dict[str, Tensor]:
-        """As the base."""
         if self._embeddings is None:
             return {}
         figures = {name: torch.tensor(value, dtype=torch.float64) for name, value in self._figures.items()}
         return {**super().tensors(), "embeddings": self._embeddings.cpu(), **prefixed("figures", figures)}
 
+    @override
     def report(self) -> dict[str, Any]:
-        """As the base."""
         generated = 0 if self._embeddings is None else self._active.distinct
         return {**super().report(), "generated": generated, "figures": dict(self._figures)}

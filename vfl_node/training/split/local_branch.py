@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from typing_extensions import override
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
@@ -188,8 +189,8 @@ class LocalBranch(Attachment):
         """As :meth:`Attachment.findings`: of the first repeat."""
         return {} if before is not None else {"unaligned": self.report()}
 
+    @override
     def tensors(self) -> dict[str, Tensor]:
-        """As :meth:`Attachment.tensors`."""
         return {
             "steps": torch.tensor(self._steps),
             "seconds": torch.tensor(self._seconds, dtype=torch.float64),

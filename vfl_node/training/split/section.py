@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from pydantic import Field, JsonValue
+from typing_extensions import override
 
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.privacy.defences.registry import read_params
@@ -179,8 +180,8 @@ class SplitSection(TrainerSection):
     )
 
     @property
+    @override
     def counts_matched_rows(self) -> bool:
-        """As the base."""
         return self.matched_metrics is not None
 
     def words(self, of: ReportedTraining) -> TrainingWords:

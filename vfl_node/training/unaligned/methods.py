@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.configuration.models import Frozen, name_in
@@ -154,8 +155,8 @@ class AlternatingMethod(Unaligned):
         "least, and one is left",
     )
 
+    @override
     def pretraining(self, epochs: int) -> int:
-        """As the base."""
         return min(max(1, math.ceil(self.pretrain * epochs)), epochs - 1)
 
     def local_rows(self, sizes: Sizes) -> int:
@@ -166,8 +167,8 @@ class AlternatingMethod(Unaligned):
         """As the base: local batches go through a branch like the active party's half."""
         return (Passes("active", sizes.branch, self.local_rows(sizes), sizes.batch),)
 
+    @override
     def when(self, epochs: int) -> str:
-        """As the base."""
         return f"in the last {epochs - self.pretraining(epochs):,} of {epochs:,} epochs"
 
     def check(self, job: Job, epochs: int) -> None:
@@ -182,8 +183,8 @@ class AlternatingMethod(Unaligned):
         if epochs == 1:
             raise ValueError(f"{method} needs train.epochs of 2 or more: one before the rows are filled in, and one after")
 
+    @override
     def done(self, rows: int, local: int, federated: int) -> str:
-        """As the base."""
         return (
             f"{rows:,} rows of the active party alone got an embedding each: {self.words()}; they were learnt from in "
             f"{local:,} batches beside {federated:,} federated ones"
@@ -200,16 +201,16 @@ class FillingMethod(AlternatingMethod):
     )
 
     @property
+    @override
     def begins_anew(self) -> bool:
-        """As the base."""
         return self.anew
 
     def filling(self, sizes: Sizes) -> tuple[Passes, ...]:
         """What the method computes to make the embeddings up; the own bottom's passes over aligned rows are counted."""
         return ()
 
+    @override
     def work(self, sizes: Sizes) -> tuple[Passes, ...]:
-        """As the base."""
         aligned = Passes("active", Network(bottom=True), sizes.aligned, ROWS_AT_ONCE, learns=False)
         return (*super().work(sizes), aligned, *self.filling(sizes))
 
@@ -226,16 +227,16 @@ class PretrainingMethod(Unaligned):
     )
 
     @property
+    @override
     def epochs_before(self) -> int:
-        """As the base."""
         return self.pretrain_epochs
 
+    @override
     def when(self, epochs: int) -> str:
-        """As the base."""
         return f"in {self.pretrain_epochs:,} epochs before the {epochs:,} with labels"
 
+    @override
     def done(self, rows: int, local: int, federated: int) -> str:
-        """As the base."""
         return (
             f"before the training, {self.words()} in {self.pretrain_epochs} epochs; the active party learnt from {rows:,} rows "
             "that it alone has, too"

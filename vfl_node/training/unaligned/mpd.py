@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
+from typing_extensions import override
 
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.layers import linear
@@ -37,8 +38,8 @@ class MatchedPairsPretraining(Pretraining):
         both = nn.ModuleDict({"bottom": half.bottom, "head": self._head}).to(half.device)
         super().__init__(method, half, both if half.active else None)
 
+    @override
     async def step(self, number: int, positions: Rows) -> None:
-        """As the base."""
         failpoints.reach("pretrain")
         answer = partial(self._answer, number, positions) if self._half.active else None
         await self._half.exchange.meet(number, positions, answer)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from typing_extensions import override
 
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
@@ -150,8 +151,8 @@ class Pretraining(Attachment):
         exchanged = prefixed("exchange", self._half.exchange.tensors())
         return {"steps": torch.tensor(self._steps), "means": means, "seconds": seconds, **learnt, **exchanged}
 
+    @override
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """As :meth:`Attachment.restore`."""
         if not tensors:
             self._over = True  # a checkpoint of the training with labels
             return

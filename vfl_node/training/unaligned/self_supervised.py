@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
+from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.initial_weights import initialise
@@ -29,8 +30,8 @@ class OwnRowsPretraining(Pretraining):
         super().__init__(method, half, siamese.to(half.device))
         self._siamese, self._method = siamese, method
 
+    @override
     def end_epoch(self, epoch: int) -> None:
-        """As the base."""
         half, draws = self._half, self._half.randomness.derive(f"copies/{epoch}")
         for rows in shuffled(half.rows, half.batch_size, half.randomness.derive(f"order/{epoch}")):
             failpoints.reach("pretrain")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.job import Job
@@ -71,8 +72,8 @@ class Diffusion(FillingMethod):
             Passes("active", Network(bottom=True), sizes.outside, ROWS_AT_ONCE, learns=False),
         )
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return (
             "one drawn by a diffusion model of the aligned rows' embeddings, given label and own embedding "
             f"({self.taken} steps)"
@@ -119,8 +120,8 @@ class FedCvt(AlternatingMethod):
                 "odd: choose an even one"
             )
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "an estimate from aligned rows that are alike, anew in each batch"
 
 
@@ -130,8 +131,8 @@ class Heuristic(FillingMethod):
     needs_groups: ClassVar[bool] = True
     implementation: ClassVar[str] = "vfl_node.training.unaligned.heuristic:mean_of_group"
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "the mean embedding of the aligned rows of its group, or of all where the group has none"
 
 
@@ -158,8 +159,8 @@ class JointPrivilegedLearning(FillingMethod):
             Passes("active", network, sizes.outside, ROWS_AT_ONCE, learns=False),
         )
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "one that a network makes of its columns, trained on the aligned rows' embeddings and labels"
 
 
@@ -181,8 +182,8 @@ class MatchedPairs(PretrainingMethod):
             Passes("passive", Network(bottom=True), rows, sizes.batch),
         )
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "both bottoms learnt to tell matched pairs of embeddings from unmatched ones"
 
 
@@ -227,8 +228,8 @@ class SelfSupervised(SiameseMethod):
 
     implementation: ClassVar[str] = "vfl_node.training.unaligned.self_supervised:SelfSupervisedPretraining"
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "each party's bottom learnt by itself what the disturbed copies of a row have in common"
 
 
@@ -247,8 +248,8 @@ class FedHssl(SiameseMethod):
         description="weight of the loss that holds a disturbed copy to what the bottom learnt between the parties",
     )
 
+    @override
     def exchanged_width(self, embedding: int) -> int:
-        """As the base."""
         return self.projection
 
     @property
@@ -265,6 +266,6 @@ class FedHssl(SiameseMethod):
         )
         return (*super().work(sizes), *parties)
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "both bottoms learnt to foretell each other's projections of aligned rows, and their own of disturbed copies"

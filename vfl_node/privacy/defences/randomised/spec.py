@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from pydantic import Field, model_validator
-from typing_extensions import Self
+from typing_extensions import Self, override
 
 from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec, Direction
 
@@ -36,8 +36,8 @@ class RandomisedParams(DefenceParams):
             raise ValueError("target_range has two numbers, [low, high], the second one larger")
         return self
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As :meth:`DefenceParams.words`."""
         return (
             "each label is replaced by a randomised one, drawn once for its record and kept in every job: whatever is trained "
             f"with it, and however often, tells of a label no more than ε = {self.epsilon:g} allows"

@@ -58,6 +58,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid
+from typing_extensions import override
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import DataError, StateError, UsageError
@@ -192,24 +193,24 @@ class _StoredCalibration(BaseModel, extra="forbid"):
 class Identity(Calibration):
     """``none``: the model's probability is taken as it is; softmax where there are more than two classes."""
 
+    @override
     def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
-        """As :meth:`Calibration.loss`."""
         return cross_entropy(logits, targets) if logits.ndim == 2 else binary_cross_entropy_with_logits(logits, targets)
 
     def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         """As :meth:`Calibration.seen`: the model's probability."""
         return _likelihood(logits.detach())
 
+    @override
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
-        """As :meth:`Calibration.probability`."""
         return _numbers(_likelihood(logits.detach().double()))
 
     def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """As :meth:`Calibration.expectation`: the probability itself."""
         return self.probability(logits, base_rate)
 
+    @override
     def to_json(self) -> str:
-        """As :meth:`Calibration.to_json`."""
         return _StoredCalibration(name="none").model_dump_json()
 
 
@@ -226,8 +227,8 @@ class Shift(Identity):
     def __init__(self, composition: Composition, rate: Rate) -> None:
         self.composition, self.rate = composition, rate
 
+    @override
     def to_json(self) -> str:
-        """As :meth:`Calibration.to_json`."""
         return _StoredCalibration(name=self.name, composition=self.composition, rate=self.rate).model_dump_json()
 
 
@@ -239,8 +240,8 @@ class AtTest(Shift):
 
     name = "test"
 
+    @override
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
-        """As :meth:`Calibration.probability`."""
         mix = self.composition
         return np.asarray((self.expectation(logits, base_rate) * mix.labelled - mix.w10 * _numbers(base_rate)) / mix.w11)
 
@@ -269,13 +270,13 @@ class AtTraining(Shift):
 
     name = "train"
 
+    @override
     def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
-        """As :meth:`Calibration.loss`."""
         positive, negative = self._log_positive(logits, base_rate), self._log_negative(logits, base_rate)
         return -(targets * positive + (1 - targets) * negative).mean()
 
+    @override
     def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
-        """As :meth:`Calibration.seen`."""
         return self._log_positive(logits.detach(), base_rate).exp().clamp(max=1)
 
     def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:

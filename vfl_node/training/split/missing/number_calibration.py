@@ -19,6 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from torch import Tensor
 from torch.nn.functional import mse_loss
+from typing_extensions import override
 
 from vfl_node.errors import UsageError
 from vfl_node.training.split.missing.calibration import Calibration, Composition, Identity, Probabilities, Rate, Shift
@@ -54,12 +55,12 @@ class ShiftedAtTest(NumberShift):
 
     name: ClassVar[Literal["train", "test"]] = "test"
 
+    @override
     def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
-        """As :meth:`AsPredicted.loss`."""
         return mse_loss(logits, targets)
 
+    @override
     def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
-        """As :meth:`AsPredicted.seen`."""
         return logits.detach()
 
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:

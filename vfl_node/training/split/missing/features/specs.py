@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from typing_extensions import override
+
 from vfl_node.training.split.missing.strategies import FeatureStrategy
 
 
@@ -12,12 +14,12 @@ class Gaussian(FeatureStrategy):
 
     embeddings: ClassVar[str] = "vfl_node.training.split.missing.features.embeddings:GaussianEmbeddings"
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "a random embedding, as long as the longest real one of the batch"
 
+    @override
     def learnt(self) -> str:
-        """As the base."""
         return "almost surely: an embedding drawn at random stands out"
 
 
@@ -26,12 +28,12 @@ class Naive(FeatureStrategy):
 
     rows: ClassVar[str] = "vfl_node.training.split.missing.features.rows:NaiveRows"
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "values drawn for each column by itself"
 
+    @override
     def learnt(self) -> str:
-        """As the base."""
         return "for most of them: a row of random values stands out"
 
 
@@ -40,8 +42,8 @@ class NoFeatures(FeatureStrategy):
 
     fills: ClassVar[bool] = False
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "nothing"
 
 
@@ -50,24 +52,24 @@ class Random(FeatureStrategy):
 
     embeddings: ClassVar[str] = "vfl_node.training.split.missing.features.embeddings:RandomEmbeddings"
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "a random embedding with the mean and spread of real ones"
 
+    @override
     def learnt(self) -> str:
-        """As the base."""
         return "almost surely: an embedding drawn at random stands out"
 
 
 class Sampling(FeatureStrategy):
     """The columns of a random own row."""
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "columns of a random row of the party's own"
 
+    @override
     def learnt(self) -> str:
-        """As the base."""
         return "for some or most of them: a copied row has a twin, and does not fit the receiver's own columns"
 
 
@@ -76,10 +78,10 @@ class Smoothed(FeatureStrategy):
 
     rows: ClassVar[str] = "vfl_node.training.split.missing.features.smoothed:SmoothedRows"
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "columns drawn from the cloud of the party's own rows around a random one"
 
+    @override
     def learnt(self) -> str:
-        """As the base."""
         return "for some or most of them: a made-up row does not fit the label and the receiver's own columns"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pydantic import Field
+from typing_extensions import override
 
 from vfl_node.roles import Task
 from vfl_node.training.split.missing.strategies import LabelStrategy
@@ -16,12 +17,12 @@ class Majority(LabelStrategy):
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.made_up:majority"
     redrawn: ClassVar[bool] = False
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "the more frequent class"
 
+    @override
     def learnt(self, peer: str) -> str:
-        """As the base."""
         return (
             f"a row whose label is not the synthetic class is surely a record that {peer} holds; which of the others {peer} "
             "lacks can be inferred for some"
@@ -35,12 +36,12 @@ class MeanLabel(LabelStrategy):
     redrawn: ClassVar[bool] = False
     tasks: ClassVar[tuple[Task, ...]] = ("regression",)
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "the mean of the targets"
 
+    @override
     def learnt(self, peer: str) -> str:
-        """As the base."""
         return (
             f"which records {peer} lacks can be inferred for most, by whoever can read targets from gradients: made-up targets "
             "are all the same, and hardly any real one is equal to them"
@@ -53,12 +54,12 @@ class Minority(LabelStrategy):
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.made_up:minority"
     redrawn: ClassVar[bool] = False
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "the rarer class"
 
+    @override
     def learnt(self, peer: str) -> str:
-        """As the base."""
         return (
             f"a row whose label is not the synthetic class is surely a record that {peer} holds; which of the others {peer} "
             "lacks can be inferred for some"
@@ -71,12 +72,12 @@ class Neighbors(LabelStrategy):
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.neighbors:neighbors"
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "the class, or mean target, of the nearest rows of the batch"
 
+    @override
     def learnt(self, peer: str) -> str:
-        """As the base."""
         return f"which records {peer} lacks can be inferred over epochs, for most: their labels change"
 
 
@@ -86,8 +87,8 @@ class NoLabels(LabelStrategy):
     fills: ClassVar[bool] = False
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "nothing"
 
 
@@ -96,12 +97,12 @@ class RandomPos(LabelStrategy):
 
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.made_up:random_pos"
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "a class drawn once for each row, as often as it is among the real labels"
 
+    @override
     def learnt(self, peer: str) -> str:
-        """As the base."""
         return f"which records {peer} lacks can be inferred for some: their labels fit worse"
 
 
@@ -112,12 +113,12 @@ class RandomPred(LabelStrategy):
 
     draws: int = Field(default=1, ge=1, le=100, description="labels drawn for each row and step; their mean is used")
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "a class drawn anew in each step, as the model predicts" + f"; the mean of {self.draws} draws" * (self.draws > 1)
 
+    @override
     def learnt(self, peer: str) -> str:
-        """As the base."""
         if self.draws > 1:
             return f"which records {peer} lacks can be inferred for most: their gradients are short"
         return f"which records {peer} lacks can be inferred over epochs, for most: their labels change"
@@ -129,10 +130,10 @@ class SampledLabels(LabelStrategy):
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.made_up:sampled"
     tasks: ClassVar[tuple[Task, ...]] = ("regression",)
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "a target drawn once for each row from the distribution of the real ones"
 
+    @override
     def learnt(self, peer: str) -> str:
-        """As the base."""
         return f"which records {peer} lacks can be inferred for some: their targets fit worse"
