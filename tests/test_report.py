@@ -1315,7 +1315,7 @@ def test_page_claims_no_more_than_may_be_said(make) -> None:
 
 
 def test_write_leaves_two_whole_files_and_nothing_else(tmp_path: Path) -> None:
-    envelope.write(build(), tmp_path / "out")
+    page_module.write(build(), tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.json"]
     written = (tmp_path / "out/report.json").read_text()
     assert written == build().to_json()
@@ -1329,7 +1329,7 @@ def test_the_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(page_module, "render", broken)
     with pytest.raises(RuntimeError):
-        envelope.write(build(), tmp_path)
+        page_module.write(build(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -24,7 +24,7 @@ from vfl_node.job import Job
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import joint
 from vfl_node.privacy.silent import attempted
-from vfl_node.report import envelope
+from vfl_node.report import envelope, page
 from vfl_node.report.meters import with_joint
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.section import JointAttack
@@ -98,4 +98,4 @@ def _add(folder: Path, attack: JointAttack) -> None:
     if report.meters and report.meters.membership:
         membership = with_joint(report.meters.membership, attack)
         report = report.model_copy(update={"meters": report.meters.model_copy(update={"membership": membership})})
-    envelope.write(report, folder)
+    page.write(report, folder)

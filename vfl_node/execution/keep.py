@@ -16,7 +16,7 @@ from vfl_node.models import storage
 from vfl_node.process import failpoints
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.process.machine import now
-from vfl_node.report import envelope
+from vfl_node.report import envelope, page
 from vfl_node.session.session import Session
 from vfl_node.training.serving import ReportedPredictions
 from vfl_node.training.trainer import Trained
@@ -93,7 +93,7 @@ def keep(
         versions=envelope.installed_versions(),
         seeded=folder.trial.seeded,
     )
-    envelope.write(report, folder.artefacts)
+    page.write(report, folder.artefacts)
     folder.seal()
     failpoints.reach("kept")
 

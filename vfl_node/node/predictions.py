@@ -27,7 +27,7 @@ from vfl_node.models import storage
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.process.machine import now
-from vfl_node.report import envelope
+from vfl_node.report import envelope, page
 from vfl_node.session.memory import Memory, joint
 from vfl_node.settings.node import Data, Settings
 from vfl_node.training.serving import StoredModel, check_allowed, check_known, predictor_of
@@ -291,5 +291,5 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         finished=now(),
         versions=envelope.installed_versions(),
     )
-    envelope.write(report, folder.artefacts)
+    page.write(report, folder.artefacts)
     folder.seal()

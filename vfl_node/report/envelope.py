@@ -11,7 +11,6 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import Field, StringConstraints, create_model, model_validator
@@ -21,8 +20,6 @@ from vfl_node.alignment.alignment import Alignment, LinkageFacts
 from vfl_node.crypto.kernels import kernel
 from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
-from vfl_node.process.files import private_folder, write_whole
-from vfl_node.report import page
 from vfl_node.report.columns import ColumnAudit, ColumnFigures
 from vfl_node.report.measured import intervals_of, metrics_of, rival_metrics
 from vfl_node.report.meters import Meters, meters_of
@@ -194,16 +191,6 @@ def build(
         learnt=_learnt(job, party, alignment, coordinated, result.disclosures if result else None),
         versions=dict(versions),
     )
-
-
-def write(report: Report, folder: Path) -> None:
-    """Write ``report.html`` and ``report.json`` into ``folder``, each whole or not at all.
-
-    ``report.json`` comes last: where it is, the job has its report.
-    """
-    private_folder(folder)
-    write_whole(folder / "report.html", page.render(report).encode())
-    write_whole(folder / "report.json", report.to_json().encode())
 
 
 def installed_versions() -> dict[str, str]:

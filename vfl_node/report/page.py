@@ -18,6 +18,7 @@ from markupsafe import Markup
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.privacy.attacks import ATTACKS
+from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import charts, read_labels, rebuilt, results
 from vfl_node.report.charts import Bar, LineChart, Row
 from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, listed
@@ -79,6 +80,16 @@ def render(report: Report) -> str:
         style_source=csp_source(style),
         settings=_settings(data["job"]["spec"]),
     )
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write ``report.html`` and ``report.json`` into ``folder``, each whole or not at all.
+
+    ``report.json`` comes last: where it is, the job has its report.
+    """
+    private_folder(folder)
+    write_whole(folder / "report.html", render(report).encode())
+    write_whole(folder / "report.json", report.to_json().encode())
 
 
 def attack_titles() -> dict[str, str]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from vfl_node.training.network.config import NetworkConfig
+from typing import Protocol
 
 SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "constant": lambda t: 1.0,
@@ -17,7 +14,19 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = {
 """``train.learning_rate_schedule`` → what the rate is multiplied by when the share t of the steps is done."""
 
 
-def rate_factor(train: NetworkConfig, step: int, steps: int) -> float:
+class ScheduledRate(Protocol):
+    """The keys of ``train`` that say how the learning rate changes."""
+
+    @property
+    def learning_rate_schedule(self) -> str:
+        """One of :data:`SCHEDULES`."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps in which it rises."""
+
+
+def rate_factor(train: ScheduledRate, step: int, steps: int) -> float:
     """What ``train.learning_rate`` is multiplied by in training step ``step`` of ``steps``, counted from 0.
 
     It rises evenly over the first ``train.warmup_steps`` and is 1 in the last of them. After them, with t from 0 to 1 the
