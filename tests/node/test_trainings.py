@@ -85,7 +85,8 @@ class Trainings:
     def said(self, job_id: str, name: str) -> str:
         """What its report says that anyone learnt of membership by training."""
         learnt = json.loads((self.job_folder(job_id, name).artefacts / "report.json").read_text())["learnt"]
-        return " ".join(entry["text"] for entries in learnt.values() for entry in entries if "docs/explanations/privacy/" in entry["text"])
+        told = (entry["text"] for entries in learnt.values() for entry in entries)
+        return " ".join(text for text in told if "docs/explanations/privacy/" in text)
 
 
 class Tap:
