@@ -53,7 +53,7 @@ def test_it_finds_what_filters_find(tmp_path, n_a, n_b, candidates):
 
 def test_similarities_have_the_noise_of_the_job(tmp_path):
     some = world(tmp_path, n_a=200, n_b=50)
-    clean, noisy = exact(some, **SHARES), pairs(some, some.job(noise={"sigma": 0.5}, **SHARES))
+    clean, noisy = exact(some), pairs(some, some.job(noise={"sigma": 0.5}, **SHARES))
     noise = np.array([noisy[pair] - clean[pair] for pair in clean])
     assert len(noise) == 800
     assert noise.std() == pytest.approx(0.5, rel=0.1)
@@ -66,8 +66,6 @@ def test_a_second_job_tells_nothing_new(tmp_path):
     orders = [some.job(**SHARES) for _ in range(2)]
     assert pairs(some, orders[0]) == first
     assert np.array_equal(orders[0][B].rows, orders[1][B].rows)  # and in the same order
-    other = pairs(some, some.job(noise={"sigma": 0.5}, **SHARES))
-    assert all(other[pair] != first[pair] for pair in first)
 
 
 def test_masks_are_others_in_each_job(tmp_path):
@@ -80,19 +78,28 @@ def test_masks_are_others_in_each_job(tmp_path):
     assert opened[0][0] != opened[1][0]
 
 
-def test_the_scale_is_that_of_the_first_linkage(tmp_path):
-    """Sums of two sets that differ in one record would tell how far it is from its candidates, exactly."""
-    some = world(tmp_path)
-    first = some.job(**SHARES)[A].linkage
-    some.keys[A][0] = 100 - some.keys[A][0]
-    second = some.job(**SHARES)[A].linkage
-    assert (first.tau, first.tau_min) == (second.tau, second.tau_min)
-    said = [m for m in some.sent[B, A] if isinstance(m, linkage_pb2.Scale)]
-    assert [m.deviation > 0 for m in said] == [True]
-    (kept,) = (some.folder / B / "partners" / A).glob("shared-scale*")
-    kept.unlink()
-    third = some.job(**SHARES)[A].linkage  # the control: B has lost it
-    assert third.tau != second.tau
+OTHERS = {"a record of A": A, "a record of B": B, "sigma": {"noise": {"sigma": 0.5}}, "candidates": {"candidates": 3}}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("forgetful", [None, A, B])
+def test_there_is_one_linkage_in_shares(tmp_path, other, forgetful):
+    """Sums of two that differ little would tell distances exactly; whoever remembers the first one refuses another."""
+    some, change = world(tmp_path), OTHERS[other]
+    first = pairs(some, some.job(**SHARES))
+    if isinstance(change, str):
+        some.keys[change][0] = 100 - some.keys[change][0]
+    if forgetful:
+        (kept,) = (some.folder / forgetful / "partners" / (B if forgetful == A else A)).glob("shared-linkage*")
+        kept.unlink()
+    results = some.job(**SHARES, **({} if isinstance(change, str) else change))
+    refusing = [name for name in (A, B) if name != forgetful]
+    assert all(code(results[name]) == "E_BUDGET" for name in refusing)
+    assert not [m for m in some.sent[A, B] if isinstance(m, shares_pb2.MaskedShares)]
+    if not forgetful:
+        if isinstance(change, str):
+            some.keys[change][0] = 100 - some.keys[change][0]
+        assert pairs(some, some.job(**SHARES)) == first
 
 
 def test_what_the_coordinator_gets(tmp_path):
@@ -209,37 +216,12 @@ def test_too_little_noise(tmp_path):
     assert "min_sigma" in results[B].message
 
 
-@pytest.mark.parametrize("owner", [A, B, C])
-def test_other_sets_are_counted_too(tmp_path, owner):
-    """Each has other noise, which would average out."""
-    some = world(tmp_path, **{owner: {"linkages_per_set": 2}})
-    first = pairs(some, some.job(**SHARES))
-    for _ in range(2):
-        some.keys[B][0] = 100 - some.keys[B][0]
-        some.keys[A][0] = 100 - some.keys[A][0]
-        results = some.job(**SHARES)
-    assert pairs(some, results) == first
-    some.keys[B][1] = 100 - some.keys[B][1]
-    assert code(some.job(**SHARES)[owner]) == "E_BUDGET"
-
-
 @pytest.mark.parametrize(("own", "what"), [([5.0, 95.0], "equally far"), ([50.0, 50.0], "no record")])
 def test_distances_that_are_all_alike(tmp_path, own, what):
     theirs = own if what == "equally far" else [1.0, 99.0]
     results = World(tmp_path, {A: own, B: theirs}).job(candidates=1, **SHARES)
     assert [code(results[name]) for name in (A, B)] == ["E_CONSTANT"] * 2
     assert what in results[A].message
-
-
-@pytest.mark.parametrize("wrong", [{"deviation": float("nan")}, {"deviation": -1.0}, {"deviation": 1.0, "mean": float("inf")}])
-def test_a_scale_that_is_none(tmp_path, wrong):
-    some = world(tmp_path)
-    some.begin(**SHARES)
-
-    def change(message):
-        return linkage_pb2.Scale(**wrong) if isinstance(message, linkage_pb2.Scale) else message
-
-    assert code(some.attempt(change={(B, A): change})[A]) == "E_ELEMENT"
 
 
 @pytest.mark.parametrize(("sender", "to"), [(A, B), (B, A), (C, A)])

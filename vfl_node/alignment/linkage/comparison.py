@@ -6,19 +6,19 @@ step  what                                                                      
 1     distances of all pairs, and which K are the nearest (:mod:`vfl_node.crypto.shares.nearest`)  nobody, and B: which ones
 2     B alone: its candidates in an order of its own, how often each of its records is used       –
 3     the distances of the candidates; A does not hear which records they are of                  nobody
-4     their sum and the sum of their squares: μ0 and σ0; once for all jobs on the same terms      A and B
+4     their sum and the sum of their squares: μ0 and σ0                                           A and B
 5     each of them with noise, of deviation σ·σ0                                                  A
 ====  ==========================================================================================  =========================
 
 The dealer draws the noise from a secret that it keeps: the same in every job over the same two sets on the same terms. It draws
-it for σ0 = 1, since it does not know σ0; the parties multiply. Other noise is drawn over other sets. So here each linkage of
-other sets counts (:func:`vfl_node.alignment.linkage.terms.any_set`), and equal records have different noise. Sums are opened in
-the first linkage on the same terms alone: those of two sets that differ in one record would tell its distances exactly.
+it for σ0 = 1, since it does not know σ0; the parties multiply. So equal records have different noise. Sums of two sets that
+differ in one record would tell its distances exactly, and so would those under two σ: two parties have one linkage in shares
+only, which they may repeat.
 
 Cost: as step 1; 2 bytes a pair (3 from 2¹⁵ bits on) from A and 8 from the dealer in step 3; 6 µs of the dealer and some 40
 bytes from each for each candidate. Memory: about 100 bytes a pair of a block.
 
-Leaks: see ``learnt.py``; to the dealer nothing, as no message goes to it.
+Leaks: see ``learnt.py``; to the dealer nothing, as it gets no number that depends on a filter.
 """
 
 from __future__ import annotations
@@ -81,7 +81,6 @@ async def compared(
     own: Rows | None = None,
     choosing: Choosing | None = None,
     noise: Randomness | None = None,
-    known: DistanceScale | None = None,
     check: Callable[[DistanceScale | None], None] = lambda scale: None,
     after: Callable[[], None] = lambda: None,
 ) -> SharedCandidates:
@@ -93,7 +92,6 @@ async def compared(
         own: uint8[n, bits / 8], this party's filters; None at the dealer.
         choosing: B's; None elsewhere.
         noise: the dealer's secret for this linkage; None elsewhere. Nothing of it is consumed.
-        known: μ0 and σ0 of an earlier linkage, the same at both data parties: then zeros are opened in place of the sums.
         check: of a data party, called with μ0 and σ0 before A hears a distance; may raise.
         after: called after each of the plan's blocks.
     """
@@ -109,10 +107,10 @@ async def compared(
         choosing.accept()
     (open_,) = await machine.run(masked(whole))
     (squares,) = await machine.run(product(open_, open_, "numbers"))
-    (sums,) = await machine.run(revealed(_summed(whole, squares, hidden=known is not None)))
+    (sums,) = await machine.run(revealed(_summed(whole, squares)))
     scale = None
     if machine.place != DEALER:
-        scale = known or DistanceScale.of_sums(int(found.sum()), int(sums[0]), int(sums[1]))
+        scale = DistanceScale.of_sums(int(found.sum()), int(sums[0]), int(sums[1]))
         check(scale)
     blurred = whole.times(1 << SCALE_FRACTION + NOISE_FRACTION, SCALE_FRACTION + NOISE_FRACTION)
     if plan.sigma:
@@ -140,7 +138,7 @@ async def _block(
     return whole, there.astype(np.bool_), places
 
 
-def _summed(*values: Shared, hidden: bool) -> Shared:
-    """The sum of each; zeros if it is not to be opened."""
+def _summed(*values: Shared) -> Shared:
+    """The sum of each."""
     total: Ring = np.array([of.part.sum(dtype=np.uint64) for of in values], np.uint64)
-    return Shared(total * np.uint64(not hidden), 0)
+    return Shared(total, 0)

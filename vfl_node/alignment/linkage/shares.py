@@ -4,11 +4,11 @@
 
     A, B → C      LinkageAccepted: each has counted the linkage     before that nothing is dealt, so nothing computed
     C → A, B      the seed of its masks, then corrections
-    B → A         μ0 and σ0 of the first linkage on these terms     else sums are opened
     A ↔ B         masked shares                                     ``comparison.py``
 
 Candidates reach B before it can say how often its records are used. So here a linkage counts from its beginning, also one
-that B then refuses (``limits.max_reuse``); A has no similarity in that case.
+that B then refuses (``limits.max_reuse``); A has no similarity in that case. With two parties there is one linkage in shares
+only, which may be repeated.
 
 **A restart.** The computation begins anew, under the same masks: they follow from seeds that C has for the job, and from what
 both are committed to. All is arithmetic of integers, so both send what they sent before. What the other one opens is compared
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -37,7 +36,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.crypto.shares.machine import SEED_BYTES, Dealer, Party
 from vfl_node.crypto.shares.nearest import NONE
-from vfl_node.errors import ProtocolError
+from vfl_node.errors import PolicyError, ProtocolError
 from vfl_node.ledger import Disclosure
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
@@ -45,7 +44,6 @@ from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.share_wire import DealingSink, DealtCorrections, PairWire
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1.linkage_pb2 import Scale
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed
 
 
@@ -71,8 +69,8 @@ class SharedLinkage:
         """Compute.
 
         Raises:
-            PolicyError: noise that B does not allow, a record that would be used too often (``E_REUSE``), distances that are
-                all alike (``E_CONSTANT``).
+            PolicyError: another linkage in shares than the first (``E_BUDGET``), noise that B does not allow, a record that
+                would be used too often (``E_REUSE``), distances that are all alike (``E_CONSTANT``).
             ProtocolError: a message of another size (``E_COUNT``), or a place that is none (``E_ELEMENT``).
             StateError: there is no memory for it (``E_MEMORY``); others send other numbers than in an earlier attempt
                 (``E_REPLAY``).
@@ -84,12 +82,12 @@ class SharedLinkage:
         if self._place:
             check_sigma(plan.sigma, session.limits)
         check_room(plan.memory_bytes, session.limits)
+        self._check_only_one()
         await side.accept()
         masks = (await dealer.receive(DealerSeed)).seed
         if len(masks) != SEED_BYTES:
             raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
         session.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())
-        known = await self._known_scale()
         corrections, wire = DealtCorrections(dealer), PairWire(self._place, session.peer)
         log = OpeningLog(session.folder / "openings", hashlib.sha256(context + masks).digest())
 
@@ -103,7 +101,7 @@ class SharedLinkage:
         try:
             party = Party(self._place, 2, Randomness(masks), wire, corrections, context.hex(), log.check)
             own, choosing = side.filters.rows, _Chosen(side) if self._place else None
-            found = await compared(party, plan, own, choosing, known=known, check=self._check, after=after)
+            found = await compared(party, plan, own, choosing, check=self._check, after=after)
         finally:
             log.close()
         await corrections.finish()
@@ -113,35 +111,26 @@ class SharedLinkage:
         failpoints.reach("align-stored")
         return found
 
-    @property
-    def _scale_name(self) -> str:
-        return f"shared-scale-{self._side.agreed.hex()[:40]}"
+    def _check_only_one(self) -> None:
+        """Refuse another linkage in shares than the one that there was with this peer, whatever is other: set, σ or K.
 
-    async def _known_scale(self) -> DistanceScale | None:
-        """μ0 and σ0 of the first linkage on these terms, if B remembers them.
-
-        It is B that sums of other sets would tell on, so its word counts. What it says first in a job it says in all its
-        attempts, as what is opened depends on it.
+        Sums of distances are opened, and noise is multiplied by what they give. Two of them that differ little would tell
+        distances exactly. Both parties remember it before a sum can be opened. Raises PolicyError (``E_BUDGET``).
         """
-        session, said = self._session, self._session.folder / "scale said"
-        if self._place:
-            if not said.exists():
-                write_checked(said, session.memory.recall(self._scale_name) or b"")
-            scale = Scale.FromString(read_checked(said, hint="submit the job again as a new one"))
-            await session.peer.send(scale)
-        else:
-            scale = await session.peer.receive(Scale)
-            if not (math.isfinite(scale.mean) and math.isfinite(scale.deviation) and scale.deviation >= 0):
-                raise ProtocolError(f"{session.peer.peer} sent a scale that no distances have", code="E_ELEMENT")
-        return DistanceScale(scale.mean, scale.deviation) if scale.deviation else None
+        session, peer = self._session, self._session.peer.peer
+        if session.memory.keep("shared-linkage", self._side.linkage) != self._side.linkage:
+            raise PolicyError(
+                f"there was another linkage in shares with {peer}, over other records or on other terms",
+                code="E_BUDGET",
+                hint="repeat that one, or leave align.comparison out. If both owners accept that distances may follow from two "
+                "of them, remove shared-linkage.kept from state/partners at both nodes",
+                for_peer="there was another linkage in shares with it",
+            )
 
     def _check(self, scale: DistanceScale | None) -> None:
-        """Refuse to go on without similarities, else remember the scale. Raises PolicyError (``E_CONSTANT``)."""
+        """Refuse to go on without similarities. Raises PolicyError (``E_CONSTANT``)."""
         if scale is None or scale.deviation == 0:
             raise no_similarities(scale is None)
-        if self._place:
-            written = Scale(mean=scale.mean, deviation=scale.deviation).SerializeToString(deterministic=True)
-            self._session.memory.keep(self._scale_name, written)
 
 
 class _Chosen:
