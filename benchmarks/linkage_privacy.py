@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.linkage import anchors, cells, counts, frequency, greedy, membership, multilateration, partition, repeated
+from experiments.linkage import anchors, counts, frequency, greedy, membership, partition, repeated
 from experiments.linkage.repeated import Release
 from vfl_node.alignment.linkage.similarity import DistanceScale, PairDraws, tau_of
 from vfl_node.crypto.nearest.search import nearest
@@ -30,6 +30,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.engines.inline import Inline
 from vfl_node.job.keys import Encoding, NumberKey, filter_bits
+from vfl_node.privacy.linkage import cells, multilateration
 from vfl_node.privacy.linkage.space import Floats, KeySpace
 
 SEED, SECRET = Randomness(b"seed of the data parties".ljust(32)), Randomness(b"secret of the coordinator".ljust(32))

@@ -40,6 +40,12 @@ def test_modules_are_short() -> None:
     assert long == [], f"split these modules: they have more than {MOST_LINES} lines"
 
 
+def test_the_package_needs_nothing_that_stands_beside_it() -> None:
+    """Installed, it has no experiments, benchmarks or tests."""
+    beside = re.compile(r"^\s*(?:from|import) (?:experiments|benchmarks|tests)\b", re.MULTILINE)
+    assert [module for module, path in MODULES.items() if beside.search(path.read_text())] == []
+
+
 def test_a_class_name_stands_in_one_module_only() -> None:
     modules: dict[str, set[str]] = {}
     for module, path in MODULES.items():

@@ -4,15 +4,13 @@
 file                 who          finds                                       against it
 ===================  ===========  ==========================================  ============================================
 ``greedy``           active       a distance, exactly, from one similarity    noise: below τ, which is all that τ says
-``multilateration``  active       a passive record's keys, from many          few similarities of a record (``max_reuse``)
 ``membership``       active       the same, from whose candidate it is        few uses (``max_reuse``), not noise
 ``counts``           active       the same, from how many are within reach    a reach at which there are always K
 ``repeated``         active       distances without noise, from several jobs  noise of the pair and the terms, kept scale
 ``partition``        active       which similarities are of the same record   nothing
-``cells``            passive      an active record's keys, from candidates    nothing (``reveal_candidates`` refuses all)
 ``anchors``          coordinator  keys, from distances to a few known ones    comparison in shares
 ``frequency``        coordinator  keys, from how many filters are equal       comparison in shares
 ===================  ===========  ==========================================  ============================================
 
-``fitting`` finds the points that distances fit best.
+The others, which nodes and trials run, are in vfl_node/privacy/linkage.
 """

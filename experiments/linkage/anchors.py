@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.linkage.fitting import placed
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.rows import Rows
+from vfl_node.privacy.linkage.fitting import placed
 from vfl_node.privacy.linkage.space import Floats, KeySpace
 
 
@@ -30,7 +30,7 @@ def located(filters: Rows, anchors: Rows, keys: Floats, space: KeySpace) -> Floa
         keys: float64[k, axes], points of these.
         space: of the job's keys.
 
-    Cost: as :func:`experiments.linkage.fitting.placed`.
+    Cost: as :func:`vfl_node.privacy.linkage.fitting.placed`.
     """
 
     def predict(points: Floats, which: NDArray[np.int64]) -> Floats:

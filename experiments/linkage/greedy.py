@@ -3,7 +3,7 @@
 With ρ ~ N(0, 1) and s = ρ + N(0, σ²) the most probable ρ is s/(σ² + 1), and with it the distance −(σ0·ρ + μ0), rounded as
 distances are numbers of bits. The attack then takes any filter at this distance. It has found the right distance with
 probability τ = erf(√(σ² + 1) / (2√2·σ·σ0)) and no more, as far as ρ is normal. That says nothing of keys: a filter four times
-as long divides τ by four, and its key is found as exactly (:mod:`experiments.linkage.multilateration`).
+as long divides τ by four, and its key is found as exactly (:mod:`vfl_node.privacy.linkage.multilateration`).
 
 Who attacks: the active party.
 

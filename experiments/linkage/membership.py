@@ -2,7 +2,7 @@
 
 The active party knows its own keys, and which of its records have the same candidate
 (:mod:`experiments.linkage.partition`). It needs no similarity, so noise does not matter: this is the passive party's
-attack on candidates (:mod:`experiments.linkage.cells`) the other way round. The more candidates there are, the farther off
+attack on candidates (:mod:`vfl_node.privacy.linkage.cells`) the other way round. The more candidates there are, the farther off
 these records lie, and the less exact it is.
 
 Who attacks: the active party, which follows the protocol.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import SEED, Linkage, made_up
-from experiments.linkage import cells
+from vfl_node.privacy.linkage import cells
 
 CHANCE_M = 10_000
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import Linkage, few_of_each, found_by_active, made_up
-from experiments.linkage import multilateration
 from vfl_node.alignment.linkage.similarity import DistanceScale, tau_of
 from vfl_node.crypto.filters.encoding import encode
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.keys import Encoding, TextKey
+from vfl_node.privacy.linkage import multilateration
 
 CHANCE_M = 10_000
 """A guess at random is farther off than this, in the median, on a square of 40 km."""

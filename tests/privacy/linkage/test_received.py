@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.linkage import anchors, cells, multilateration
+from experiments.linkage import anchors
 from experiments.linkage.partition import of_records
 from tests.alignment.linkage.worlds import A, B, C, World, numbers
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.privacy.linkage import cells, multilateration
 from vfl_node.privacy.linkage.space import KeySpace
 from vfl_node.transport.generated.vfl.v1 import linkage_pb2, session_pb2
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import SEED, SQUARE, Linkage, Points
-from experiments.linkage import cells, membership, multilateration
+from experiments.linkage import membership
 from vfl_node.job.keys import Encoding, PlaceKey
+from vfl_node.privacy.linkage import cells, multilateration
 from vfl_node.privacy.linkage.simulated import active_errors, passive_errors
 from vfl_node.privacy.linkage.space import KeySpace
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.linkage.fitting import misfits, placed
 from vfl_node.crypto.filters.encoding import encode
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.keys import DateKey, Encoding, NumberKey, PlaceKey, TextKey
+from vfl_node.privacy.linkage.fitting import misfits, placed
 from vfl_node.privacy.linkage.space import KeySpace, grid
 
 KEYS = {

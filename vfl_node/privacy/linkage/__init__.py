@@ -1,5 +1,14 @@
-"""What a coordinator reads from a fuzzy linkage with a public list; the owner runs it before a job. Arrays in, guesses out.
+"""What is read from a fuzzy linkage by attacks that a node or a trial runs: arrays in, guesses out.
 
-``graph_matching`` finds texts by distances, ``registration`` places; neither needs a record that is known. ``space`` makes
-points of keys. The attacks of the other parties are in experiments/linkage. Figures: docs/explanations/privacy/linkage.md.
+===================  ===========  ==========================================  ============================================
+file                 who          finds                                       against it
+===================  ===========  ==========================================  ============================================
+``multilateration``  active       a passive record's keys, from many          few similarities of a record (``max_reuse``)
+``cells``            passive      an active record's keys, from candidates    nothing (``reveal_candidates`` refuses all)
+``graph_matching``   coordinator  texts, from distances and a public list     comparison in shares
+``registration``     coordinator  places, from distances and a public list    comparison in shares
+===================  ===========  ==========================================  ============================================
+
+``space`` makes points of keys, and ``fitting`` finds the points that distances fit best. The other attacks are in
+experiments/linkage. Figures: docs/explanations/privacy/linkage.md.
 """

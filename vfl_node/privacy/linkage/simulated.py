@@ -16,9 +16,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.linkage import cells, multilateration
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.privacy.linkage import cells, multilateration
 from vfl_node.privacy.linkage.space import Floats, KeySpace
 
 MOST = 1024

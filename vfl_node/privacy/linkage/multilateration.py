@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.linkage.fitting import misfits, placed
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
+from vfl_node.privacy.linkage.fitting import misfits, placed
 from vfl_node.privacy.linkage.space import Floats, KeySpace
 
 
@@ -36,7 +36,7 @@ def located(similarities: Floats, own: Rows, mean: float, deviation: float, spac
         space: of the job's keys.
         seed: of filters, which both data parties know.
 
-    Cost: as :func:`experiments.linkage.fitting.placed`, a distance of filters each; 20 ms a record with 200 similarities
+    Cost: as :func:`vfl_node.privacy.linkage.fitting.placed`, a distance of filters each; 20 ms a record with 200 similarities
     and filters of 2 kB.
     """
 
