@@ -188,21 +188,32 @@ class DealingSink:
             await self.flush()
 
     async def finish(self) -> None:
-        """Send what waits, say that it is all, and hear that all has been used."""
+        """Send what waits, say that it is all, and hear that all has been used.
+
+        Raises:
+            ProtocolError: the party claims to have used none, or more than it was sent (``E_COUNT``).
+        """
         await self.flush()
         await self._channel.send(shares_pb2.Corrections(last=True))
         while self._ahead > 0:
-            self._ahead -= (await self._channel.receive(shares_pb2.CorrectionsUsed)).count
+            await self._hear_used()
 
     async def flush(self) -> None:
-        """Send what waits."""
+        """Send what waits. Raises ProtocolError: as :meth:`finish`."""
         data, self._waiting, self._size = b"".join(self._waiting), [], 0
         for part in _cut([data]):
             while self._ahead + len(part) // BYTES > WINDOW:
-                self._ahead -= (await self._channel.receive(shares_pb2.CorrectionsUsed)).count
+                await self._hear_used()
             await self._channel.send(shares_pb2.Corrections(values=part))
             self._ahead += len(part) // BYTES
             self.sent += len(part)
+
+    async def _hear_used(self) -> None:
+        """One message of the party's use; a false one would let more than the window be on its way."""
+        used = (await self._channel.receive(shares_pb2.CorrectionsUsed)).count
+        if not 0 < used <= self._ahead:
+            raise ProtocolError(f"{self._channel.peer} used {used} corrections, of {self._ahead} on their way", code="E_COUNT")
+        self._ahead -= used
 
 
 async def _swapped(channel: Channel, payloads: Sequence[Bytes], expected: Sequence[Opening]) -> list[Ring]:

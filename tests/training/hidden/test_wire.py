@@ -9,8 +9,10 @@ import pytest
 
 from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.session.share_wire import PairWire, StarWire
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
+from vfl_node.errors import ProtocolError
+from vfl_node.session.share_wire import DealingSink, PairWire, StarWire
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import Corrections, CorrectionsUsed, MaskedShares
 from vfl_node.transport.memory import memory_network, run_together
 from vfl_node.transport.recorder import Recorder
 
@@ -67,3 +69,30 @@ def test_the_active_party_sends_on_no_carry() -> None:
     whole = sum(of[0] for of in shares)
     assert (whole >> np.uint64(49)).max() == 2
     np.testing.assert_array_equal(numbers.view("<u8").ravel(), whole & np.uint64((1 << 49) - 1))
+
+
+async def deal(sink: DealingSink) -> None:
+    """Send all numbers to a party and hear that it has used them."""
+    await sink.put(np.arange(NUMBERS, dtype=np.uint64))
+    await sink.finish()
+
+
+async def use(channel: Channel, claims: list[int]) -> None:
+    """Take what the dealer sends and claim these counts of use."""
+    while not (await channel.receive(Corrections)).last:
+        pass
+    for count in claims:
+        await channel.send(CorrectionsUsed(count=count))
+
+
+@pytest.mark.parametrize("claims", [[NUMBERS], [1, NUMBERS - 1], [0], [NUMBERS + 1], [1, NUMBERS], [2**64 - 1]])
+def test_the_dealer_believes_no_use_of_numbers_it_has_not_sent(claims: list[int]) -> None:
+    network = memory_network("dealer", "clinic")
+    dealer, party = network["dealer"]["clinic"], network["clinic"]["dealer"]
+    runs = (deal(DealingSink(dealer)), [dealer]), (use(party, claims), [party])
+    error, _ = run_together(*runs)
+    if sum(claims) == NUMBERS:
+        assert error is None
+    else:
+        assert isinstance(error, ProtocolError)
+        assert error.code == "E_COUNT"
