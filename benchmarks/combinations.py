@@ -28,7 +28,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "`serve`": {"serve": {"to": "active"}},
     "`evaluate.repeats: 2`": {"evaluate": {"repeats": 2}},
     "`evaluate.validation_fraction`": {"evaluate": {"validation_fraction": 0.1}},
-    "`evaluate.split`": {"evaluate": {"split": {"last": 0.2}}},
+    "`evaluate.hold_out`": {"evaluate": {"hold_out": {"last": 0.2}}},
     "`evaluate.matched`": {"evaluate": {"matched": True}},
     "`evaluate.contributions`": {"evaluate": {"contributions": True}},
     "`evaluate.share_with_passive`": {"evaluate": {"share_with_passive": True}},

@@ -210,7 +210,7 @@ def layer(folder: Path) -> dict[str, Any]:
     """Milliseconds a step with one hidden layer, and of split training with layers of the same widths."""
     rows, batch = 65_536, 1024
     write_tables(folder, rows, (32, 32))
-    hidden = {**HIDDEN, "hidden": [32], "batch_size": batch, "epochs": 3}
+    hidden = {**HIDDEN, "layers": [32], "batch_size": batch, "epochs": 3}
     split = {"bottom": [32], "active_bottom": [32], "top": [], "batch_size": batch, "epochs": 3, "optimizer": "sgd"}
     in_shares, open_ = (
         1000 * seconds(run(folder, train)) / (rows / batch) for train in (hidden, {"algorithm": "split", **split})
@@ -236,7 +236,7 @@ def memory(folder: Path) -> dict[str, Any]:
 
 SLOW: Mapping[str, tuple[int, tuple[int, int], Settings]] = {
     "logistic": (100_000, (165, 165), {**HIDDEN, "loss": "taylor", "batch_size": 4096, "epochs": 4}),
-    "layer": (65_536, (32, 32), {**HIDDEN, "hidden": [32], "batch_size": 1024, "epochs": 3}),
+    "layer": (65_536, (32, 32), {**HIDDEN, "layers": [32], "batch_size": 1024, "epochs": 3}),
 }
 """Rows, columns and settings of what is run over slow links."""
 

@@ -75,7 +75,7 @@ KINDS = {
     "linkage, shares": LINKAGE.replace("candidates: 3", "candidates: 3, comparison: shares"),
     "split": SPLIT + "evaluate: {share_with_passive: true}",
     "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
-    "split, last rows": f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{split: {{last: 0.2}}}}",
+    "split, last rows": f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{hold_out: {{last: 0.2}}}}",
     "split, projections": "align: {protocol: psi}\n" + SPLIT.replace("}", ", unaligned: {method: fedhssl}}"),
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
     "linkage, linked": LINKAGE
@@ -285,7 +285,7 @@ def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
     passive = ", ".join(name for name in tables if ROLES[name] == "passive")
     job = parse(f"name: recorded\nparties: {{active: clinic, passive: [{passive}]{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
-    own: dict[str, dict[str, Any]] = {"clinic": {"order": "c0"}} if job.evaluate.split else {}
+    own: dict[str, dict[str, Any]] = {"clinic": {"order": "c0"}} if job.evaluate.hold_out else {}
     if job.align.keys:
         own = {"clinic": {"keys": {"u": "c0"}}, "lab": {"keys": {"u": "c3"}}}
     given = {name: private({"data": data}, source="settings") for name, data in own.items()}

@@ -149,7 +149,7 @@ class TrainerConfig(Frozen):
 
     @property
     def can_hold_out_last(self) -> bool:
-        """Whether it holds out the last rows by the active party's order (``evaluate.split``)."""
+        """Whether it holds out the last rows by the active party's order (``evaluate.hold_out``)."""
         return False
 
     @property

@@ -13,7 +13,7 @@ values or numbers of bins, nearly always of one: ``['7312']``.
 
 OUT gets ``active.csv`` (the label party: all clicks), ``passive.csv`` (the other one: aligned and test clicks), the private
 settings of both and a job. The split is the published one: ``part`` of the active party is 0 for clicks of training and 1 for
-those of the test, and the job holds out the last rows in its order (``evaluate.split``), which are exactly the test clicks.
+those of the test, and the job holds out the last rows in its order (``evaluate.hold_out``), which are exactly the test clicks.
 
 The paper counts 16 + 7 columns: ``l_u_fea_1``, the user, twice, since both parties know it. So it is written for both, unless
 ``--user-once`` leaves it to the label party.
@@ -94,7 +94,7 @@ class Published:
 
     @property
     def last(self) -> float:
-        """``evaluate.split.last`` with which exactly the test clicks are held out: ⌈m · last⌉ is their number."""
+        """``evaluate.hold_out.last`` with which exactly the test clicks are held out: ⌈m · last⌉ is their number."""
         return (self.rows["test"] - 0.5) / (self.rows["aligned"] + self.rows["test"])
 
     def settings(self, role: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Published:
                 "epochs": 1,
                 "batch_size": 8192,
             },
-            "evaluate": {"split": {"last": self.last}, "metrics": ["auc", "nll"]},
+            "evaluate": {"hold_out": {"last": self.last}, "metrics": ["auc", "nll"]},
         }
 
 

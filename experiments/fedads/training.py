@@ -121,7 +121,7 @@ def train(
     chosen = {**TRAIN, **(settings or {})}
     evaluate: Settings = {"test_fraction": cut.held_out, "metrics": list(metrics), "repeats": repeats}
     if aligned is not None:
-        evaluate = {"split": {"last": (cut.tested - 0.5) / len(aligned)}, "metrics": ["auc", "nll"]}
+        evaluate = {"hold_out": {"last": (cut.tested - 0.5) / len(aligned)}, "metrics": ["auc", "nll"]}
     job = Job.model_validate(
         {
             "name": "fedads",

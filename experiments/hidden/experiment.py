@@ -50,7 +50,7 @@ from vfl_node.transport.memory import memory_network, run_together
 DEALER = "notary"
 
 TRAIN: dict[str, Any] = {
-    **{"algorithm": "hidden", "epsilon": None, "hidden": [16], "batch_size": 256},
+    **{"algorithm": "hidden", "epsilon": None, "layers": [16], "batch_size": 256},
     **{"metrics_by": "none", "reveal": "owners"},
 }
 """All else but the number of epochs is the default: a learning rate of .1, momentum .9. Rare columns stay, as in the clear."""

@@ -108,7 +108,7 @@ def test_a_job_that_needs_an_order_is_refused_without_one(tmp_path: Path) -> Non
     with pytest.raises(DataError) as refused:
         read(path, order=None)
     assert refused.value.code == "E_CONFIG"
-    assert "evaluate.split" in refused.value.message
+    assert "evaluate.hold_out" in refused.value.message
     assert "data.order" in refused.value.hint
     assert "when" in read(path, order=None, ordered=False).columns
 

@@ -100,7 +100,7 @@ def trains(text: str) -> Job:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("epsilon: null", "exact"), ("epsilon: null, hidden: [4]", "networks"), ("epsilon: null, loss: taylor", "taylor")],
+    [("epsilon: null", "exact"), ("epsilon: null, layers: [4]", "networks"), ("epsilon: null, loss: taylor", "taylor")],
 )
 def test_a_model_without_a_bound_needs_its_owners_word(text: str, kind: str) -> None:
     peers = {"lab": CLINIC, "notary": CLINIC}

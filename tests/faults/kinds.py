@@ -124,7 +124,7 @@ def settings_of(job: Job, name: str, of: Tables, folder: Path) -> Settings:
         if job.align.keys:
             more["keys"] = {"u": "x"}
         if role == "active":
-            more |= {"order": "x"} if job.evaluate.split else {}
+            more |= {"order": "x"} if job.evaluate.hold_out else {}
             more |= {"group": "g"} if job.train and "heuristic" in job.canonical() else {}
         data = Data(path=of[name, labelled, TIMES if job.evaluate.matched else 1], label="label" if labelled else None, **more)
     return Settings(

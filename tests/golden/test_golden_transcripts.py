@@ -60,7 +60,7 @@ JOBS = {
         f"evaluate: {{validation_fraction: 0.2, repeats: 2}}\n{SPLIT.replace('epochs: 2', 'epochs: 9')}, patience: 1, "
         "learning_rate: 0.05, learning_rate_schedule: cosine}"
     ),
-    "split-last": f"evaluate: {{split: {{last: 0.2}}}}\n{INTERSECTION}{SPLIT}, model: wide_deep, optimizer: sgd}}",
+    "split-last": f"evaluate: {{hold_out: {{last: 0.2}}}}\n{INTERSECTION}{SPLIT}, model: wide_deep, optimizer: sgd}}",
     "logistic-two-party": f"{INTERSECTION}{LOGISTIC}}}",
     "logistic-coordinator-clear": f"{INTERSECTION}{LOGISTIC}, flow: coordinator-clear, batch_size: 30}}",
     "logistic-coordinator": f"{ASYMMETRIC}{LOGISTIC}, flow: coordinator, loss: taylor, mask: multiplicative}}",
@@ -69,7 +69,7 @@ JOBS = {
         f"{INTERSECTION}{LOGISTIC.replace('0.25', '0')}, flow: coordinator, loss: taylor, labels: passive}}"
     ),
     "hidden-psu": f"{HIDDEN}, reveal: owners}}",
-    "hidden-layers": f"{INTERSECTION}{HIDDEN}, epsilon: null, batch_size: 50, hidden: [3], classes: 3}}",
+    "hidden-layers": f"{INTERSECTION}{HIDDEN}, epsilon: null, batch_size: 50, layers: [3], classes: 3}}",
 }
 """Name of a transcript → what its job says beside its parties."""
 
@@ -88,7 +88,7 @@ def recorded_job(text: str, folder: Path, seed: str = "golden") -> list[Line]:
     job = parse(f"name: golden\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
     seeds = {name: Randomness(f"{seed} {name}".encode().ljust(32)) for name in job.parties.all}
-    ordered = {"clinic": private({"data": {"order": "c0"}}, source="settings")} if job.evaluate.split else {}
+    ordered = {"clinic": private({"data": {"order": "c0"}}, source="settings")} if job.evaluate.hold_out else {}
     settings = trial_settings(job, tables(folder, job), given=ordered)
     simulate(job, {}, folder / "out", randomness=seeds, wrap=recorder.wrap, settings=settings)
     return list(lines(recorder.entries))

@@ -342,7 +342,7 @@ def test_an_audit_that_would_know_too_few_rows_is_told_before_a_job(tmp_path: Pa
     assert "45 of this party's rows would be taken as known" in checked.errors[0].message
 
 
-SPLIT_LAST = f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{split: {{last: 0.2}}}}\n"
+SPLIT_LAST = f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{hold_out: {{last: 0.2}}}}\n"
 
 
 def ordered(count: int = 60, missing: int = -1) -> str:

@@ -15,7 +15,7 @@ TRAIN = """\
 parties: {active: clinic, passive: [lab, insurer]}
 align: {protocol: psi}
 train: {bottom: [4], active_bottom: [4], top: [4], epochs: 2, batch_size: 16}
-evaluate: {split: {last: 0.3}, validation_fraction: 0.1}
+evaluate: {hold_out: {last: 0.3}, validation_fraction: 0.1}
 """
 
 

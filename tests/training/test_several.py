@@ -222,7 +222,7 @@ def test_labels_are_calibrated_by_the_share_of_synthetic_ones(several_parties: M
 
     def too_low(calibration: str) -> float:
         """By how much the mean probability is below the rate of positives, on held-out rows."""
-        missing = {"calibration": calibration, "calibrate": "labels" if calibration != "none" else "both"}
+        missing = {"calibration": calibration, "calibration_for": "labels" if calibration != "none" else "both"}
         train = several_runs().train.model_copy(update={"missing": missing_of(missing)(**missing), "epochs": 6})
         unaudited = dict.fromkeys(parties.names, Protection(membership=False))
         curve = np.array(several_runs(train=train, protections=unaudited)(parties)["clinic"].calibration_curve)
@@ -249,9 +249,9 @@ def test_a_job_may_have_eight_passive_parties(protocol: str) -> None:
 def test_what_is_about_one_passive_party_is_refused_with_several() -> None:
     train = "{missing: {calibration: train}}"
     assert job(1, train)
-    with pytest.raises(UsageError, match=r"calibrate: labels.*calibration: none"):
+    with pytest.raises(UsageError, match=r"calibration_for: labels.*calibration: none"):
         job(2, train)
-    assert job(2, "{missing: {calibration: train, calibrate: labels}}")
+    assert job(2, "{missing: {calibration: train, calibration_for: labels}}")
     assert job(1, evaluate="{matched: true}")
     with pytest.raises(UsageError, match=r"evaluate\.matched counts rows under one passive party's key"):
         job(2, evaluate="{matched: true}")

@@ -1,4 +1,4 @@
-"""``evaluate.split``: the last rows by the active party's column are held out, at all parties the same ones."""
+"""``evaluate.hold_out``: the last rows by the active party's column are held out, at all parties the same ones."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def test_the_examples_are_jobs() -> None:
     )
     assert isinstance(job.train, Train)
     assert (job.train.batch_norm, job.train.clip) == (True, 5.0)
-    assert last.evaluate.split is not None
-    assert last.evaluate.test_fraction == last.evaluate.split.last == 0.2
+    assert last.evaluate.hold_out is not None
+    assert last.evaluate.test_fraction == last.evaluate.hold_out.last == 0.2
     assert isinstance(stopped.train, Train)
     assert (stopped.evaluate.validation_fraction, stopped.train.patience) == (0.1, 5)
     assert isinstance(linked.train, Linked)

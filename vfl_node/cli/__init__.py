@@ -7,6 +7,7 @@ Exit status: 0 success, 1 a job or node failed, 2 bad usage (command, job file, 
 from __future__ import annotations
 
 import sys
+import warnings
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -28,6 +29,7 @@ def main() -> NoReturn:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     configure_logs()
+    warnings.showwarning = _show_warning
     try:
         status = app(standalone_mode=False)
     except VflError as error:
@@ -45,3 +47,9 @@ def main() -> NoReturn:
     if status == INTERRUPTED:  # typer turns Ctrl-C into this status by itself
         err.print("interrupted")
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: object) -> None:
+    """What a person can change in a file gets one line; the places in code of other warnings are for programmers."""
+    text = f"{message}" if issubclass(category, FutureWarning) else f"{category.__name__}: {message}"
+    err.print(f"warning: {text}", markup=False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
@@ -26,14 +27,63 @@ class Frozen(BaseModel):
     """Base of everything read from a file: immutable, and unknown keys are refused.
 
     Attributes:
+        renamed: what a key was called in an earlier version → what it is called now. The earlier name is read with a
+            FutureWarning.
         called_elsewhere: key → what other tools call it; a hint where somebody writes that.
         together: keys, in full, that together do what one key does in other tools → what it is called there; likewise.
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {}
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = {}
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """As pydantic's own, and before every validator of the model its keys get the names of today."""
+        return (
+            core_schema.no_info_before_validator_function(cls._rename_keys, handler(source)) if cls.renamed else handler(source)
+        )
+
+    @classmethod
+    def _rename_keys(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        given = dict(given)
+        for old, new in cls.renamed.items():
+            if old in given:
+                if new in given:
+                    raise ValueError(f"{old} is the earlier name of {new}: leave {old} out")
+                warn_renamed(old, new)
+                given[new] = given.pop(old)
+        return given
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Tell whoever wrote ``old`` in a document that it is called ``new`` now, by a FutureWarning."""
+    warnings.warn(f"{old!r} is called {new!r} now; the earlier name is read for some time", FutureWarning, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """Annotates a key one of whose values had another name in an earlier version, which is read with a FutureWarning.
+
+    Attributes:
+        names: earlier value → value.
+    """
+
+    names: Mapping[str, str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The value of today goes on to the key's own validation."""
+        return core_schema.no_info_before_validator_function(self._today, handler(source))
+
+    def _today(self, value: Any) -> Any:
+        if not (isinstance(value, str) and value in self.names):
+            return value
+        warn_renamed(value, self.names[value])
+        return self.names[value]
 
 
 def name_in(registry: Registry[Any]) -> BeforeValidator:

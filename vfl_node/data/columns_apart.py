@@ -52,7 +52,7 @@ def check_ordered(data: Data, party: str, *, needs_order: bool) -> None:
     """Refuse a table without an order for a job that holds out the last records. Raises DataError (``E_CONFIG``)."""
     if needs_order and not data.order:
         raise DataError(
-            f"{party}: the job holds out the last records (evaluate.split), and data.order names no column that orders them",
+            f"{party}: the job holds out the last records (evaluate.hold_out), and data.order names no column that orders them",
             code="E_CONFIG",
             hint="set data.order to a column of numbers or dates, such as the time of the record; it stays private",
         )

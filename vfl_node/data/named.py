@@ -49,4 +49,4 @@ def table_name(settings: Settings, job: Job | None) -> str:
 
 def needs_order(settings: Settings, job: Job | None) -> bool:
     """Whether this party says by its column ``data.order`` which records a job holds out."""
-    return job is not None and job.evaluate.split is not None and settings.role == "active"
+    return job is not None and job.evaluate.hold_out is not None and settings.role == "active"

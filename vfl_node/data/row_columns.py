@@ -44,7 +44,7 @@ def read_order(text: TextColumns, name: str, kind: Kind | None) -> NDArray[np.fl
             f"{text.where(name, int(wrong[0]))}: {'no value' if missing else f'no {what}'} in column {name!r}, which orders "
             f"the records ({cells})",
             code="E_ROW_ORDER",
-            hint="evaluate.split holds out the last records, so each needs its number or date (data.order): correct the cells, "
+            hint="evaluate.hold_out takes the last records, so each needs its number or date in data.order: correct them, "
             "leave out these records, or name another column",
         )
     return places

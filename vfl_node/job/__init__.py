@@ -187,7 +187,7 @@ class Job(Frozen):
             raise ValueError(
                 f"evaluate.validation_fraction chooses the best epoch of a model that is trained, and {self._trained_here}"
             )
-        if self.evaluate.split:
+        if self.evaluate.hold_out:
             self._check_split()
         if self.evaluate.matched and not (self.train and self.train.can_match):
             raise ValueError(f"evaluate.matched measures a model on the rows that both parties own, and {self._trained_here}")
@@ -196,13 +196,13 @@ class Job(Frozen):
         return self
 
     def _check_split(self) -> None:
-        """Refuse ``evaluate.split`` where it would tell too much, or there is no order of all rows."""
+        """Refuse ``evaluate.hold_out`` where it would tell too much, or there is no order of all rows."""
         spec = self.align.spec
         if not (self.train and self.train.can_hold_out_last):
-            raise ValueError(f"evaluate.split chooses the rows that a model is measured on, and {self._trained_here}")
+            raise ValueError(f"evaluate.hold_out chooses the rows that a model is measured on, and {self._trained_here}")
         if spec.intersection_hidden_from or not spec.every_row_is_shared:
             raise ValueError(
-                "evaluate.split needs an alignment whose rows all parties own and know, such as psi: with "
+                "evaluate.hold_out needs an alignment whose rows all parties own and know, such as psi: with "
                 f"{spec.name} the active party has no order of the rows that it lacks, and which rows are the last ones would "
                 "tell which records it has"
             )

@@ -58,17 +58,18 @@ class LastRows(Frozen):
 class Evaluate(Frozen):
     """What is measured on rows held out from training."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"split": "hold_out"}
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "test_fraction": ("test_size", "test_ratio", "test_split", "holdout"),
         "validation_fraction": ("validation_split", "validation_size", "val_fraction", "val_size", "eval_fraction"),
-        "split": ("time_split", "temporal_split", "split_by"),
+        "hold_out": ("time_split", "temporal_split", "split_by"),
         "repeats": ("folds", "n_folds", "n_splits", "cv"),
         "contributions": ("permutation_importance", "feature_importance", "importance", "importances"),
     }
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
     test_fraction: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
-    split: LastRows | None = Field(
+    hold_out: LastRows | None = Field(
         default=None,
         description="{last: 0.2}: hold out the last shared rows, in the order of a private column of the active party "
         "(data.order), and not rows drawn at random. Validation rows are the last ones before them",
@@ -114,23 +115,21 @@ class Evaluate(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _as_many_as_the_last(cls, section: Any) -> Any:
-        """With ``split`` a ``test_fraction`` that nobody wrote is what ``split`` says."""
+        """With ``hold_out`` a ``test_fraction`` that nobody wrote is what it says."""
         if not isinstance(section, Mapping) or "test_fraction" in section:
             return section
-        split = section.get("split")
-        last = split.get("last") if isinstance(split, Mapping) else getattr(split, "last", None)
+        held = section.get("hold_out")
+        last = held.get("last") if isinstance(held, Mapping) else getattr(held, "last", None)
         return section if last is None else {**section, "test_fraction": last}
 
     @model_validator(mode="after")
     def _split_once(self) -> Evaluate:
-        if self.split is None:
+        if self.hold_out is None:
             return self
-        if self.test_fraction != self.split.last:
-            raise ValueError("split.last says how many rows are held out: leave test_fraction out")
+        if self.test_fraction != self.hold_out.last:
+            raise ValueError("hold_out.last says how many rows are held out: leave test_fraction out")
         if self.repeats > 1:
-            raise ValueError(
-                "repeats above 1 need splits that differ, and split holds out the same last rows in each: leave it"
-            )
+            raise ValueError("repeats above 1 need splits that differ, and hold_out takes the same last rows in each: leave it")
         return self
 
     @model_validator(mode="after")

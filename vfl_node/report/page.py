@@ -52,7 +52,7 @@ def render(report: Report) -> str:
         others=[name for name in names.all if name != report.party],
         peer=peer,
         several_peers=len(peers) > 1,
-        held_out_last=bool(train and data["job"]["spec"]["evaluate"].get("split")),  # an earlier version had none
+        held_out_last=bool(train and data["job"]["spec"]["evaluate"].get("hold_out")),  # an earlier version had none
         several_passive=len(names.passive) > 1,
         partner=partner,
         several_partners=len(met) > 1,

@@ -50,7 +50,7 @@ class Data(DataSource):
         default=None,
         min_length=1,
         description="active node: column of numbers or dates that orders the records, for jobs that hold out the last ones "
-        "(evaluate.split). It is no feature unless columns declares it, too",
+        "(evaluate.hold_out). It is no feature unless columns declares it, too",
     )
     group: str | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""Which shared rows are held out where the last ones are (``evaluate.split``), and how the parties agree on them.
+"""Which shared rows are held out where the last ones are (``evaluate.hold_out``), and how the parties agree on them.
 
 ::
 
@@ -47,7 +47,7 @@ async def agreed_parts(session: Session, data: TrainingData, schedule: Schedule)
         schedule: of the job.
 
     Cost: at the active party a sort of m numbers; on the wire m/4 bytes to each passive party. Nothing without
-        ``evaluate.split``.
+        ``evaluate.hold_out``.
 
     Raises:
         DataError: the active party's table has no order (``E_CONFIG``).
@@ -58,7 +58,7 @@ async def agreed_parts(session: Session, data: TrainingData, schedule: Schedule)
     Leaks: to each passive party which shared positions are the last ones, as above.
     """
     evaluate = session.job.evaluate
-    if evaluate.split is None:
+    if evaluate.hold_out is None:
         return lambda repeat: schedule.parts(repeat, evaluate.test_fraction, evaluate.validation_fraction)
     if session.role == "active":
         parts = last_rows(_order(data), evaluate)
@@ -94,7 +94,7 @@ def _order(data: TrainingData) -> NDArray[np.float64]:
     order = data.table.order
     if order is None:
         raise DataError(
-            "the job holds out the last rows (evaluate.split), and this party's table has no order",
+            "the job holds out the last rows (evaluate.hold_out), and this party's table has no order",
             code="E_CONFIG",
             hint="set data.order",
         )

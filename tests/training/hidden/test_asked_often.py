@@ -138,7 +138,7 @@ def with_one_row_changed(data: Any, party: str) -> Any:
     return {**data, party: (replace(table, columns={**table.columns, name: NumericColumn(values)}), view)}
 
 
-@pytest.mark.parametrize(("train", "same"), [({}, 2 * BATCH), ({"hidden": [4]}, 2 * BATCH - 1)], ids=["linear", "layers"])
+@pytest.mark.parametrize(("train", "same"), [({}, 2 * BATCH), ({"layers": [4]}, 2 * BATCH - 1)], ids=["linear", "layers"])
 def test_a_new_record_has_the_same_offset_unless_its_owner_s_columns_change(
     world: Any, attempt: Any, train: Any, same: int
 ) -> None:

@@ -31,7 +31,7 @@ MODELS: list[tuple[dict[str, Any], float]] = [
     ({"loss": "taylor"}, 1e-4),
     ({"task": "regression", "learning_rate": 0.1}, 1e-4),
     ({"classes": 3}, 1e-4),
-    ({"hidden": (4, 3)}, 1e-3),
+    ({"layers": (4, 3)}, 1e-3),
 ]
 
 
@@ -234,7 +234,7 @@ def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_killed_before_any_message_no_section_is_both_shown_and_used(
     world: Any, attempt: Any, sections: dict[str, set[tuple[str, str]]], victim: str
 ) -> None:
-    over, train = world(people=40), AUDIT | {"epochs": 2, "hidden": (3,)}
+    over, train = world(people=40), AUDIT | {"epochs": 2, "layers": (3,)}
     uncut = attempt(train)
     whole = uncut(over)
     kinds = [(kind, name) for kind in (MaskedShares, SectionSeed) for name in over.data]

@@ -130,7 +130,7 @@ def test_the_estimate_takes_the_mean_of_what_is_checked() -> None:
     assert some.coordinator_bytes - none.coordinator_bytes == 15 * 8 * 1250
 
 
-@pytest.mark.parametrize("keys", ["epsilon: null, hidden: [4], epochs: 2, batch_size: 40, reveal: owners", "columns: plain"])
+@pytest.mark.parametrize("keys", ["epsilon: null, layers: [4], epochs: 2, batch_size: 40, reveal: owners", "columns: plain"])
 def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path, keys: str) -> None:
     job = parse(JOB.replace("KEYS", keys), Job, source="job")
     simulate(job, trial.files, tmp_path)
@@ -174,7 +174,7 @@ def test_rows_batches_and_columns() -> None:
 
 
 def test_memory_grows_with_columns_of_all_and_the_model_is_everywhere() -> None:
-    train = Hidden(algorithm="hidden", epsilon=None, hidden=(8,))
+    train = Hidden(algorithm="hidden", epsilon=None, layers=(8,))
     table = TableShape(1000, numeric=6, cardinalities=(5,))  # three numbers, three levels
     both = train.planned().parameters("active", table), train.planned().parameters("passive", table)
     assert both == ((6 + 1 + 16) * 8 + 9, (16 + 1 + 6) * 8 + 9)

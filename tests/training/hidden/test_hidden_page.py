@@ -74,7 +74,7 @@ def test_the_settings_are_all_there_are() -> None:
 @pytest.mark.parametrize("row", table("model, two parties of 23 columns"), ids=lambda row: row[0])
 def test_rounds_and_bytes_of_a_step(row: list[str]) -> None:
     train = trained(row[0])
-    form = Form((24, 23), train.hidden, train.outputs, train.form_loss)
+    form = Form((24, 23), train.layers, train.outputs, train.form_loss)
     of = costs.parts(form, train.bins, False, False, False, train.epsilon is not None)
     piece = max(of.piece.active, of.piece.passive)
     said = [int(cell.replace(",", "")) for cell in row[1:]]

@@ -24,7 +24,7 @@ def section(train: dict[str, Any] | None = None, **rest: Any) -> Hidden:
 def test_a_job_needs_no_more_than_its_algorithm() -> None:
     train = section()
     assert (train.epsilon, train.columns, train.reveal) == (1.0, "plain", "none")
-    assert (train.hidden, train.loss, train.epochs, train.batch_size) == ((), "exact", None, None)
+    assert (train.layers, train.loss, train.epochs, train.batch_size) == ((), "exact", None, None)
     assert (train.learning_rate, train.momentum, train.weight_decay) == (None, None, 0.0)
     assert (train.metrics_by, train.bins, train.shared_fraction) == ("histogram", 256, None)
     assert (train.form_loss, train.outputs, train.coordinated) == ("exact", 1, True)
@@ -47,13 +47,13 @@ LINKAGE = {
     [
         (job(parties=TWO), "this training needs a third party: name it in parties.coordinator"),
         (job({"missing": {}}), "unknown key 'train.missing'"),
-        (job({"hidden": [4], "loss": "taylor", "epsilon": None}), "loss: taylor is good for small scores alone"),
-        (job({"hidden": [4]}), "hidden layers have no bound on what the model tells of single records: say epsilon: null"),
+        (job({"layers": [4], "loss": "taylor", "epsilon": None}), "loss: taylor is good for small scores alone"),
+        (job({"layers": [4]}), "hidden layers have no bound on what the model tells of single records: say epsilon: null"),
         (job({"loss": "taylor"}), "loss: taylor has no bound on what the model tells of single records: say epsilon: null"),
         (job({"batch_size": 512}), "with epsilon each step takes all rows, as noise is dealt for each: leave batch_size out"),
         (job({"epsilon": 0}), "train.epsilon"),
-        (job({"hidden": [4, 4, 4, 4]}), "train.hidden"),
-        (job({"hidden": [0]}), "train.hidden"),
+        (job({"layers": [4, 4, 4, 4]}), "train.layers"),
+        (job({"layers": [0]}), "train.layers"),
         (job({"task": "regression", "loss": "taylor"}), "loss is for task: classification"),
         (job({"task": "regression", "classes": 3}), "classes is for task: classification"),
         (job({"loss": "squares"}), "train.loss"),
@@ -67,7 +67,7 @@ LINKAGE = {
         (job(evaluate={"validation_fraction": 0.1}), "evaluate.validation_fraction must be 0 with hidden"),
         (job(evaluate={"matched": True}), "evaluate.matched"),
         (job(evaluate={"contributions": True}), "evaluate.contributions"),
-        (job(evaluate={"split": {"last": 0.2}}), "evaluate.split"),
+        (job(evaluate={"hold_out": {"last": 0.2}}), "evaluate.hold_out"),
         (job(align={"protocol": "psu", "dummies": 9}), "train.metrics_by must be none with align.dummies"),
         (job(align=LINKAGE), "train.algorithm: hidden does not train on that"),
         (

@@ -25,9 +25,9 @@ MODELS: list[tuple[dict[str, Any], float]] = [
     ({"task": "regression", "learning_rate": 0.1}, 1e-4),
     ({"classes": 3}, 1e-4),
     ({"weight_decay": 0.05, "momentum": 0.0}, 1e-4),
-    ({"hidden": (5,)}, 1e-3),
-    ({"hidden": (4, 3), "task": "regression", "learning_rate": 0.05}, 1e-3),
-    ({"hidden": (4, 3, 3), "classes": 3}, 1e-3),
+    ({"layers": (5,)}, 1e-3),
+    ({"layers": (4, 3), "task": "regression", "learning_rate": 0.05}, 1e-3),
+    ({"layers": (4, 3, 3), "classes": 3}, 1e-3),
 ]
 
 
@@ -121,7 +121,7 @@ def test_a_batch_has_as_many_shared_records_as_the_job_says(world: Any, attempt:
 
 
 @pytest.mark.parametrize("parties", [2, 3])
-@pytest.mark.parametrize("train", [{}, {"loss": "taylor"}, {"hidden": (4,)}, {"reveal": "none", "metrics_by": "none"}])
+@pytest.mark.parametrize("train", [{}, {"loss": "taylor"}, {"layers": (4,)}, {"reveal": "none", "metrics_by": "none"}])
 def test_what_is_sent_is_what_operations_declare(world: Any, attempt: Any, train: dict[str, Any], parties: int) -> None:
     over, of = world(parties), attempt(train)
     results = of(over)

@@ -24,7 +24,7 @@ from vfl_node.session.openings import OpeningLog
 from vfl_node.session.share_wire import PairWire, StarWire
 from vfl_node.training.hidden import measuring
 
-MODELS: list[dict[str, Any]] = [{}, {"loss": "taylor"}, {"hidden": (4,)}, {"task": "regression"}, {"classes": 3}]
+MODELS: list[dict[str, Any]] = [{}, {"loss": "taylor"}, {"layers": (4,)}, {"task": "regression"}, {"classes": 3}]
 ONE_STEP = {"reveal": "none", "epochs": 1, "batch_size": 1000}
 DIGEST = "vfl_node.training.hidden.trainer.digest_of"
 LEAST = 3
@@ -164,7 +164,7 @@ def test_all_that_is_opened_and_dealt_is_uniform(world: Any, attempt: Any, train
     ("train", "sections"),
     [
         ({}, {"columns", "both", "epoch 0", "measure"}),
-        pytest.param({"hidden": (4,)}, {"epoch 0"}, marks=pytest.mark.slow),
+        pytest.param({"layers": (4,)}, {"epoch 0"}, marks=pytest.mark.slow),
     ],
 )
 def test_any_one_mask_left_out_is_noticed(world: Any, attempt: Any, train: dict[str, Any], sections: set[str]) -> None:

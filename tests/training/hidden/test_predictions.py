@@ -47,8 +47,8 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "regression": ({}, {}),
     "in shares": ({"reveal": "none"}, {}),
-    "network": ({"hidden": [4, 3], "reveal": "none"}, {}),
-    "classes": ({"classes": 3, "hidden": [2]}, {"classes": 3}),
+    "network": ({"layers": [4, 3], "reveal": "none"}, {}),
+    "classes": ({"classes": 3, "layers": [2]}, {"classes": 3}),
     "numbers": ({"task": "regression", "reveal": "none"}, {"numbers": True}),
 }
 
@@ -115,7 +115,7 @@ def test_cuts_are_right_on_average(world: Any, attempt: Any) -> None:
 
 def test_other_rows_and_other_shares_give_other_answers(world: Any, attempt: Any) -> None:
     """The negative control: each party's columns count, by more than answers may be off (two steps with three parties)."""
-    asked = trained(world, attempt, 3, {"hidden": [4]})
+    asked = trained(world, attempt, 3, {"layers": [4]})
     positions = np.arange(len(asked.data["clinic"][1]))
     right = asked.scores(positions)
     for name, (table, view) in asked.data.items():
@@ -146,7 +146,7 @@ def test_what_is_out_of_range_comes_out_at_the_other_end(loss: Any) -> None:
 @pytest.mark.parametrize("to", ["active", "passive"])
 def test_new_records_are_predicted_by_their_own_columns(world: Any, attempt: Any, to: str) -> None:
     """Other values under other ids, in another order, of a part of the rows."""
-    asked = trained(world, attempt, train={"hidden": [4]})
+    asked = trained(world, attempt, train={"layers": [4]})
     data = new_records(asked, 40, shared=30)
     with bare():
         results = asked.once(to, data)
@@ -242,7 +242,7 @@ def test_the_coordinator_sees_shapes_and_nothing_else(world: Any, attempt: Any, 
 
 
 def test_whole_batches_travel_whichever_row_is_wanted(world: Any, attempt: Any) -> None:
-    asked = trained(world, attempt, train={"hidden": [4]})
+    asked = trained(world, attempt, train={"layers": [4]})
     sizes = set()
     table, view = asked.data["clinic"]
     for row in view.rows[:6]:
@@ -259,7 +259,7 @@ def test_whole_batches_travel_whichever_row_is_wanted(world: Any, attempt: Any) 
 
 @pytest.mark.parametrize("parties", [2, 3])
 def test_the_same_values_give_the_same_bytes(world: Any, attempt: Any, parties: int) -> None:
-    asked, seen = trained(world, attempt, parties, {"hidden": [3]}), []
+    asked, seen = trained(world, attempt, parties, {"layers": [3]}), []
     for _ in range(2):  # what was opened is remembered, and must come again
         request, _ = asked.all_rows("passive" if parties == 2 else "lab")
         assert errors_of(asked.talk("passive" if parties == 2 else "lab", request)) == {}
@@ -339,7 +339,7 @@ def test_shares_changed_by_one_bit_are_found_and_their_party_is_named(world: Any
 
 @pytest.mark.parametrize("name", ["clinic", "lab"])
 def test_a_damaged_part_is_refused_before_anybody_is_met(world: Any, attempt: Any, name: str) -> None:
-    model = trained(world, attempt, train={"hidden": [3]}).models[name]
+    model = trained(world, attempt, train={"layers": [3]}).models[name]
     shares = [key for key in model.weights if key.startswith("share")]
     without = [{key: of for key, of in model.weights.items() if key != missing} for missing in shares]
     reshaped = [{**model.weights, key: model.weights[key][..., :1]} for key in shares if model.weights[key].shape[-1] > 1]
@@ -371,7 +371,7 @@ def test_a_damaged_part_is_refused_before_anybody_is_met(world: Any, attempt: An
 
 @pytest.mark.parametrize("reveal", ["owners", "none"])
 def test_shares_are_kept_whatever_is_opened(world: Any, attempt: Any, reveal: str) -> None:
-    asked = trained(world, attempt, train={"hidden": [3], "reveal": reveal})
+    asked = trained(world, attempt, train={"layers": [3], "reveal": reveal})
     for place, model in enumerate(asked.models.values()):
         names = {f"share {index}" for index in range(4)}
         opened = {"weight"} | ({"bias", "layer 0", "layer 1"} if place == 0 else set())

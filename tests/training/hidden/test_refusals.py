@@ -196,7 +196,7 @@ def test_a_dealer_that_does_not_end_is_refused_at_its_first_number_too_many(worl
 
 
 @pytest.mark.parametrize(
-    "train", [{"hidden": (2000,), "batch_size": 4096}, {"classes": 40, "bins": 1024, "hidden": ()}], ids=["layer", "histogram"]
+    "train", [{"layers": (2000,), "batch_size": 4096}, {"classes": 40, "bins": 1024, "layers": ()}], ids=["layer", "histogram"]
 )
 def test_batches_and_histograms_without_memory(world: Any, attempt: Any, train: dict[str, Any]) -> None:
     """Columns alone would have room."""
@@ -207,7 +207,7 @@ def test_batches_and_histograms_without_memory(world: Any, attempt: Any, train: 
 
 
 def test_the_coordinator_has_no_memory_for_wide_layers() -> None:
-    train = Hidden(algorithm="hidden", epsilon=None, hidden=(64,))
+    train = Hidden(algorithm="hidden", epsilon=None, layers=(64,))
     assert memory.of_coordinator(train, 50_000, (2, 1), 50_000) > 700 << 20  # measured: 738 MiB a conversation
 
 

@@ -21,7 +21,7 @@ from vfl_node.training.hidden.inputs import digest_of
 from vfl_node.training.hidden.trainer import _Training
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
 
-TRAIN = {"hidden": (3,), "epochs": 2, "batch_size": 12}
+TRAIN = {"layers": (3,), "epochs": 2, "batch_size": 12}
 ALIKE = (
     *("steps", "metrics", "local_metrics", "disclosures", "encoder", "population", "local_population", "rows", "warnings"),
     "columns",

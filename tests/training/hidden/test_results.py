@@ -127,7 +127,7 @@ def test_where_the_number_is_hidden_nothing_is_said_of_it(world: Any, attempt: A
 
 @pytest.mark.parametrize("parties", [2, 3])
 def test_shares_that_stay_sum_to_the_model(world: Any, attempt: Any, parties: int) -> None:
-    over, train = world(parties), {"hidden": (4,)}
+    over, train = world(parties), {"layers": (4,)}
     opened, kept = attempt(train)(over), attempt({**train, "reveal": "none"})(over)
     names = [f"share {index}" for index in range(parties + 2)]
     shares = [[of.weights[name].numpy().view(np.uint64) for name in names] for of in kept]
@@ -140,7 +140,7 @@ def test_shares_that_stay_sum_to_the_model(world: Any, attempt: Any, parties: in
 
 def test_owners_have_their_own_weights_and_the_active_party_the_layers_behind(world: Any, attempt: Any) -> None:
     over = world(3)
-    active, *passive = attempt({"hidden": (4,)})(over)
+    active, *passive = attempt({"layers": (4,)})(over)
     shares = {f"share {index}" for index in range(5)}
     assert set(active.weights) == {"weight", "bias", "layer 0", "layer 1"} | shares
     assert [tuple(of.weights["weight"].shape) for of in (active, *passive)] == [(4, 3), (4, 4), (4, 5)]
@@ -150,7 +150,7 @@ def test_owners_have_their_own_weights_and_the_active_party_the_layers_behind(wo
     assert [len(of.columns) for of in (active, *passive)] == [3, 4, 5]
 
 
-@pytest.mark.parametrize("train", [{}, {"loss": "taylor"}, {"hidden": (4,)}, {"classes": 3}, {"task": "regression"}])
+@pytest.mark.parametrize("train", [{}, {"loss": "taylor"}, {"layers": (4,)}, {"classes": 3}, {"task": "regression"}])
 def test_the_active_party_alone_is_measured_on_all_of_its_held_out_rows(
     world: Any, attempt: Any, train: dict[str, Any]
 ) -> None:
@@ -205,7 +205,7 @@ def test_the_section(world: Any, attempt: Any) -> None:
 
 @pytest.mark.parametrize("told", [False, True])
 def test_the_ledger(world: Any, attempt: Any, told: bool) -> None:
-    over, of = world(), attempt({"hidden": (4,)}, {"test_fraction": 0.25, "share_with_passive": told})
+    over, of = world(), attempt({"layers": (4,)}, {"test_fraction": 0.25, "share_with_passive": told})
     results = of(over)
     if told:
         assert results[0].disclosures == results[1].disclosures

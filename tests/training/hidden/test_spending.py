@@ -45,7 +45,7 @@ def test_a_job_spends_the_larger_of_model_and_metrics_and_both_where_rows_are_bo
         ({"epsilon": None}, "exact"),
         ({"epsilon": None, "task": "regression"}, "exact"),
         ({"epsilon": None, "loss": "taylor"}, "taylor"),
-        ({"epsilon": None, "hidden": [4]}, "networks"),
+        ({"epsilon": None, "layers": [4]}, "networks"),
     ],
 )
 def test_what_has_no_bound_is_said_to_have_none(train: dict[str, Any], kind: str) -> None:

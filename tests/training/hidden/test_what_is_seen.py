@@ -28,7 +28,7 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
 )
 
 HUB = "hub"
-MODELS = [{}, {"loss": "taylor"}, {"hidden": (4,)}, {"task": "regression"}, {"classes": 3}, {"reveal": "none"}]
+MODELS = [{}, {"loss": "taylor"}, {"layers": (4,)}, {"task": "regression"}, {"classes": 3}, {"reveal": "none"}]
 DIGEST = "vfl_node.training.hidden.trainer.digest_of"
 
 

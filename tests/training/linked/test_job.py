@@ -66,7 +66,7 @@ def test_a_job_needs_no_more_than_its_algorithm() -> None:
         (job({"task": "regression", "classes": 3}), "classes"),
         (job(evaluate={"matched": True}), "evaluate.matched"),
         (job(evaluate={"contributions": True}), "evaluate.contributions"),
-        (job(evaluate={"split": {"last": 0.2}}), "evaluate.split"),
+        (job(evaluate={"hold_out": {"last": 0.2}}), "evaluate.hold_out"),
         (job() | {"train": {"algorithm": "split"}}, "linked"),
     ],
 )

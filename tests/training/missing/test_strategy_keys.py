@@ -99,7 +99,7 @@ def test_hints_know_the_keys_of_the_chosen_strategies() -> None:
     assert caught.value.hint == "'train.missing.drawz': did you mean 'draws'?"
     with pytest.raises(UsageError) as caught:
         job(zzzzzzzz=1)
-    assert caught.value.hint == "'train.missing.zzzzzzzz': known keys: calibrate, calibration, features, labels, shares"
+    assert caught.value.hint == "'train.missing.zzzzzzzz': known keys: calibration, calibration_for, features, labels, shares"
 
 
 @pytest.mark.parametrize("stored", [{"draws": 1}, {"sharpness": 1}, {"sharpness": 0.5, "draws": 1}])

@@ -45,9 +45,9 @@ def fit(values: Floats, labels: Floats, train: Hidden, randomness: Randomness) -
         train: the job's section.
         randomness: for batches and first weights.
     """
-    after = [*train.hidden, labels.shape[1]]
+    after = [*train.layers, labels.shape[1]]
     first = randomness.derive("weights").normal((values.shape[1], after[0])) / np.sqrt(values.shape[1])
-    weights: list[Floats] = [np.asarray(first * bool(train.hidden), dtype=np.float64)]
+    weights: list[Floats] = [np.asarray(first * bool(train.layers), dtype=np.float64)]
     for index, (inputs, outputs) in enumerate(pairwise(after)):
         drawn = randomness.derive(f"weights {index}").normal((inputs, outputs)) / np.sqrt(inputs)
         weights += [np.asarray(drawn, dtype=np.float64), np.zeros((1, outputs))]

@@ -42,6 +42,8 @@ class Hidden(TrainerConfig):
     coordinated_by: ClassVar[str] = ALWAYS
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
+    renamed: ClassVar[Mapping[str, str]] = {"hidden": "layers"}
+
     algorithm: Literal["hidden"]
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model for each class")
     epsilon: float | None = Field(
@@ -61,7 +63,7 @@ class Hidden(TrainerConfig):
         description="of a regression: between which numbers targets usually lie, as everybody knows and no table says. null: "
         "the active party's table says how they are scaled, and then ε does not cover a single target",
     )
-    hidden: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
+    layers: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         default=(),
         max_length=3,
         description="widths of hidden layers, which need epsilon: null; none: logistic or linear regression",
@@ -139,7 +141,7 @@ class Hidden(TrainerConfig):
     @property
     def first_width(self) -> int:
         """How many numbers the first layer makes of a row."""
-        return self.hidden[0] if self.hidden else self.outputs
+        return self.layers[0] if self.layers else self.outputs
 
     @property
     def form_loss(self) -> Loss:
@@ -176,7 +178,7 @@ class Hidden(TrainerConfig):
             raise ValueError("target_range is for task: regression: two numbers, [low, high], the second one larger")
         if self.epsilon is not None:
             self._check_bound()
-        if self.hidden and self.loss == "taylor":
+        if self.layers and self.loss == "taylor":
             raise ValueError(
                 "loss: taylor is good for small scores alone, which hidden layers do not keep small: say loss: exact"
             )
@@ -184,7 +186,7 @@ class Hidden(TrainerConfig):
 
     def _check_bound(self) -> None:
         """What has no bound needs ``epsilon: null``. Raises ValueError."""
-        unbounded = "hidden layers have" if self.hidden else "loss: taylor has" if self.loss == "taylor" else ""
+        unbounded = "hidden layers have" if self.layers else "loss: taylor has" if self.loss == "taylor" else ""
         if unbounded:
             raise ValueError(
                 f"{unbounded} no bound on what the model tells of single records: say epsilon: null, which each party's owner "

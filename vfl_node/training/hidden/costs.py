@@ -172,7 +172,7 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
     widths = memory.widths(passive_parties, beside)
     checks = round(train.dealer_audit * epochs * steps)  # on average
     whole = exchange(
-        Form(widths, train.hidden, train.outputs, train.form_loss),
+        Form(widths, train.layers, train.outputs, train.form_loss),
         train.bins,
         train.reveal == "owners",
         evaluate.share_with_passive,

@@ -57,7 +57,7 @@ class AnswerDealing:
                 self._check(said, channel.peer)
                 if place == 0:
                     self._count(said.rows)
-                form = Form(tuple(said.widths), self._train.hidden, self._train.outputs, self._train.form_loss)
+                form = Form(tuple(said.widths), self._train.layers, self._train.outputs, self._train.form_loss)
                 nothing = [np.zeros(shape, np.uint64) for shape in form.shapes]
                 sink = DealingSink(channel)
                 dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, masks_of(said))

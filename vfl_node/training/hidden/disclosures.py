@@ -50,7 +50,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             if other != name
         ]
         if train.reveal == "owners":
-            layers = ", and all layers behind the first" if name == parties.active and train.hidden else ""
+            layers = ", and all layers behind the first" if name == parties.active and train.layers else ""
             text = f"the weights of its own columns after training{layers}: a function of all shared records"
             if train.epsilon is None:
                 text += (

@@ -111,7 +111,7 @@ class KeptShares:
         )
         if not fits:
             raise damaged(WHAT, HINT)
-        form = Form(stored.widths, train.hidden, train.outputs, train.form_loss)
+        form = Form(stored.widths, train.layers, train.outputs, train.form_loss)
         named = {name: of for name, of in model.weights.items() if name.startswith("share ")}
         shapes = {f"share {index}": shape for index, shape in enumerate(form.shapes)}
         if {name: tuple(of.shape) for name, of in named.items()} != shapes:

@@ -67,7 +67,7 @@ def widths(passive_parties: int, beside: Beside) -> tuple[int, ...]:
 
 def parameters(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
     """Of the whole model, of which every party has shares; args as :meth:`~vfl_node.trainers.TrainerConfig.parameters`."""
-    after = (*train.hidden, train.outputs)
+    after = (*train.layers, train.outputs)
     return sum(_widths(train, role, table, passive_parties, beside)) * after[0] + sum((a + 1) * b for a, b in pairwise(after))
 
 
@@ -116,7 +116,7 @@ def of_answer(train: Hidden, rows: int, widths: Sequence[int]) -> int:
 
 def _row_numbers(train: Hidden, columns: int) -> int:
     """Of a row in a batch: its columns, and what is dealt and computed for each unit of a layer."""
-    return columns + UNIT_NUMBERS * (sum(train.hidden) + train.outputs)
+    return columns + UNIT_NUMBERS * (sum(train.layers) + train.outputs)
 
 
 def _tally(train: Hidden) -> int:

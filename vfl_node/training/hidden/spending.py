@@ -22,7 +22,7 @@ ALARMING = 0.6
 """An AUC of labels above this is said in capital letters."""
 
 _KINDS: dict[UnboundedModel, str] = {
-    "networks": "a model with hidden layers (train.hidden)",
+    "networks": "a model with hidden layers (train.layers)",
     "taylor": "a model of train.loss: taylor",
     "exact": "a regression without noise (train.epsilon: null)",
 }
@@ -49,7 +49,7 @@ def mu_of_job(train: Hidden, evaluate: Evaluate) -> float:
 
 def unbounded(train: Hidden) -> UnboundedModel | None:
     """Which kind of model without a bound it is; None of one with a bound."""
-    if train.hidden:
+    if train.layers:
         return "networks"
     if train.loss == "taylor":
         return "taylor"

@@ -84,7 +84,7 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
     schedule = Schedule(said.schedule, said.rows, train.seed)
     training, testing = schedule.split(0, job.evaluate.test_fraction)
     return HiddenPlan(
-        form=Form(tuple(said.widths), train.hidden, train.outputs, train.form_loss),
+        form=Form(tuple(said.widths), train.layers, train.outputs, train.form_loss),
         rows=said.rows,
         schedule=schedule,
         training=training,

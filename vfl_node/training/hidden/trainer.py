@@ -99,7 +99,7 @@ class _Training:
         context = await self._agree(inputs, schedule, coins)
         rows = len(self._data.alignment)
         terms.check_room(session, rows, context.widths, memory.of_party(train, rows, context.widths, context.batch_rows))
-        form = Form(tuple(context.widths), train.hidden, train.outputs, train.form_loss)
+        form = Form(tuple(context.widths), train.layers, train.outputs, train.form_loss)
         parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
         said = DealingTerms(
             rows=len(self._data.alignment),

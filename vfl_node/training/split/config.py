@@ -150,11 +150,11 @@ class Train(NetworkConfig):
         if missing.calibration != "none" and hidden and not missing.shares:
             way_out = ", or state train.missing.shares" if job.align.dummies else ""
             raise ValueError(f"train.missing.calibration needs the size of the intersection, {hidden}: set it to none{way_out}")
-        if len(job.parties.passive) > 1 and missing.calibration != "none" and missing.calibrate != "labels":
+        if len(job.parties.passive) > 1 and missing.calibration != "none" and missing.calibration_for != "labels":
             raise ValueError(
                 "with several passive parties train.missing.calibration can correct for synthetic labels only: a row may be "
                 "real at some of them, and how often its label is positive then does not follow from the numbers of rows. Set "
-                "train.missing.calibrate: labels, or train.missing.calibration: none"
+                "train.missing.calibration_for: labels, or train.missing.calibration: none"
             )
         if job.evaluate.matched:
             self._check_matched(job)

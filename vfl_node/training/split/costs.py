@@ -53,7 +53,7 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
     The active party sends gradients; each passive one embeddings, those of held-out rows included, and for
     ``evaluate.matched`` an encrypted flag of each of these. With validation also embeddings of the rows set apart and a
     decision in each epoch; then all of this is the most, since training may stop before the last epoch. With
-    ``evaluate.split`` also which rows are held out. What ``train.unaligned`` exchanges before the training with
+    ``evaluate.hold_out`` also which rows are held out. What ``train.unaligned`` exchanges before the training with
     labels is in both.
 
     Args:
@@ -73,7 +73,7 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
     each_way = epochs * (rows * row_bytes + batches * FRAME_BYTES)
     decisions = epochs if validation else 0
     validating = epochs * (validation * row_bytes + validations * FRAME_BYTES)
-    named = HELD_OUT_BYTES * -(-m // 8) if evaluate.split else 0
+    named = HELD_OUT_BYTES * -(-m // 8) if evaluate.hold_out else 0
     before = train.unaligned.epochs_before * evaluate.repeats
     width = train.unaligned.exchanged_width(cut_width(train))
     pretraining = before * (rows * 4 * width + batches * FRAME_BYTES) if width else 0
@@ -90,7 +90,7 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
 def outside(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
     """What ``train.unaligned`` computes beside the federated batches over ``m`` shared rows; None: it is not used.
 
-    With ``evaluate.split`` this is the most: later rows than the last one trained on are left out.
+    With ``evaluate.hold_out`` this is the most: later rows than the last one trained on are left out.
 
     Args:
         train: the job's section.

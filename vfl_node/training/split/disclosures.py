@@ -130,7 +130,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         reported = stopped[0][1] if stopped else train.epochs
         figures = Disclosure("figures", reported * sets * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
     counts = matched.passive_learns(peer) if evaluate.matched else ()
-    if evaluate.split:
+    if evaluate.hold_out:
         counts = (*counts, _held_out(exchange))
     if stopped:
         decided = (

@@ -138,7 +138,7 @@ def likeness(session: Session, training: Positions, repeat: int) -> Compared | N
     otherwise in training (dropout, norms by the batch), or where earlier weights than the last may be measured (validation).
     """
     evaluate, train = session.job.evaluate, Train.of(session.job)
-    by_lot = evaluate.test_fraction > 0 and evaluate.split is None
+    by_lot = evaluate.test_fraction > 0 and evaluate.hold_out is None
     same_weights = evaluate.validation_fraction == 0 and train.dropout == 0 and not train.batch_norm
     if repeat == 0 and by_lot and same_weights:
         return Compared(list(session.data_peers), len(training))

@@ -68,7 +68,7 @@ def rows_outside(session: Session, data: TrainingData, training: Positions) -> N
         return NO_ROWS
     table, alignment = data.table, data.alignment
     outside = np.setdiff1d(np.arange(len(table)), alignment.rows[alignment.owned])
-    if table.order is not None and session.job.evaluate.split:
+    if table.order is not None and session.job.evaluate.hold_out:
         trained = alignment.rows[training][alignment.owned[training]]
         outside = outside[table.order[outside] <= table.order[trained].max()]
     if len(outside) == 0:

@@ -78,7 +78,7 @@ class Supervision:
             self._synthetic = build(missing.label_strategy, known)
         self.calibration = self.task.calibration(
             missing.calibration,
-            None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibrate),
+            None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibration_for),
             self._synthetic.rate if self._synthetic else 0.0,
         )
         self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.device)

@@ -33,7 +33,7 @@ model is surer than w01 and c allow (for c = 0, where σ(l) > 1 − w01) and is 
 With several passive parties w01 is what it is with one: the share of rows that the active party lacks, whoever has them. So r
 follows from P' as above, whatever columns are real. P does not: a row with a real label has real columns of any subset of the
 passive parties, each subset with a rate q of its own, and no count and no model of the active party alone gives those of the
-subsets between none and all. So with several of them only labels are calibrated (``calibrate: labels``).
+subsets between none and all. So with several of them only labels are calibrated (``calibration_for: labels``).
 
 Deviations from the paper: it writes the weights as products of independent ownership rates
 (eq. 3), but in a union without dummies a row that one party lacks is always the other's, so
@@ -95,15 +95,15 @@ class Composition:
         cls,
         alignment: Alignment,
         shares: OwnedShares | None = None,
-        calibrate: Literal["both", "labels", "features"] = "both",
+        calibration_for: Literal["both", "labels", "features"] = "both",
     ) -> Composition:
         """From the counts that both parties know, or from agreed shares where they are hidden.
 
         Args:
             alignment: the active party's view.
             shares: p_a and p_p; rows are then taken as owned independently (eq. 3).
-            calibrate: ``labels`` takes all features of the peer as real, ``features`` all labels. With several peers a job can
-                have nothing but ``labels``.
+            calibration_for: ``labels`` takes all features of the peer as real, ``features`` all labels. With several peers
+                a job can have nothing but ``labels``.
 
         Raises:
             DataError: the alignment hides the size of the intersection, or it is empty (``E_EMPTY``).
@@ -115,9 +115,9 @@ class Composition:
             whole = cls(shares.active * shares.passive, shares.active * (1 - shares.passive), 1 - shares.active)
         else:
             whole = cls._counted(alignment)
-        if calibrate == "labels":
+        if calibration_for == "labels":
             return cls(whole.labelled, 0.0, whole.w01)
-        if calibrate == "features":
+        if calibration_for == "features":
             return cls(whole.w11 / whole.labelled, whole.w10 / whole.labelled, 0.0)
         return whole
 

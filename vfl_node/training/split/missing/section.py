@@ -39,12 +39,16 @@ class Missing(_StrategyNames, extra="forbid"):
     In a job the keys of the chosen strategies stand beside these: it is read by a subclass that has them as fields.
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {"calibrate": "calibration_for"}
+
     strategies: ClassVar[tuple[type[Strategy], ...]] = ()
 
     calibration: Literal["none", "train", "test"] = Field(
         default="none", description="whether and when probabilities are corrected for synthetic rows"
     )
-    calibrate: Literal["both", "labels", "features"] = Field(default="both", description="what calibration corrects for")
+    calibration_for: Literal["both", "labels", "features"] = Field(
+        default="both", description="whose synthetic values calibration corrects for"
+    )
     shares: OwnedShares | None = Field(
         default=None, description="for calibration with align.dummies, which hide how many rows each party owns"
     )
@@ -79,8 +83,8 @@ class Missing(_StrategyNames, extra="forbid"):
 
     @model_validator(mode="after")
     def _fits(self) -> Missing:
-        if self.calibration == "none" and (self.shares or self.calibrate != "both"):
-            raise ValueError("shares and calibrate are for calibration, and calibration is none")
+        if self.calibration == "none" and (self.shares or self.calibration_for != "both"):
+            raise ValueError("shares and calibration_for are for calibration, and calibration is none")
         return self
 
 
@@ -121,7 +125,7 @@ def _with_keys(labels: str, features: str, *strategies: type[Strategy]) -> type[
     fields: dict[str, Any] = {}
     for name, strategy in zip((labels, features), strategies, strict=True):
         for key, field in strategy.model_fields.items():
-            if key in Missing.model_fields or hasattr(Missing, key):
+            if key in (*Missing.model_fields, *Missing.renamed) or hasattr(Missing, key):
                 raise UsageError(
                     f"strategy {name!r} cannot be used: the name of its key {key!r} is taken in train.missing",
                     code="E_EXTENSION",

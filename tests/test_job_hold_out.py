@@ -1,4 +1,4 @@
-"""``evaluate.split`` in a job: what it is, and where it is refused."""
+"""``evaluate.hold_out`` in a job: what it is, and where it is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job, parse_job
 
 PSI = "align: {protocol: psi}\n"
-SPLIT = "evaluate: {split: {last: 0.3}}\n"
+SPLIT = "evaluate: {hold_out: {last: 0.3}}\n"
 
 
 def job(text: str) -> Job:
@@ -20,10 +20,10 @@ def job(text: str) -> Job:
 
 def test_it_says_how_many_rows_are_held_out() -> None:
     evaluate = job(PSI + SPLIT).evaluate
-    assert evaluate.split is not None
-    assert (evaluate.split.last, evaluate.test_fraction) == (0.3, 0.3)
-    assert Evaluate(split={"last": 0.4}).test_fraction == 0.4  # type: ignore[arg-type]
-    assert job(PSI).evaluate.split is None
+    assert evaluate.hold_out is not None
+    assert (evaluate.hold_out.last, evaluate.test_fraction) == (0.3, 0.3)
+    assert Evaluate(hold_out={"last": 0.4}).test_fraction == 0.4  # type: ignore[arg-type]
+    assert job(PSI).evaluate.hold_out is None
 
 
 def test_a_peer_reads_the_same_job() -> None:
@@ -33,20 +33,20 @@ def test_a_peer_reads_the_same_job() -> None:
     assert theirs == ours
     assert theirs.field_digests() == ours.field_digests()
     other = job(PSI + SPLIT.replace("0.3", "0.2"))
-    assert other.field_digests()["evaluate.split.last"] != ours.field_digests()["evaluate.split.last"]
+    assert other.field_digests()["evaluate.hold_out.last"] != ours.field_digests()["evaluate.hold_out.last"]
 
 
 @pytest.mark.parametrize(
     ("evaluate", "said"),
     [
-        ("{split: {last: 0.3}, test_fraction: 0.2}", "leave test_fraction out"),
-        ("{split: {last: 0.3}, repeats: 2}", "repeats above 1 need splits that differ"),
-        ("{split: {last: 0.6}, validation_fraction: 0.4}", "together may be 0.9 at most"),
-        ("{split: {last: 0}}", "is not more than 0"),
-        ("{split: {last: 0.95}}", "is not 0.9 or less"),
-        ("{split: {}}", "'evaluate.split.last' is missing"),
-        ("{split: {first: 0.2}}", "unknown key 'evaluate.split.first'"),
-        ("{split: last}", "is not keys and values"),
+        ("{hold_out: {last: 0.3}, test_fraction: 0.2}", "leave test_fraction out"),
+        ("{hold_out: {last: 0.3}, repeats: 2}", "repeats above 1 need splits that differ"),
+        ("{hold_out: {last: 0.6}, validation_fraction: 0.4}", "together may be 0.9 at most"),
+        ("{hold_out: {last: 0}}", "is not more than 0"),
+        ("{hold_out: {last: 0.95}}", "is not 0.9 or less"),
+        ("{hold_out: {}}", "'evaluate.hold_out.last' is missing"),
+        ("{hold_out: {first: 0.2}}", "unknown key 'evaluate.hold_out.first'"),
+        ("{hold_out: last}", "is not keys and values"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(evaluate: str, said: str) -> None:
@@ -60,14 +60,16 @@ def test_what_does_not_go_with_it_is_refused(evaluate: str, said: str) -> None:
     ["{protocol: psu}", "{protocol: psu, dummies: 10}", "{protocol: apsi, obfuscation: private}"],
 )
 def test_it_needs_rows_that_all_own_and_know(align: str) -> None:
-    with pytest.raises(UsageError, match=r"evaluate.split needs an alignment whose rows all parties own and know, such as psi"):
+    with pytest.raises(
+        UsageError, match=r"evaluate.hold_out needs an alignment whose rows all parties own and know, such as psi"
+    ):
         job(f"align: {align}\n{SPLIT}")
 
 
 @pytest.mark.parametrize("train", ["{algorithm: logistic}", "{algorithm: linear, task: regression}"])
 def test_it_needs_a_trainer_that_can(train: str) -> None:
     algorithm = train[1:-1].split(",")[0].removeprefix("algorithm: ")
-    with pytest.raises(UsageError, match=f"evaluate.split .* train.algorithm: {algorithm} has none for that"):
+    with pytest.raises(UsageError, match=f"evaluate.hold_out .* train.algorithm: {algorithm} has none for that"):
         parse(f"name: j\nparties: {{active: a, passive: b}}\ntrain: {train}\n{PSI}{SPLIT}", Job, source="job")
 
 
@@ -78,4 +80,4 @@ def test_a_job_that_only_aligns_has_nothing_to_hold_out() -> None:
 
 @pytest.mark.parametrize("extra", [{}, {"validation_fraction": 0.2}])
 def test_validation_rows_go_with_it(extra: dict[str, Any]) -> None:
-    assert Evaluate(split={"last": 0.2}, **extra).validation_fraction == extra.get("validation_fraction", 0)  # type: ignore[arg-type]
+    assert Evaluate(hold_out={"last": 0.2}, **extra).validation_fraction == extra.get("validation_fraction", 0)  # type: ignore[arg-type]

@@ -1,0 +1,38 @@
+"""Keys and values of jobs of earlier versions mean the same under their names of today, and whoever writes them hears of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from vfl_node.configuration.models import parse
+from vfl_node.errors import UsageError
+from vfl_node.job import Job, parse_job
+
+PARTIES = "name: j\nparties: {active: a, passive: b}\n"
+WITH_COORDINATOR = "name: j\nparties: {active: a, passive: b, coordinator: c}\n"
+HIDDEN = f"{WITH_COORDINATOR}align: {{protocol: psi}}\ntrain: {{algorithm: hidden, epsilon: null, "
+RENAMED = [
+    (f"{HIDDEN}%s: [16]}}", "hidden", "layers"),
+    (f"{PARTIES}train: {{missing: {{calibration: test, %s: labels}}}}", "calibrate", "calibration_for"),
+    (f"{PARTIES}align: {{protocol: psi}}\ntrain: {{}}\nevaluate: {{%s: {{last: 0.3}}}}", "split", "hold_out"),
+]
+
+
+def read(text: str) -> Job:
+    return parse(text, Job, source="job.yaml")
+
+
+@pytest.mark.parametrize(("text", "earlier", "today"), RENAMED, ids=lambda value: str(value)[:12])
+def test_an_earlier_name_is_read_with_a_warning(text: str, earlier: str, today: str) -> None:
+    """The job is the same to the byte, so that parties with files of different age agree. Control: no warning today."""
+    with pytest.warns(FutureWarning, match=f"'{earlier}' is called '{today}' now") as heard:
+        ours = read(text % earlier)
+    assert len(heard) == 1
+    theirs = read(text % today)  # a FutureWarning of this package ends a test
+    assert ours.canonical() == theirs.canonical()
+    assert parse_job(ours.canonical(), source="offer") == theirs
+
+
+def test_both_names_at_once_are_refused() -> None:
+    with pytest.raises(UsageError, match="hidden is the earlier name of layers: leave hidden out"):
+        read(f"{HIDDEN}hidden: [16], layers: [16]}}")
