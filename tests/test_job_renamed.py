@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from vfl_node.configuration.models import parse
@@ -30,6 +32,8 @@ def test_an_earlier_name_is_read_with_a_warning(text: str, earlier: str, today: 
     assert len(heard) == 1
     theirs = read(text % today)  # a FutureWarning of this package ends a test
     assert ours.canonical() == theirs.canonical()
+    assert f'"{earlier}":' in ours.canonical()  # so its digest is that of an earlier version
+    assert f'"{today}":' in json.dumps(ours.model_dump(mode="json"))  # as a report has it
     assert parse_job(ours.canonical(), source="offer") == theirs
 
 

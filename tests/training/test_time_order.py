@@ -25,7 +25,7 @@ from vfl_node.transport.generated.vfl.v1 import session_pb2, training_pb2
 
 Make = Callable[..., Any]
 
-LAST = Evaluate(split={"last": 0.25}, validation_fraction=0.1)  # type: ignore[arg-type]
+LAST = Evaluate(hold_out={"last": 0.25}, validation_fraction=0.1)  # type: ignore[arg-type]
 
 
 def ordered(parties: SeveralParties, *, ties: int = 1, seed: int = 1) -> SeveralParties:
@@ -45,7 +45,7 @@ def shared_order(parties: SeveralParties) -> Any:
 
 def test_the_last_rows_by_value_and_among_equal_ones_by_position() -> None:
     order = np.array([5.0, 1.0, 9.0, 5.0, 5.0, 0.0, 2.0, 3.0])
-    parts = last_rows(order, Evaluate(split={"last": 0.25}, validation_fraction=0.25))  # type: ignore[arg-type]
+    parts = last_rows(order, Evaluate(hold_out={"last": 0.25}, validation_fraction=0.25))  # type: ignore[arg-type]
     assert parts.testing.tolist() == [2, 4]
     assert parts.validation.tolist() == [0, 3]
     assert parts.training.tolist() == [1, 5, 6, 7]
@@ -53,7 +53,7 @@ def test_the_last_rows_by_value_and_among_equal_ones_by_position() -> None:
 
 @pytest.mark.parametrize(("size", "last", "validation"), [(10, 0.2, 0.1), (7, 0.5, 0.4), (1, 0.9, 0.0), (9, 0.01, 0.5)])
 def test_every_row_has_one_use(size: int, last: float, validation: float) -> None:
-    evaluate = Evaluate(split={"last": last}, validation_fraction=validation)  # type: ignore[arg-type]
+    evaluate = Evaluate(hold_out={"last": last}, validation_fraction=validation)  # type: ignore[arg-type]
     parts = last_rows(np.arange(size, dtype=np.float64)[::-1], evaluate)
     assert (len(parts.testing), len(parts.validation)) == counts(size, evaluate)
     assert sorted(np.concatenate(parts)) == list(range(size))
@@ -101,7 +101,7 @@ def test_the_ledger_says_it_to_the_passive_parties_alone(several_parties: Make, 
 def test_what_is_sent_holds_no_value_of_the_column(several_parties: Make, several_runs: Make) -> None:
     """Orders with the same last rows give the same bytes, in whatever order these are and whatever the values."""
     parties = several_parties(1, people=160, protocol="psi")
-    evaluate = Evaluate(split={"last": 0.25})  # type: ignore[arg-type]
+    evaluate = Evaluate(hold_out={"last": 0.25})  # type: ignore[arg-type]
 
     def sent(order: Any) -> list[bytes]:
         active = parties.tables["clinic"]
@@ -195,7 +195,7 @@ def test_what_does_not_fit_the_job_is_refused(several_parties: Make, several_run
         if isinstance(message, session_pb2.RowsEnd):
             message.sha256 = digest.digest()
 
-    evaluate = Evaluate(split={"last": 0.2}, validation_fraction=0.2)  # type: ignore[arg-type]
+    evaluate = Evaluate(hold_out={"last": 0.2}, validation_fraction=0.2)  # type: ignore[arg-type]
     refused = several_runs(evaluate=evaluate, tamper=tamper).raw(parties)["lab"]
     assert isinstance(refused, ProtocolError)
     assert refused.code == code

@@ -11,7 +11,18 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    model_serializer,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
@@ -43,11 +54,11 @@ class Frozen(BaseModel):
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """As pydantic's own, and before every validator of the model its keys get the names of today."""
         return (
-            core_schema.no_info_before_validator_function(cls._rename_keys, handler(source)) if cls.renamed else handler(source)
+            core_schema.with_info_before_validator_function(cls._read_keys, handler(source)) if cls.renamed else handler(source)
         )
 
     @classmethod
-    def _rename_keys(cls, given: Any) -> Any:
+    def _read_keys(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, Mapping):
             return given
         given = dict(given)
@@ -55,19 +66,27 @@ class Frozen(BaseModel):
             if old in given:
                 if new in given:
                     raise ValueError(f"{old} is the earlier name of {new}: leave {old} out")
-                warn_renamed(old, new)
+                _warn_renamed(old, new, info)
                 given[new] = given.pop(old)
         return given
 
+    @model_serializer(mode="wrap")
+    def _write_keys(self, write: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        if info.context == LASTING_NAMES:
+            for old, new in self.renamed.items():
+                written[old] = written.pop(new)
+        return written
 
-def warn_renamed(old: str, new: str) -> None:
-    """Tell whoever wrote ``old`` in a document that it is called ``new`` now, by a FutureWarning."""
-    warnings.warn(f"{old!r} is called {new!r} now; the earlier name is read for some time", FutureWarning, stacklevel=2)
+
+LASTING_NAMES = "lasting names"
+"""Context of pydantic in which keys and values are written by the first name that they had, so that digests and what was stored
+stay as they are when a name that people read gets clearer; and in which earlier names are read without a warning."""
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """Annotates a key one of whose values had another name in an earlier version, which is read with a FutureWarning.
+    """Annotates a key some of whose values had another name in an earlier version, which is read with a FutureWarning.
 
     Attributes:
         names: earlier value → value.
@@ -76,14 +95,25 @@ class Renamed:
     names: Mapping[str, str]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The value of today goes on to the key's own validation."""
-        return core_schema.no_info_before_validator_function(self._today, handler(source))
+        """Values get their names of today before the key's own validation."""
+        schema = core_schema.with_info_before_validator_function(self._read, handler(source))
+        schema["serialization"] = core_schema.plain_serializer_function_ser_schema(self._write, info_arg=True)
+        return schema
 
-    def _today(self, value: Any) -> Any:
+    def _read(self, value: Any, info: ValidationInfo) -> Any:
         if not (isinstance(value, str) and value in self.names):
             return value
-        warn_renamed(value, self.names[value])
+        _warn_renamed(value, self.names[value], info)
         return self.names[value]
+
+    def _write(self, value: Any, info: SerializationInfo) -> Any:
+        earlier = {new: old for old, new in self.names.items()}
+        return earlier.get(value, value) if info.context == LASTING_NAMES else value
+
+
+def _warn_renamed(old: str, new: str, info: ValidationInfo) -> None:
+    if info.context != LASTING_NAMES:
+        warnings.warn(f"{old!r} is called {new!r} now; the earlier name is read for some time", FutureWarning, stacklevel=2)
 
 
 def name_in(registry: Registry[Any]) -> BeforeValidator:
@@ -115,13 +145,13 @@ class ReadBy:
 
     def __get_pydantic_core_schema__(self, *_: object) -> CoreSchema:
         """A model inside of another one; the errors of the inner one are placed in the section."""
-        return core_schema.no_info_plain_validator_function(self._read)
+        return core_schema.with_info_plain_validator_function(self._read)
 
-    def _read(self, section: Any) -> BaseModel:
+    def _read(self, section: Any, info: ValidationInfo) -> BaseModel:
         model = self.model_of(section)
         if isinstance(section, BaseModel) and type(section) is not model:
             section = dict(section)
-        return model.model_validate(section)
+        return model.model_validate(section, context=info.context)
 
 
 def text_like(pattern: str, words: str) -> StringConstraints:
@@ -186,12 +216,20 @@ def parse(text: str, model: type[Model], *, source: str) -> Model:
     return validate(document, model, source=source, text=text)
 
 
-def validate(document: object, model: type[Model], *, source: str, text: str = "") -> Model:
-    """As :func:`load`, from a document already parsed; ``text`` is the YAML that it was, whose lines errors name."""
+def validate(document: object, model: type[Model], *, source: str, text: str = "", context: str | None = None) -> Model:
+    """As :func:`load`, from a document already parsed.
+
+    Args:
+        document: keys and values.
+        model: that reads it.
+        source: names it in errors.
+        text: the YAML that it was, whose lines errors name.
+        context: of pydantic: :data:`LASTING_NAMES`, or None.
+    """
     if not isinstance(document, Mapping):
         raise UsageError(f"{source} must hold keys and values", code="E_YAML")
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context=context)
     except ValidationError as error:
         placed = _placed(error.errors(), document)
         marks = places(text)

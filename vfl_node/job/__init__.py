@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field, field_validator, model_validator
 
 from vfl_node.computing import ONE_BESIDE, Beside
-from vfl_node.configuration.models import Frozen, ReadBy, leaves, load, name_in, validate
+from vfl_node.configuration.models import LASTING_NAMES, Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
@@ -274,8 +274,10 @@ class Job(Frozen):
         return self.predict is not None and self.predict.rows == "known"
 
     def canonical(self) -> str:
-        """Canonical JSON of every field, defaults included."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        """Canonical JSON of every field, defaults included, by the first name that each had: it and its digest last."""
+        return json.dumps(
+            self.model_dump(mode="json", context=LASTING_NAMES), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+        )
 
     def digest(self) -> str:
         """SHA-256 of :meth:`canonical`, hexadecimal: the manifest digest."""
@@ -307,7 +309,7 @@ def parse_job(canonical: str, *, source: str) -> Job:
         document = json.loads(canonical)
     except (ValueError, RecursionError):
         raise UsageError(f"{source} is not JSON", code="E_CONFIG") from None
-    return validate(document, Job, source=source)
+    return validate(document, Job, source=source, context=LASTING_NAMES)
 
 
 def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[str]:

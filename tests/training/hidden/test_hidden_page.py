@@ -30,7 +30,7 @@ PAGE = "\n".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8") for page in (*PAGES, "explanations/training/hidden-coordinator.md")
 )
 JOB, LIMITS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-SHOWN = {"algorithm": "", "hidden": "[]", "weight_decay": "0", "dealer_audit": "0"} | dict.fromkeys(
+SHOWN = {"algorithm": "", "layers": "[]", "weight_decay": "0", "dealer_audit": "0"} | dict.fromkeys(
     ("shared_fraction", "target_range", "epochs", "batch_size", "learning_rate", "momentum"), "null"
 )
 """Defaults that are shown otherwise than Python writes them."""
