@@ -20,8 +20,8 @@ from packaging.utils import canonicalize_name
 
 import vfl_node
 from vfl_node.job import load_job
-from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings.node import load_settings
+from vfl_node.version import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vfl_node"
@@ -33,7 +33,7 @@ BANNED_ATTRIBUTES = {("torch", "load"), ("torch", "save")}
 
 def test_version_is_single_sourced_and_tells_the_protocol() -> None:
     """What an older installation of this tree says is not asked: a wheel is made with the version below."""
-    assert 'version = {attr = "vfl_node.__version__"}' in (ROOT / "pyproject.toml").read_text()
+    assert 'version = {attr = "vfl_node.version.VERSION"}' in (ROOT / "pyproject.toml").read_text()
     assert vfl_node.__version__.split(".")[1] == str(PROTOCOL_VERSION)
     assert f"## [{vfl_node.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 

@@ -20,12 +20,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from vfl_node.version import VERSION
+
 if TYPE_CHECKING:
     from vfl_node.api import Result, run
     from vfl_node.job import Job
 
-__version__ = "0.10.0"
-"""The minor version is that of the protocol (:data:`vfl_node.session.preflight.PROTOCOL_VERSION`)."""
+__version__ = VERSION
 
 __all__ = ["Job", "Result", "__version__", "run"]
 

@@ -14,11 +14,11 @@ import vfl_node
 from vfl_node.errors import PeerError, PeerLost
 from vfl_node.node import peers as module
 from vfl_node.node.peers import Peers
-from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings.node import Settings
 from vfl_node.transport.channel import run
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
+from vfl_node.version import PROTOCOL_VERSION
 
 PATIENT = SimpleNamespace(check=lambda: None, wait=time.sleep)
 FOR_LONG = time.monotonic() + 3600

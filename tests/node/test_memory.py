@@ -25,7 +25,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.estimate.memory import need
 from vfl_node.job import Job
-from vfl_node.session.preflight import PROTOCOL_VERSION, preflight
+from vfl_node.session.preflight import preflight
 from vfl_node.settings.node import load_settings
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
 from vfl_node.transport.calls import SERVICE
@@ -43,6 +43,7 @@ from vfl_node.transport.generated.vfl.v1.session_pb2 import (
     PhaseEnd,
     Rows,
 )
+from vfl_node.version import PROTOCOL_VERSION
 
 MIB = 1 << 20
 PEER_BYTES, OUTSIDER_BYTES = 128 * MIB, 32 * MIB

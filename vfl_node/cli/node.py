@@ -9,10 +9,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-import vfl_node
 from vfl_node.cli.shared import ConfigOption, RoleName, app, client_of, err, out
 from vfl_node.errors import UsageError
 from vfl_node.settings.node import load_settings
+from vfl_node.version import VERSION
 
 
 @app.callback(invoke_without_command=True)
@@ -24,7 +24,7 @@ def service(
 ) -> None:
     """Run a node until it is stopped: vfl-node --role active --config clinic.yaml."""
     if version:
-        print(vfl_node.__version__)  # noqa: T201
+        print(VERSION)  # noqa: T201
         raise typer.Exit
     if context.invoked_subcommand:
         return

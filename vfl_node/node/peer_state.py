@@ -7,12 +7,12 @@ import weakref
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import vfl_node
 from vfl_node.errors import PolicyError, ProtocolError, VflError
-from vfl_node.session.preflight import PROTOCOL_VERSION, other_version
+from vfl_node.session.preflight import other_version
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
 from vfl_node.transport.streams import LinkStream, StreamPipe
+from vfl_node.version import PROTOCOL_VERSION, VERSION
 
 
 @dataclass
@@ -110,7 +110,7 @@ def greeting(settings: Settings) -> Notice:
         party=settings.name,
         role=settings.role,
         protocol_version=PROTOCOL_VERSION,
-        software_version=vfl_node.__version__,
+        software_version=VERSION,
     )
     return Notice(hello=hello)
 

@@ -13,7 +13,6 @@ import structlog
 import torch
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-import vfl_node
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.kernels import kernel
 from vfl_node.execution.outcome import ARTEFACTS
@@ -38,6 +37,7 @@ from vfl_node.report.words import SEEDED
 from vfl_node.settings.node import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
+from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
@@ -104,7 +104,7 @@ class Node:
             "node up",
             party=self.settings.name,
             role=self.settings.role,
-            version=vfl_node.__version__,
+            version=VERSION,
             kernel=kernel().name,
             listen=bound,
             device=str(self.device),
@@ -127,7 +127,7 @@ class Node:
             "status": "ok",
             "party": self.settings.name,
             "role": self.settings.role,
-            "version": vfl_node.__version__,
+            "version": VERSION,
             "kernel": kernel().name,
             "started": self._started,
             "peers": self.peers.status(),

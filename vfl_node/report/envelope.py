@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import Field, StringConstraints, create_model, model_validator
 
-import vfl_node
 from vfl_node.alignment.alignment import Alignment, LinkageFacts
 from vfl_node.crypto.kernels import kernel
 from vfl_node.job import Job, Name, Parties
@@ -45,6 +44,7 @@ from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.pipe import Traffic
+from vfl_node.version import VERSION
 
 T = TypeVar("T")
 
@@ -196,7 +196,7 @@ def build(
 def installed_versions() -> dict[str, str]:
     """Versions of this package, Python, and the libraries whose version can change a result; and the kernel of this process."""
     return {
-        "vfl_node": vfl_node.__version__,
+        "vfl_node": VERSION,
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in LIBRARIES},
         "kernel": kernel().name,

@@ -7,15 +7,12 @@ import hmac
 from dataclasses import dataclass
 from typing import Protocol
 
-import vfl_node
 from vfl_node.errors import PeerError, ProtocolError, peer_text
 from vfl_node.job import Job, differing_fields
 from vfl_node.process import failpoints
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
-
-PROTOCOL_VERSION = 10
-"""Raised whenever two releases can no longer talk to each other."""
+from vfl_node.version import PROTOCOL_VERSION, VERSION
 
 SAME_VERSION = "install the same version on both nodes; a job that had begun then goes on: vfl-node resume JOB"
 
@@ -83,7 +80,7 @@ async def preflight(
             session_pb2.Preflight(
                 party=own,
                 protocol_version=PROTOCOL_VERSION,
-                software_version=vfl_node.__version__,
+                software_version=VERSION,
                 fields=[session_pb2.FieldDigest(field=name, sha256=digest) for name, digest in ours.items()],
                 attempt=attempt,
                 checkpoints=checkpoints,
@@ -116,7 +113,7 @@ def other_version(peer: str, protocol: int, software: str) -> PeerError:
     """The error of a node whose ``peer`` says that it speaks version ``protocol``, in release ``software``."""
     return PeerError(
         f"{peer} speaks protocol version {protocol} (vfl-node {peer_text(software, 20)}), "
-        f"this node {PROTOCOL_VERSION} (vfl-node {vfl_node.__version__})",
+        f"this node {PROTOCOL_VERSION} (vfl-node {VERSION})",
         code="E_VERSION",
         hint=SAME_VERSION,
         for_peer=f"it speaks protocol version {PROTOCOL_VERSION}, not {protocol}",
