@@ -14,16 +14,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.declared import UNSAID
 from vfl_node.data.feature_columns import column_of
 from vfl_node.data.missing_words import MISSING
 from vfl_node.data.notation import numbers_in
-from vfl_node.data.readers import READERS, csv_blocks
 from vfl_node.data.readers import csv as csv_reader
+from vfl_node.data.readers import csv_blocks
 from vfl_node.data.readers.opening import open_csv
 from vfl_node.data.tables import CategoricalColumn, NumericColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import UNSAID
+from vfl_node.settings.source import READERS
 
 MESSY = settings(deadline=None, derandomize=True, max_examples=400)
 

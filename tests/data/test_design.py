@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from vfl_node.data.date_formats import dates_in
 from vfl_node.data.design import MOST, RESOLUTION, Design, LinearEncoder
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.scaling import LinearScaling as Scaling
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.data.transforms import fit
 from vfl_node.errors import DataError, StateError
+from vfl_node.job.names import LinearScaling as Scaling
 
 STEADY = settings(deadline=None, derandomize=True)
 

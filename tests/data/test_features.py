@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from vfl_node.data.date_formats import dates_in
 from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.scaling import Scaling
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
 from vfl_node.data.transforms import CLIP
 from vfl_node.errors import DataError, StateError
+from vfl_node.job.names import Scaling
 
 STEADY = settings(deadline=None, derandomize=True)
 

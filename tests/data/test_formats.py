@@ -22,7 +22,6 @@ import pytest
 from pydantic import ValidationError
 
 from vfl_node.data.cells import WHITE_SPACE, number, numbers_of, text_of
-from vfl_node.data.readers import READERS
 from vfl_node.data.readers.arrow import ArrowReader
 from vfl_node.data.readers.dialect import decimal_of, delimiter_of
 from vfl_node.data.reading import columns_for, read_table, table_of
@@ -30,6 +29,7 @@ from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, T
 from vfl_node.errors import DataError
 from vfl_node.node.check import check_table
 from vfl_node.settings.node import Data, Settings
+from vfl_node.settings.source import READERS
 
 N = 500
 DRAW = np.random.default_rng(3)

@@ -15,7 +15,6 @@ from pyarrow import parquet
 from pydantic import ValidationError
 
 from vfl_node.data import lists
-from vfl_node.data.declared import DeclaredList
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
 from vfl_node.data.label_like import label_like
@@ -26,6 +25,7 @@ from vfl_node.data.reading import columns_for, read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import ListColumn, Table
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import DeclaredList
 from vfl_node.settings.node import Data
 
 SEEN = ["17|4|22", "", "4", "NA", "22|22|4", " 4 | 17 ", "a||b|?", "9|8|7|6|5"]

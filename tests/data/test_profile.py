@@ -10,12 +10,12 @@ import pytest
 
 from vfl_node.data.column_profile import ColumnProfile
 from vfl_node.data.profile import FormProfile, TableProfile, profile
-from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.settings.node import Data
+from vfl_node.settings.source import READERS
 
 TABLE = """\
 id,age,ward,remark,group,label

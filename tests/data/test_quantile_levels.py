@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from vfl_node.data.quantile_levels import QuantileLevels
-from vfl_node.data.scaling import LEVELS
+from vfl_node.job.names import LEVELS
 
 STEADY = settings(deadline=None, derandomize=True)
 NAN = float("nan")

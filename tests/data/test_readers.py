@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.readers import READERS, csv_blocks
+from vfl_node.data.readers import csv_blocks
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table, table_of
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.settings.node import Data
+from vfl_node.settings.source import READERS
 
 ROWS = [(f"r{row}", f"{row / 4}", "north" if row % 3 else "", f"{row % 2}") for row in range(20)]
 NAMES = ("id", "age", "region", "label")

@@ -12,7 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.scaling import Scaling
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.data.transforms import (
     CLIP,
@@ -27,6 +26,7 @@ from vfl_node.data.transforms import (
     fit,
     squeezed,
 )
+from vfl_node.job.names import Scaling
 
 STEADY = settings(deadline=None, derandomize=True)
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from vfl_node.data.declared import Notation
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.data.images import Image
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
 from vfl_node.execution import column_cautions
 from vfl_node.execution.simulation import simulate
+from vfl_node.settings.declared import Notation
 
 
 def table(rows: int = 400) -> Table:

@@ -17,7 +17,6 @@ from tests.training.test_joint import joint_curves
 from tests.training.test_resume import Fatal, KilledError, assert_same_bits
 from tests.training.test_several import joint_weights, largest_difference
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.declared import DeclaredList
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import UsageError
@@ -30,6 +29,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.targets import targets_of
+from vfl_node.settings.declared import DeclaredList
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.checkpoints import MemoryCheckpoints

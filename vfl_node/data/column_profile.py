@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data.cells import numbers_of
-from vfl_node.data.declared import Notation
 from vfl_node.data.levels import mostly_rare, near_unique
 from vfl_node.data.shapes import Seems
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn, values_of
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import Notation
 
 Use = Literal["id", "label", "order", "group", "key", "row number", "numeric", "categorical", "date", "list", "ignored"]
 

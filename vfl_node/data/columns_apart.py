@@ -11,12 +11,12 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from vfl_node.data.cells import number
-from vfl_node.data.declared import kind_of, kinds_of
 from vfl_node.data.readers.names import ONE_CELL
 from vfl_node.data.text_columns import Beginning, TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
+from vfl_node.settings.declared import kind_of, kinds_of
 from vfl_node.settings.node import Data
 
 T = TypeVar("T")

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vfl_node.data.dates import seconds_of
-from vfl_node.data.declared import ISO, UNSAID, Notation
 from vfl_node.data.missing_words import ABSENT
 from vfl_node.data.notation import INFINITE, LOOKED_AT, SHARE, chosen, means_infinite, without
 from vfl_node.data.tables import CategoricalColumn, DateColumn
+from vfl_node.settings.declared import ISO, UNSAID, Notation
 
 FORMATS = (
     ISO,

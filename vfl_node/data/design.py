@@ -46,13 +46,13 @@ from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.data import transforms
 from vfl_node.data.dates import Part, parts_of
-from vfl_node.data.declared import Kind
 from vfl_node.data.encoded import column_for, kinds_of
 from vfl_node.data.levels import Levels
-from vfl_node.data.scaling import LinearScaling, Method
 from vfl_node.data.stored import StoredEncoder, notations_of
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import DataError
+from vfl_node.job.names import LinearScaling, ScalingMethod
+from vfl_node.settings.declared import Kind
 
 MOST_BITS = 20
 MOST = 1 << MOST_BITS
@@ -124,7 +124,7 @@ class TransformedNumbers(Frozen):
     part: Part | None = None
 
     @property
-    def method(self) -> Method:
+    def method(self) -> ScalingMethod:
         """How numbers are scaled."""
         return self.transform.method
 

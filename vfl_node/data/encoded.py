@@ -9,12 +9,12 @@ from typing import Literal, Protocol
 import numpy as np
 
 from vfl_node.data.dates import Part, part_of
-from vfl_node.data.declared import Kind
 from vfl_node.data.levels import Levels
 from vfl_node.data.lists import ListLevels
-from vfl_node.data.scaling import Method
 from vfl_node.data.tables import CategoricalColumn, DateColumn, ListColumn, NumericColumn, Table, values_of
 from vfl_node.errors import DataError
+from vfl_node.job.names import ScalingMethod
+from vfl_node.settings.declared import Kind
 
 
 class ColumnEncoding(Protocol):
@@ -29,7 +29,7 @@ class ColumnEncoding(Protocol):
         """Of the date."""
 
     @property
-    def method(self) -> Method | None:
+    def method(self) -> ScalingMethod | None:
         """How numbers are scaled; None where there are none."""
 
 
@@ -50,7 +50,7 @@ class EncodedColumn:
 
     name: str
     kind: Literal["numeric", "categorical", "date", "list"]
-    transform: Method | None
+    transform: ScalingMethod | None
     levels: int | None
     merged: int | None
     parts: tuple[Part, ...]

@@ -15,7 +15,6 @@ import numpy as np
 from vfl_node.configuration.yaml_text import as_key
 from vfl_node.data.accumulators import FeatureKind, ParsedNumbers
 from vfl_node.data.date_formats import dates_in
-from vfl_node.data.declared import UNSAID, DecimalSign, Declared, Kind, Notation, kind_of, list_of, notation_of, scaling_of
 from vfl_node.data.images import CORRECT_PIXEL, missing_pixel
 from vfl_node.data.lists import lists_in
 from vfl_node.data.notation import (
@@ -31,6 +30,7 @@ from vfl_node.data.notation import (
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import UNSAID, DecimalSign, Declared, Kind, Notation, kind_of, list_of, notation_of, scaling_of
 
 
 def read_as(kind: Kind | None, notation: Notation, decimal: DecimalSign) -> FeatureKind | None:

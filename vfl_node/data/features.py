@@ -34,10 +34,10 @@ from vfl_node.data.dates import Part, of_days, part_of, parts_of, varies
 from vfl_node.data.images import Image, missing_pixel
 from vfl_node.data.levels import Levels
 from vfl_node.data.lists import ListLevels
-from vfl_node.data.scaling import Method, Scaling
 from vfl_node.data.stored import StoredEncoder, notations_of
 from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, NumericColumn, Table, values_of
 from vfl_node.errors import DataError
+from vfl_node.job.names import Scaling, ScalingMethod
 
 Number = TypeVar("Number", np.float32, np.int64)
 
@@ -125,7 +125,7 @@ class Scale(Frozen):
     part: Part | None = None
 
     @property
-    def method(self) -> Method:
+    def method(self) -> ScalingMethod:
         """How numbers are scaled."""
         return self.transform.method
 

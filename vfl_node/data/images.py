@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pydantic import model_validator
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.data.declared import Declared, DeclaredImage, Shape, kind_of, scaling_of
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import Declared, DeclaredImage, Shape, kind_of, scaling_of
 
 
 class Image(Frozen):

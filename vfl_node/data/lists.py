@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.data.declared import DeclaredList
 from vfl_node.data.missing_words import MISSING
 from vfl_node.data.tables import ListColumn, Table
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import DeclaredList
 
 _BLOCK = 1 << 20  # items whose codes are looked up at a time
 

@@ -26,10 +26,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vfl_node.data.cells import PLAIN, absent, matches, number, numbers_of
-from vfl_node.data.declared import UNSAID, DecimalSign, Notation, Thousands
 from vfl_node.data.missing_words import ABSENT
 from vfl_node.data.shapes import Seems, are_codes, are_parts_of_dates, thousands_by_points
 from vfl_node.data.tables import CategoricalColumn
+from vfl_node.settings.declared import UNSAID, DecimalSign, Notation, Thousands
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from vfl_node.data.column_profile import ColumnProfile, Use, feature_profile
 from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, left_out
-from vfl_node.data.declared import kind_of
 from vfl_node.data.feature_columns import column_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.images import Image
@@ -34,6 +33,7 @@ from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.roles import Task
+from vfl_node.settings.declared import kind_of
 from vfl_node.settings.node import Data
 from vfl_node.settings.table import LabelSource
 

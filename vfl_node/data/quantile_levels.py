@@ -12,8 +12,8 @@ from pydantic import model_validator
 
 from vfl_node.configuration.models import Frozen
 from vfl_node.data.dates import Part
-from vfl_node.data.scaling import LEVELS
 from vfl_node.data.transforms import Finite
+from vfl_node.job.names import LEVELS
 
 
 class QuantileLevels(Frozen):

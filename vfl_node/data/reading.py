@@ -13,7 +13,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of, left_out
-from vfl_node.data.declared import Kind, kind_of, kinds_of, notation_of
 from vfl_node.data.feature_columns import column_of, read_as
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers, parts
@@ -32,6 +31,7 @@ from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.roles import Task
+from vfl_node.settings.declared import Kind, kind_of, kinds_of, notation_of
 from vfl_node.settings.node import Data
 
 _PAIRS_SHOWN = 3

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from vfl_node.data.accumulators import FeatureCells
 from vfl_node.data.dates import seconds_of
-from vfl_node.data.declared import Kind
 from vfl_node.data.tables import CategoricalColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import Kind
 
 
 def read_order(text: TextColumns, name: str, kind: Kind | None) -> NDArray[np.float64]:

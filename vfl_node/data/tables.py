@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.data.declared import DeclaredList, Notation
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.images import Image
-from vfl_node.data.scaling import Scaling
 from vfl_node.data.shapes import Seems
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
+from vfl_node.job.names import Scaling
+from vfl_node.settings.declared import DeclaredList, Notation
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.data.scaling import Scaling
+from vfl_node.job.names import Scaling
 
 Floats = NDArray[np.float64]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

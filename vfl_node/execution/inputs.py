@@ -10,7 +10,6 @@ from typing import Any
 from vfl_node.alignment.lists import promises
 from vfl_node.computing import TableShape
 from vfl_node.crypto.filters.values import check_values
-from vfl_node.data.declared import Declared, as_fitted, list_of
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
@@ -25,6 +24,7 @@ from vfl_node.job import Align, Job
 from vfl_node.job.keys import NO_KEYS
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.session.memory import Memory
+from vfl_node.settings.declared import Declared, as_fitted, list_of
 from vfl_node.settings.node import Data, Limits, Settings
 
 NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}

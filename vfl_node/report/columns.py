@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from vfl_node.data.dates import Part
-from vfl_node.data.scaling import Method
+from vfl_node.job.names import ScalingMethod
 from vfl_node.training.section import Count, Section
 
 
@@ -16,7 +16,7 @@ class ColumnFigures(Section):
 
     name: str
     kind: Literal["numeric", "categorical", "date", "list"]
-    transform: Method | None = Field(
+    transform: ScalingMethod | None = Field(
         description="how numbers, or the days of a date, are scaled; null for categories, and for a column that is left out"
     )
     levels: Count | None = Field(

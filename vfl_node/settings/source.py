@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import Self
 
 from vfl_node.configuration.models import Frozen, name_in, text_like
-from vfl_node.data.readers import READERS
+from vfl_node.configuration.registry import Registry
+
+_OPENING = "vfl_node.data.readers.opening"
+
+READERS: Registry[Callable[..., Any]] = Registry(
+    "vfl_node.readers",
+    {
+        "auto": f"{_OPENING}:open_auto",
+        "csv": f"{_OPENING}:open_csv",
+        "parquet": f"{_OPENING}:open_parquet",
+        "arrow": f"{_OPENING}:open_arrow",
+        "sql": f"{_OPENING}:open_sql",
+    },
+)
+"""``data.format`` → what opens a file of it (:class:`vfl_node.data.readers.contract.OpenReader`).
+
+A package adds one by an entry point of the group ``vfl_node.readers`` that names a callable: called with the input's path and
+``party=`` (this party's name, for errors), it returns a :class:`~vfl_node.data.readers.contract.Reader`.
+"""
 
 Delimiter = Annotated[str, text_like(r"^[\t!#$%&*,/:;<=>?@^_|~]$", "one character that separates cells, such as ';'")]
 

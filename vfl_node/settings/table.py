@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.data.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words
 from vfl_node.job import Name
+from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words
 from vfl_node.settings.source import DataSource
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from vfl_node.data import transforms
 from vfl_node.data.design import MOST_AS_IT_IS, Categories, Encoding, LinearEncoder
 from vfl_node.data.encoded import ColumnEncoding
-from vfl_node.data.scaling import LinearScaling
 from vfl_node.data.tables import DateColumn, NumericColumn, Table
+from vfl_node.job.names import LinearScaling
 
 MOST_NAMED = 5
 

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.data.declared import Kind
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
+from vfl_node.settings.declared import Kind
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.section import TrainerSection
 from vfl_node.training.serving import Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel

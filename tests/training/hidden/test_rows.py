@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.ring import FRACTION
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.scaling import LinearScaling
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table, rows_of
 from vfl_node.errors import DataError, StateError
+from vfl_node.job.names import LinearScaling
 from vfl_node.training.hidden.frequent import find
 from vfl_node.training.hidden.rows import RowEncoder, columns_of
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
-from vfl_node.data.scaling import Scaling
 from vfl_node.data.transforms import CLIP
+from vfl_node.job.names import Scaling
 from vfl_node.metrics.classes import auc
 from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise

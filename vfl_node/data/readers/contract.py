@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from vfl_node.data.declared import DecimalSign
+from vfl_node.settings.declared import DecimalSign
 
 if TYPE_CHECKING:  # settings know the names of readers, and load no Arrow
     import pyarrow as pa

@@ -6,12 +6,12 @@ import codecs
 import csv
 from collections.abc import Collection, Iterator
 
-from vfl_node.data.declared import DecimalSign
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.dialect import decimal_of, delimiter_of, lines_are_quoted, told_delimiter
 from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile
 from vfl_node.data.readers.names import ONE_CELL, column_names
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import DecimalSign
 
 BLOCK_BYTES = 1 << 23
 """So many bytes are parsed at once: some megabytes, which the processor's cache still helps with."""

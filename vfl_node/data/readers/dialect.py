@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
-from vfl_node.data.declared import DecimalSign
+from vfl_node.settings.declared import DecimalSign
 
 DELIMITERS = (",", ";", "\t", "|")
 """Those that are recognised, in the order in which they are preferred."""

@@ -7,10 +7,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from vfl_node.data.declared import DecimalSign
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.input_file import unreadable
 from vfl_node.errors import DataError
+from vfl_node.settings.declared import DecimalSign
 
 if TYPE_CHECKING:
     import pyarrow as pa

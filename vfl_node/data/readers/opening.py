@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from vfl_node.data.declared import DecimalSign
-from vfl_node.data.readers import READERS
-from vfl_node.data.readers.contract import Reader
+from vfl_node.data.readers.contract import OpenReader, Reader
 from vfl_node.data.readers.csv import CsvReader
 from vfl_node.data.readers.folder import FolderReader
 from vfl_node.data.readers.input_file import InputFile
 from vfl_node.errors import UsageError
-
-if TYPE_CHECKING:
-    from vfl_node.settings.node import Data
+from vfl_node.settings.declared import DecimalSign
+from vfl_node.settings.source import READERS
+from vfl_node.settings.table import Data
 
 
 def open_input(data: Data, *, party: str) -> Reader:
@@ -34,7 +31,8 @@ def open_input(data: Data, *, party: str) -> Reader:
         return open_query(data.query, database=data.database, password=data.database_password, party=party)
     assert data.path is not None
     dialect = {name: value for name, value in (("delimiter", data.delimiter), ("decimal", data.decimal)) if value}
-    return READERS[data.format](data.path, party=party, **dialect)
+    open_file: OpenReader = READERS[data.format]
+    return open_file(data.path, party=party, **dialect)
 
 
 def open_sql(path: Path, *, party: str) -> Reader:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.data.declared import Declared
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
+from vfl_node.settings.declared import Declared
 from vfl_node.training.additive.disclosures import learnt
 from vfl_node.training.additive.half import AdditiveHalf
 from vfl_node.training.additive.sides import PartOfScores, SumOfScores, terms_of

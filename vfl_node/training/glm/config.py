@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from vfl_node.data.scaling import LinearScaling
 from vfl_node.errors import DataError
+from vfl_node.job.names import LinearScaling
 from vfl_node.roles import DataRole
 from vfl_node.trainers import TrainerConfig
 

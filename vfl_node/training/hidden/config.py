@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from vfl_node.data.scaling import LinearScaling
 from vfl_node.gdp import MOST_EPSILON, Exposure
+from vfl_node.job.names import LinearScaling
 from vfl_node.roles import Task
 from vfl_node.trainers import ALWAYS, TrainerConfig
 from vfl_node.training.hidden import spending

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, Ring, decode
-from vfl_node.data.declared import Declared
 from vfl_node.data.tables import Table
 from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.job import Job
@@ -32,6 +31,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.session.counted import served_model
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
+from vfl_node.settings.declared import Declared
 from vfl_node.training.hidden import alone, answers, terms
 from vfl_node.training.hidden.answer_exchange import AnswerExchange, ShareSide
 from vfl_node.training.hidden.answers_tell import learnt

@@ -26,7 +26,6 @@ from pydantic import Field, model_validator
 from vfl_node.configuration.models import Frozen
 from vfl_node.crypto.shares.ring import FRACTION, Ring, encode
 from vfl_node.data.dates import Part
-from vfl_node.data.declared import Kind
 from vfl_node.data.design import (
     RESOLUTION,
     Categories,
@@ -37,10 +36,11 @@ from vfl_node.data.design import (
 )
 from vfl_node.data.encoded import column_for, kinds_of
 from vfl_node.data.quantile_levels import QuantileLevels
-from vfl_node.data.scaling import LinearScaling
 from vfl_node.data.stored import StoredEncoder, notations_of
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.data.transforms import Finite, Positive
+from vfl_node.job.names import LinearScaling
+from vfl_node.settings.declared import Kind
 from vfl_node.training.hidden.frequent import CUT, Feature, FoundFeatures
 from vfl_node.training.own_columns import robust
 

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
 from vfl_node.configuration.models import name_in
-from vfl_node.data.scaling import Scaling
 from vfl_node.job.evaluate import EARLY_STOPPING
+from vfl_node.job.names import Scaling
 from vfl_node.models import OPTIMISERS
 from vfl_node.models.names import ModelName
 from vfl_node.trainers import TrainerConfig

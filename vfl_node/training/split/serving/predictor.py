@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.data.declared import Declared
 from vfl_node.data.tables import Table
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
+from vfl_node.settings.declared import Declared
 from vfl_node.training.service.known_records import serve
 from vfl_node.training.service.new_records import predict_once
 from vfl_node.training.serving import Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel

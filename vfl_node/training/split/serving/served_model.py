@@ -11,11 +11,11 @@ from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
 from vfl_node.configuration.versions import Steps, damaged, parsed
-from vfl_node.data.declared import Declared
 from vfl_node.data.features import Encoder, kind_of
 from vfl_node.data.lists import ListLevels
 from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version, cut_width
+from vfl_node.settings.declared import Declared
 from vfl_node.settings.node import DEFAULT_TABLE
 from vfl_node.training.service.sides import ServiceTerms
 from vfl_node.training.serving import StoredModel

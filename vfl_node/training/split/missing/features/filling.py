@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
-from vfl_node.data.scaling import Scaling
 from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, Table
 from vfl_node.errors import DataError, UsageError
+from vfl_node.job.names import Scaling
 from vfl_node.training.split.missing.features.contract import Rows, synthetic_rows
 from vfl_node.training.split.missing.features.rows import sampling
 from vfl_node.training.split.missing.section import Missing

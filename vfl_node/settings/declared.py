@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.data.scaling import Scaling
+from vfl_node.job.names import Scaling
 
 Shape = tuple[int, int, int]
 """Channels, height and width."""
