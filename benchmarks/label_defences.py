@@ -25,7 +25,7 @@ from benchmarks.sessions import session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf

@@ -17,8 +17,8 @@ from vfl_node.errors import UsageError
 from vfl_node.estimate.words import notes
 from vfl_node.job import Job
 from vfl_node.privacy.attacks import ATTACKS
-from vfl_node.privacy.defences.registry import DEFENCES
 from vfl_node.report.sections import CommonFigures
+from vfl_node.settings.defences import DEFENCES
 from vfl_node.trainers import REPORT_KEYS, TRAINERS
 
 PACKAGE = """
@@ -171,7 +171,7 @@ def test_an_attack_that_cannot_be_loaded_is_reported_before_a_job_begins(broken:
     ("registry", "place", "reason"),
     [
         (ALIGNMENTS, "vfl_node.alignment.spec:AlignmentSpec", "is no AlignmentSpec"),
-        (DEFENCES, "vfl_node.privacy.defences.spec:DefenceSpec", "is no DefenceSpec"),
+        (DEFENCES, "vfl_node.settings.defences:DefenceSpec", "is no DefenceSpec"),
         (ATTACKS, "vfl_node.privacy.attacks.whole:Whole", "is no subclass of Attack"),
     ],
 )

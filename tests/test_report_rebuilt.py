@@ -10,9 +10,9 @@ import pytest
 
 from tests.test_report import HOSTILE, RESULT, UNTOLD, build, page, parsed, text
 from vfl_node.data.encoded import EncodedColumn
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.report.envelope import Report
 from vfl_node.report.rebuilt import MOST_COLUMNS, feature_audit
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 
 FBS = {"name": "fbs", "columns": ["occupation"], "rounds": 10}

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from vfl_node.configuration.models import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
-from vfl_node.privacy.defences.registry import DEFENCES
+from vfl_node.settings.defences import DEFENCES
 from vfl_node.settings.node import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 

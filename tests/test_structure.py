@@ -13,7 +13,7 @@ import pytest
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.privacy.attacks import ATTACKS
-from vfl_node.privacy.defences.registry import DEFENCES
+from vfl_node.settings.defences import DEFENCES
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 
@@ -141,7 +141,7 @@ EXTENSIONS = {
     "label strategies": Extension(frozenset(LABELS) - NOTHING, r"training/split/missing/labels/specs\.py", STRATEGIES),
     "feature strategies": Extension(frozenset(FEATURES) - NOTHING, r"training/split/missing/features/specs\.py", STRATEGIES),
     "attacks": Extension(frozenset(ATTACKS), r"privacy/attacks/(\w+)\.py", "privacy/attacks/__init__.py"),
-    "defences": Extension(frozenset(DEFENCES), r"privacy/defences/(?:randomised/)?specs?\.py", "privacy/defences/registry.py"),
+    "defences": Extension(frozenset(DEFENCES), r"privacy/defences/(?:randomised/)?specs?\.py", "settings/defences.py"),
 }
 extensions = pytest.mark.parametrize("kind", EXTENSIONS.values(), ids=EXTENSIONS)
 

@@ -27,8 +27,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender
 from vfl_node.privacy.defences.marvell import Classes, solve
 from vfl_node.privacy.defences.mixpro import beta_quantiles, project
-from vfl_node.privacy.defences.registry import DEFENCES
-from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec, Direction
+from vfl_node.settings.defences import DEFENCES, DefenceParams, DefenceSpec, Direction
 
 NAMES = ("mixpro-literal", "marvell-literal")
 
@@ -104,7 +103,7 @@ class LiteralMarvell(Defence):
 
 
 def install() -> None:
-    """Let :func:`~vfl_node.privacy.defences.registry.read_params` know both, in this process."""
+    """Let :func:`~vfl_node.settings.defences.read_params` know both, in this process."""
     for name, place in zip(NAMES, ("MIXPRO", "MARVELL"), strict=True):
         DEFENCES._own[name] = f"{__name__}:{place}"
 

@@ -33,7 +33,7 @@ from experiments.florist.data import SOURCES, Records
 from experiments.inference.experiment import Work
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import CategoricalColumn, Table
-from vfl_node.training.unaligned.methods import METHODS
+from vfl_node.job.unaligned import METHODS
 
 Rows = NDArray[np.int64]
 

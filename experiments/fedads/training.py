@@ -23,10 +23,10 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table, rows_of
 from vfl_node.job import Job
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule

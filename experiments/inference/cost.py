@@ -21,7 +21,7 @@ from experiments.inference.experiment import Expectation, Found, Outcome, Plan, 
 from experiments.inference.training import OF_DATA, TRAIN, view
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Parties
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train

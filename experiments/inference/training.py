@@ -22,9 +22,9 @@ from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job, Serve
 from vfl_node.privacy.attacks.transcript import Batch
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule

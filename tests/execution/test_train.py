@@ -16,8 +16,8 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.train import _check_settings, missing_results
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.roles import Role
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.section import TrainerSection

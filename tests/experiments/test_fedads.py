@@ -35,8 +35,8 @@ from experiments.fedads.trials import (
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
+from vfl_node.settings.defences import read_params
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
+from vfl_node.job.unaligned import METHODS
 from vfl_node.settings.node import Data, Limits, Settings
-from vfl_node.training.unaligned.methods import METHODS
 
 TWO, THREE = "{active: clinic, passive: lab}", "{active: clinic, passive: lab, coordinator: notary}"
 FOUR = "{active: clinic, passive: [lab, shop], coordinator: notary}"

@@ -23,8 +23,8 @@ from vfl_node.crypto.paillier.keys import PublicKey, check, verify
 from vfl_node.errors import VflError
 from vfl_node.execution import run
 from vfl_node.job import parse_job
+from vfl_node.job.unaligned import METHODS
 from vfl_node.training.glm import coordinator
-from vfl_node.training.unaligned.methods import METHODS
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2, training_pb2

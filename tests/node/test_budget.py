@@ -14,7 +14,7 @@ from vfl_node.estimate.memory import check_limits, frame_bytes, need, parameters
 from vfl_node.job import Job
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.node import Limits
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.split.config import Train

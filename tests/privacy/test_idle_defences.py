@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from vfl_node.privacy.defences.idle import effective, idle_defences, idle_feature_audit, idle_label_limit
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 
 NOISE, NONE = {"name": "noise", "sigma": 1}, {"name": "noise", "sigma": 0}

@@ -21,7 +21,7 @@ from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build
 from vfl_node.privacy.defences.dp import budget, epsilon, together
 from vfl_node.privacy.defences.marvell import Classes, Variances, cost, divergence, solve
 from vfl_node.privacy.defences.mixpro import beta_quantiles, project
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 
 ROWS, WIDTH = 4096, 16
 SENDER = Sender("gradients", np.ones(ROWS, dtype=bool))

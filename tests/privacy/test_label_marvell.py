@@ -12,7 +12,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 
 ROWS, WIDTH = 8192, 16
 

@@ -10,7 +10,7 @@ from scipy.stats import chisquare, kstest, laplace
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.randomised.answers import STEPS, answer_classes, answer_numbers, kept, moved
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 
 SECRET = Randomness(b"the node's secret for its labels")
 IDS = [f"text:{number}".encode() for number in range(60_000)]

@@ -18,10 +18,10 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.defences.splitting import LearntWeights
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
+from vfl_node.settings.defences import read_params
 
 SECRET = Randomness(b"s" * 32)
 BETA1, BETA2, TINY = 0.5, 0.9, 1e-8

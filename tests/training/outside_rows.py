@@ -15,8 +15,8 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Evaluate
+from vfl_node.job.unaligned import unaligned_of
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.unaligned.methods import unaligned_of
 
 QUICK: dict[str, dict[str, Any]] = {
     "diffusion": {"method": "diffusion", "steps": 20, "sampler_steps": 5, "updates": 30},

@@ -18,6 +18,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_of
 from vfl_node.job import Align, Evaluate, Job
+from vfl_node.job.unaligned import unaligned_of
 from vfl_node.metrics.classes import auc
 from vfl_node.settings.protection import Compare
 from vfl_node.training import boosted_tree
@@ -27,7 +28,6 @@ from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.tasks import task_of
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.unaligned.methods import unaligned_of
 from vfl_node.transport.memory import memory_channels
 
 SECRET = b"clinic's private randomness, 32b"

@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.split.class_weight import WeightedIdentity

@@ -36,9 +36,9 @@ from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.bottoms.cnn_network import CnnBottom
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.session.pins import MemoryPins
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints

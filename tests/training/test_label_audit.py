@@ -13,10 +13,10 @@ from tests.training.conftest import SMALL, synthetic
 from tests.training.test_audited_columns import Fatal
 from vfl_node.errors import PeerLost, PolicyError, UsageError, VflError
 from vfl_node.job import Evaluate
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 from vfl_node.privacy.labels.meter import LabelMeter
 from vfl_node.progress import EpochJudged, Silent
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.network import journal
 from vfl_node.training.split.active import ActiveHalf

@@ -27,9 +27,9 @@ from vfl_node.models.bottoms.youtube_dnn_network import YoutubeDnnBottom
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.settings.declared import DeclaredList
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.checkpoints import MemoryCheckpoints

@@ -20,10 +20,10 @@ from vfl_node.job import Evaluate, Serve
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.layers import hidden
 from vfl_node.models.settings import LayerOptions
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.defences.splitting import Splitting
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal

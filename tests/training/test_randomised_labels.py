@@ -19,9 +19,9 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.defences.randomised.answers import STEPS, answer_classes, answer_numbers, kept, moved
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.labels.spectrum import leading
 from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing

@@ -19,8 +19,8 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.targets import Target, Targets
+from vfl_node.settings.defences import read_params
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 

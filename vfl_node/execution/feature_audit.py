@@ -27,12 +27,11 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.run import choose_device
 from vfl_node.job import Job
 from vfl_node.models import storage
-from vfl_node.privacy.defences.registry import read_params
-from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.privacy.features.attacks import rebuild
 from vfl_node.privacy.features.measures import Score, measure
 from vfl_node.privacy.features.rows import check_enough, choose
 from vfl_node.privacy.features.targets import targets_of
+from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.node import Settings
 from vfl_node.training.serving import Embeddings, KeptHalf, StoredModel
 

@@ -16,13 +16,13 @@ from vfl_node.configuration.models import text_of, validate
 from vfl_node.configuration.yaml_text import places, read, where
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
+from vfl_node.job.unaligned import METHODS
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import Role
 from vfl_node.settings.limits import UnboundedModel
 from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, role_in, settled
 from vfl_node.settings.protection import NO_TREE, Compare
 from vfl_node.settings.source import OF_A_QUERY
-from vfl_node.training.unaligned.methods import METHODS
 
 PERMISSIVE: Mapping[str, Any] = {
     "min_set_size": 1,

@@ -10,7 +10,7 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.gdp import MOST_EPSILON
 from vfl_node.job import Name, ProtocolName
-from vfl_node.training.unaligned.methods import METHODS
+from vfl_node.job.unaligned import METHODS
 
 UnboundedModel = Literal["networks", "taylor", "exact"]
 """A kind of hidden model of which what is opened has no bound."""

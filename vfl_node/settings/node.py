@@ -25,9 +25,8 @@ from vfl_node.configuration.models import Frozen, load
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties
 from vfl_node.models.names import ModelName, ModelPlace
-from vfl_node.privacy.defences.registry import DEFENCES, read_params
-from vfl_node.privacy.defences.spec import DefenceParams, Direction
 from vfl_node.roles import Role
+from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
 from vfl_node.settings.table import Data

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.privacy.defences.spec import DefenceParams
+from vfl_node.settings.defences import DefenceParams
 from vfl_node.settings.table import KeyColumns
 
 ColumnNames = Annotated[tuple[str, ...], Field(min_length=1)]

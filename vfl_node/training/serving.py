@@ -21,9 +21,9 @@ from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job, Serve
 from vfl_node.ledger import Disclosure
 from vfl_node.models.inputs import ModelInput
-from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
+from vfl_node.settings.defences import DefenceParams
 from vfl_node.settings.node import DEFAULT_TABLE
 from vfl_node.trainers import TrainerConfig
 from vfl_node.transport.channel import Channel

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec, Direction
+from vfl_node.settings.defences import DefenceParams, DefenceSpec, Direction
 
 
 class RoundingParams(DefenceParams):

@@ -15,7 +15,7 @@ from vfl_node.job import Evaluate, Job
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier, weights
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.methods import METHODS

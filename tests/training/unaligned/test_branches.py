@@ -11,11 +11,11 @@ from torch import Tensor
 from tests.training.outside_rows import intersected
 from tests.training.unaligned.caught import QUICK
 from vfl_node.job import Evaluate
+from vfl_node.job.unaligned import unaligned_of
 from vfl_node.models.initial_weights import NORMS
 from vfl_node.training.split import local_branch
 from vfl_node.training.split.filled_rows import FilledRows
 from vfl_node.training.split.local_branch import LocalBranch
-from vfl_node.training.unaligned.methods import unaligned_of
 
 METHODS = ("diffusion", "jpl", "fedcvt")
 

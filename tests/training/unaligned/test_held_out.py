@@ -13,7 +13,7 @@ from tests.training.outside_rows import Intersected, intersected
 from tests.training.unaligned.caught import FILLING, QUICK, catch
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate
-from vfl_node.training.unaligned.methods import unaligned_of
+from vfl_node.job.unaligned import unaligned_of
 
 ROWS, SHARED = 240, 80
 LEVEL, NUMBER = "marked-level-7e1f", 98765.4321

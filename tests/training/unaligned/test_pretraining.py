@@ -16,13 +16,13 @@ from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.unaligned import METHODS, unaligned_of
 from vfl_node.models.inputs import ModelInput
-from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.audit import DecoderAudit
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.network import journal
 from vfl_node.training.split.trainer import SplitTrainer
-from vfl_node.training.unaligned.methods import METHODS, unaligned_of
 from vfl_node.training.unaligned.self_supervised import apart, disturbed, shuffled
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

@@ -19,11 +19,11 @@ from vfl_node.execution import simulation
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.job import Evaluate, Job
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.job.unaligned import unaligned_of
+from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training import checkpoints
 from vfl_node.training.network import journal
-from vfl_node.training.unaligned.methods import unaligned_of
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 ROWS, SHARED = 240, 80

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from vfl_node.privacy.defences.spec import DefenceParams
+from vfl_node.settings.defences import DefenceParams
 from vfl_node.settings.protection import ColumnNames
 
 LayerWidth = Annotated[int, Field(ge=1, le=4096)]

@@ -26,9 +26,8 @@ from torch import Tensor, nn
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
-from vfl_node.privacy.defences.registry import DEFENCES
-from vfl_node.privacy.defences.spec import DefenceParams, Direction
 from vfl_node.privacy.features.targets import Targets
+from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from vfl_node.privacy.defences.registry import DEFENCES
-from vfl_node.privacy.defences.spec import DefenceParams, Direction
+from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 
 

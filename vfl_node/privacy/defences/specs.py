@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from vfl_node.privacy.defences.decoding import ColumnParams, DecoderParams
-from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec, Direction
+from vfl_node.settings.defences import DefenceParams, DefenceSpec, Direction
 
 
 class DpParams(DefenceParams):

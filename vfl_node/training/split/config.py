@@ -10,12 +10,12 @@ from typing_extensions import override
 
 from vfl_node.configuration.models import ReadBy
 from vfl_node.errors import DataError
+from vfl_node.job.unaligned import Unaligned, unaligned_of
 from vfl_node.models import architecture_of
 from vfl_node.roles import DataRole, Task
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split.missing.section import Missing, missing_of, why_intersection_is_hidden
 from vfl_node.training.split.missing.strategies import LABELS
-from vfl_node.training.unaligned.methods import Unaligned, unaligned_of
 from vfl_node.training.unaligned.specs import NoUnaligned
 
 if TYPE_CHECKING:

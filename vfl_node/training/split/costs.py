@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.computing import HEAD_BYTES, OutsideCost, TableShape, TrainingCost, TrainingPlan
+from vfl_node.job.unaligned import Sizes
 from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
 from vfl_node.models.settings import LayerOptions
 from vfl_node.roles import DataRole
 from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures_bytes
-from vfl_node.training.unaligned.methods import Sizes
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate

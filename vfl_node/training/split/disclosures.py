@@ -9,8 +9,8 @@ from typing import NamedTuple
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective
-from vfl_node.privacy.defences.spec import DefenceParams, Direction
 from vfl_node.roles import Task
+from vfl_node.settings.defences import DefenceParams, Direction
 from vfl_node.training.class_weight import BALANCED
 from vfl_node.training.split import matched
 from vfl_node.training.split.config import Train

@@ -9,13 +9,13 @@ from typing import Literal
 from pydantic import Field, JsonValue
 from typing_extensions import override
 
+from vfl_node.job.unaligned import Unaligned
 from vfl_node.privacy.defences.idle import effective, sent_by
-from vfl_node.privacy.defences.registry import read_params
+from vfl_node.settings.defences import read_params
 from vfl_node.training.network.section import EarlyStopping
 from vfl_node.training.section import Attacks, Count, MetricValues, Section, TrainerSection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.unaligned.methods import Unaligned
 from vfl_node.training.words import (
     Attacked,
     Code,

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.job.unaligned import Unaligned
 from vfl_node.models.inputs import ModelInput
-from vfl_node.training.unaligned.methods import Unaligned
 
 Rows = NDArray[np.int64]
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.job.unaligned import Unaligned
 from vfl_node.training.unaligned.contract import AlignedRows, Filler, Filling, JointModel, OwnPart
-from vfl_node.training.unaligned.methods import Unaligned
 
 
 def mean_of_group(method: Unaligned) -> Filler:

@@ -17,10 +17,10 @@ from typing_extensions import override
 
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.job.unaligned import Unaligned
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attachment import Attachment
-from vfl_node.training.unaligned.methods import Unaligned
 
 Rows = NDArray[np.int64]
 

@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.job import Job
+from vfl_node.job.unaligned import AlternatingMethod, FillingMethod, PretrainingMethod, Sizes, Unaligned
 from vfl_node.models import cut_width
-from vfl_node.training.unaligned.methods import AlternatingMethod, FillingMethod, PretrainingMethod, Sizes, Unaligned
 
 TIME_WIDTH = 8
 """Sines and cosines that tell the network t."""

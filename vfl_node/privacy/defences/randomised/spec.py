@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
-from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec, Direction
+from vfl_node.settings.defences import DefenceParams, DefenceSpec, Direction
 
 MOST_EPSILON = 20.0
 """An ε above this hides nothing: one label of a billion would be another one."""

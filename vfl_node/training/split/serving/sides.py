@@ -21,8 +21,8 @@ from vfl_node.models.classifier import Classifier
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.privacy.defences.defence import Leaving, Sender, build, names_of_positions
-from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.privacy.outgoing import Exit
+from vfl_node.settings.defences import DefenceParams
 from vfl_node.training.network.half import defence_draws
 from vfl_node.training.network.local import local_logits
 from vfl_node.training.network.positioned_input import PositionedInput

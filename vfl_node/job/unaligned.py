@@ -1,14 +1,16 @@
 """The methods by the names that a job uses in ``train.unaligned``, and what each says about itself before anything runs.
 
-``specs.py`` has a class for each method, with its words and its own keys; it imports no torch. What it names in the files
-beside it is loaded on first use. A package adds a method by an entry point of the group ``vfl_node.unaligned``.
+:mod:`vfl_node.training.unaligned.specs` has a class for each method, with its words and its own keys; it imports no torch.
+What it names in the files beside it is loaded on first use. A package adds a method by an entry point of the group
+``vfl_node.unaligned``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 from typing_extensions import override
@@ -19,8 +21,19 @@ from vfl_node.configuration.registry import Registry, subclass_of
 from vfl_node.errors import DataError
 
 if TYPE_CHECKING:
-    from vfl_node.data.tables import Table
     from vfl_node.job import Job
+
+
+class ActiveTable(Protocol):
+    """What a method asks of the active party's table (:class:`vfl_node.data.tables.Table`)."""
+
+    @property
+    def columns(self) -> Mapping[str, object]:
+        """Its feature columns by their names."""
+
+    @property
+    def groups(self) -> object | None:
+        """Which rows belong together; None where the table does not say."""
 
 
 class Unaligned(Frozen):
@@ -112,7 +125,7 @@ class Unaligned(Frozen):
                 f"{method} is for one passive party, and there are {len(job.parties.passive)}: leave train.unaligned out"
             )
 
-    def check_table(self, table: Table) -> None:
+    def check_table(self, table: ActiveTable) -> None:
         """Refuse a table of the active party from which it cannot learn.
 
         Raises:
