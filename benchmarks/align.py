@@ -24,9 +24,9 @@ from typing import Any
 
 from benchmarks import memory, nodes, secretflow, stages, tables
 from benchmarks.measure import Row, alone, machine
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.groups import GROUPS
 from vfl_node.crypto.kernels import names
+from vfl_node.job.alignment import ALIGNMENTS
 
 
 def usual() -> list[str]:

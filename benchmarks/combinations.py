@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.trainers import ALWAYS, TRAINERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "combinations.md"

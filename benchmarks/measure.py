@@ -21,8 +21,9 @@ import numpy as np
 from nacl.bindings import crypto_scalarmult, crypto_scalarmult_base
 
 import vfl_node
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.plan import plan_of
 from vfl_node.job import Align, ObfuscatedSet
+from vfl_node.job.alignment import ALIGNMENTS
 
 T = TypeVar("T")
 
@@ -124,7 +125,7 @@ def check(what: str, found: int, expected: int) -> None:
 
 def operations(protocol: str, ids: int) -> int:
     """Group operations of both parties."""
-    return sum(ALIGNMENTS[protocol].counts(ids, ids, length(protocol, ids)).powers.values())
+    return sum(plan_of(ALIGNMENTS[protocol]).counts(ids, ids, length(protocol, ids)).powers.values())
 
 
 def ladder_us() -> float:

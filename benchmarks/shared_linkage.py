@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.measure import alone, peak_bytes
 from benchmarks.sessions import session
 from vfl_node.alignment.alignment import Alignment, OwnRecords
-from vfl_node.alignment.protocols import align
+from vfl_node.alignment.protocols import align, coordination_of
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align, Parties
@@ -110,7 +110,7 @@ def _protocols(name: str, peers: dict[str, Channel], terms: Align, rows: int, fo
         records = OwnRecords(ids, b"", {"name": names(rows, list(OTHERS).index(name))})
         yield align(dataclasses.replace(own, folder=own.folder / "lists"), records), own.peers.values()
         return
-    linker = terms.spec.coordination(own)
+    linker = coordination_of(terms.spec, own)
     for channel in own.peers.values():
         yield linker.serve(channel), [channel]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration.models import leaves, validate
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.trainers import TRAINERS
 
 TRAINERS_AND_NONE = [None, *TRAINERS.own]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.estimate.plans import ONLY_POWERS, estimate, plan
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration.registry import Registry
 from vfl_node.errors import UsageError
 from vfl_node.estimate.words import notes
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report.sections import CommonFigures
 from vfl_node.settings.defences import DEFENCES
@@ -170,7 +170,7 @@ def test_an_attack_that_cannot_be_loaded_is_reported_before_a_job_begins(broken:
 @pytest.mark.parametrize(
     ("registry", "place", "reason"),
     [
-        (ALIGNMENTS, "vfl_node.alignment.spec:AlignmentSpec", "is no AlignmentSpec"),
+        (ALIGNMENTS, "vfl_node.job.alignment:AlignmentSpec", "is no AlignmentSpec"),
         (DEFENCES, "vfl_node.settings.defences:DefenceSpec", "is no DefenceSpec"),
         (ATTACKS, "vfl_node.privacy.attacks.whole:Whole", "is no subclass of Attack"),
     ],

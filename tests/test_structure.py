@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.settings.defences import DEFENCES
 from vfl_node.trainers import TRAINERS
@@ -136,7 +136,7 @@ STRATEGIES = "training/split/missing/strategies.py"
 NOTHING = {"none"}  # what a job says where no row is missing, of calibration too
 
 EXTENSIONS = {
-    "alignment protocols": Extension(frozenset(ALIGNMENTS), r"alignment/(\w+)/", "alignment/registry.py"),
+    "alignment protocols": Extension(frozenset(ALIGNMENTS), r"alignment/(\w+)/", "job/alignment.py"),
     "trainers": Extension(frozenset(TRAINERS), r"training/(\w+)/", "trainers.py"),
     "label strategies": Extension(frozenset(LABELS) - NOTHING, r"training/split/missing/labels/specs\.py", STRATEGIES),
     "feature strategies": Extension(frozenset(FEATURES) - NOTHING, r"training/split/missing/features/specs\.py", STRATEGIES),

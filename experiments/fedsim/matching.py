@@ -26,7 +26,7 @@ from experiments.fedsim.data import Case, ids_of, records
 from experiments.fedsim.linkage import align_section, link
 from experiments.fedsim.trials import Plan
 from experiments.inference.experiment import Expectation, Found, Work, cell, mean, table
-from vfl_node.alignment.linkage.spec import TAU_MEANS
+from vfl_node.alignment.linkage.words import TAU_MEANS
 from vfl_node.crypto.filters.groups import groups_of, normalised
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table

@@ -9,7 +9,7 @@ from functools import partial
 from experiments.fedsim.trials import CANDIDATES, FEATURE, FEDSIM, MEAN, SIGMA, TOP1, Outcomes, Plan, less, trial
 from experiments.florist.figures import Curve, Panel, drawing
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, lower, mean, table
-from vfl_node.alignment.linkage.spec import TAU_MEANS
+from vfl_node.alignment.linkage.words import TAU_MEANS
 
 TITLE = "Figures 7, 8 and 9: noise and candidates"
 

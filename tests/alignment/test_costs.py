@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from vfl_node.alignment.lists.cover import covered
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.sizes import announced
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.memory import MemoryOfOneRun
 
 ROLES = ("active", "passive")
@@ -71,8 +72,8 @@ def test_counts_are_those_of_a_run(run_alignment, tmp_path: Path, case: str) -> 
     align = Align(protocol=protocol, **({"obfuscation": {"fraction": 0.6}} if protocol == "apsi" else {}) | terms)
     n = [announced(len(own), align, role) for own, role in zip((ours, theirs), ROLES, strict=True)]
     m = len(made.active)
-    expected = ALIGNMENTS[protocol].counts(*n, m)
-    most = ALIGNMENTS[protocol].most(*n)
+    expected = plan_of(ALIGNMENTS[protocol]).counts(*n, m)
+    most = plan_of(ALIGNMENTS[protocol]).most(*n)
     for role, group, folder, spy, progress in zip(ROLES, groups, folders, made.spies, made.progress, strict=True):
         assert group.hashes == expected.hashes[role]
         assert group.powered == expected.powers[role]
@@ -88,14 +89,14 @@ def test_elements_are_nearly_all_that_is_sent(run_alignment, groups) -> None:
     group = groups["curve25519"]
     made = run_alignment("psi", ids(range(2000)), ids(range(1000, 3000)), group=group)
     for role, spy in zip(ROLES, made.spies, strict=True):
-        share = ALIGNMENTS["psi"].counts(2000, 2000, 1000).sent[role] * group.width / spy.traffic["align"].bytes_sent
+        share = plan_of(ALIGNMENTS["psi"]).counts(2000, 2000, 1000).sent[role] * group.width / spy.traffic["align"].bytes_sent
         assert 0.97 < share < 1
 
 
 @pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
 def test_formulas_of_the_papers_symbols(protocol: str) -> None:
     a, p, m = 1000, 100, 7  # so far apart that no two formulas agree
-    counts = ALIGNMENTS[protocol].counts(a, p, m)
+    counts = plan_of(ALIGNMENTS[protocol]).counts(a, p, m)
     assert (
         counts.powers
         == {
@@ -111,7 +112,7 @@ def test_formulas_of_the_papers_symbols(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
 def test_stages_add_up_to_the_whole(protocol: str) -> None:
-    whole, stages = ALIGNMENTS[protocol].counts(1000, 100, 7), ALIGNMENTS[protocol].stages(1000, 100, 7)
+    whole, stages = plan_of(ALIGNMENTS[protocol]).counts(1000, 100, 7), plan_of(ALIGNMENTS[protocol]).stages(1000, 100, 7)
     for kind in ("hashes", "powers", "sent", "received", "spilled"):
         for role in ROLES:
             assert sum(getattr(stage, kind)[role] for stage in stages) == getattr(whole, kind)[role]
@@ -121,8 +122,8 @@ def test_in_a_stage_both_parties_work_at_the_same_time() -> None:
     """With equal sets no party ever waits for the other one's powers; with unequal ones somebody does."""
 
     def waited(n_a: int, n_p: int) -> int:
-        slower = sum(max(stage.powers.values()) for stage in ALIGNMENTS["psu"].stages(n_a, n_p, n_a + n_p))
-        return slower - max(ALIGNMENTS["psu"].counts(n_a, n_p, n_a + n_p).powers.values())
+        slower = sum(max(stage.powers.values()) for stage in plan_of(ALIGNMENTS["psu"]).stages(n_a, n_p, n_a + n_p))
+        return slower - max(plan_of(ALIGNMENTS["psu"]).counts(n_a, n_p, n_a + n_p).powers.values())
 
     assert waited(100, 100) == 0
     assert waited(100, 1000) == 2 * 900
@@ -153,7 +154,7 @@ def test_the_formulas_of_the_documentation() -> None:
     assert len(lines) == 6
     a, p, m = 1000, 100, 7
     for number, (protocol, role, *cells) in enumerate(lines):
-        counts = ALIGNMENTS[(protocol or lines[number - 1][0]).lower()].counts(a, p, m)
+        counts = plan_of(ALIGNMENTS[(protocol or lines[number - 1][0]).lower()]).counts(a, p, m)
         for kind, cell in zip(("hashes", "powers", "sent", "received", "spilled"), cells, strict=True):
             terms = re.findall(r"(?:(\d)·)?(n_a|n_p|m)", cell)
             assert (

@@ -10,10 +10,13 @@ from dataclasses import replace
 import pytest
 
 from vfl_node.alignment.lists import promises
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.plan import plan_of
+from vfl_node.alignment.protocols import side_of
+from vfl_node.alignment.words import words_of
 from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Align, Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.roles import DATA_ROLES, OTHER_ROLE
 from vfl_node.settings.node import Limits
 
@@ -28,8 +31,9 @@ IDS_A, IDS_P = [b"%d" % i for i in range(17)], [b"%d" % i for i in range(9, 33)]
 def test_the_spec_says_what_a_run_does(run_alignment, protocol):
     spec, run = ALIGNMENTS[protocol], run_alignment(protocol, IDS_A, IDS_P)
     assert spec.name == protocol
-    assert spec.roles == DATA_ROLES
-    assert spec.compared_with in ALIGNMENTS
+    assert tuple(spec.sides) == DATA_ROLES
+    assert plan_of(spec).compared_with in ALIGNMENTS
+    assert words_of(spec).title
     for role in DATA_ROLES:
         view = getattr(run, role)
         assert (view.missing > 0) == (role in spec.synthetic_rows_at)
@@ -85,10 +89,11 @@ def test_specs_are_light_and_a_job_loads_no_implementation():
     """Importing all of them loads no library for numbers or for the network, and no protocol."""
     program = (
         "import sys, vfl_node.job, vfl_node.settings.node\n"
-        "from vfl_node.alignment.registry import ALIGNMENTS\n"
-        "assert all(ALIGNMENTS[name].title for name in ALIGNMENTS)\n"
+        "from vfl_node.job.alignment import ALIGNMENTS\n"
+        "assert all(ALIGNMENTS[name].shared_rows for name in ALIGNMENTS)\n"
         "print(*{name.partition('.')[0] for name in sys.modules} & {'numpy', 'torch', 'grpc', 'google'})\n"
-        "print(*(name for name in sys.modules if name.endswith('.protocol') or 'alignment.lists' in name))"
+        "late = ('.protocol', '.plan', '.words')\n"
+        "print(*(name for name in sys.modules if name.endswith(late) or 'alignment.lists' in name))"
     )
     assert output(program).split() == []
 
@@ -97,19 +102,21 @@ PACKAGE = """
 from dataclasses import replace
 from vfl_node.alignment.psi.spec import PSI
 
-PAIRS = replace(PSI, name="pairs", title="pairs of records")
+PAIRS = replace(PSI, name="pairs", shared_rows="pairs of records")
 """
 
 PROGRAM = """
+from vfl_node.alignment.plan import plan_of
+from vfl_node.alignment.protocols import side_of
 from vfl_node.alignment.psi import protocol
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job import Align
 from vfl_node.settings.limits import Limits
 
 align = Align(protocol="pairs")
-assert align.spec.side("active") is protocol.active
-assert align.spec.counts(3, 4, 2).sent == {"active": 7, "passive": 7}
-print(*ALIGNMENTS, *Limits().protocols, align.spec.title, sep=",")
+assert side_of(align.spec, "active") is protocol.active
+assert plan_of(align.spec).counts(3, 4, 2).sent == {"active": 7, "passive": 7}
+print(*ALIGNMENTS, *Limits().protocols, align.spec.shared_rows, sep=",")
 """
 
 
@@ -135,5 +142,5 @@ def output(program, **environment):
 def test_a_side_that_cannot_be_loaded_is_an_error_of_the_extension():
     broken = replace(ALIGNMENTS["psi"], sides={"active": "vfl_node_is_not_here:active"})
     with pytest.raises(UsageError, match=r"the active side of align\.protocol psi") as caught:
-        broken.side("active")
+        side_of(broken, "active")
     assert caught.value.code == "E_EXTENSION"

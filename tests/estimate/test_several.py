@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tests.alignment.worlds import World
 from tests.estimate.plans import ONLY_POWERS, TRAIN, estimate, exact
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import summed
 from vfl_node.cli import app
@@ -30,6 +30,7 @@ from vfl_node.estimate.plan import Plan
 from vfl_node.estimate.totals import as_json
 from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.settings.node import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
@@ -67,12 +68,12 @@ def test_the_counts_are_those_of_a_run(tmp_path: Path, protocol: str, parties: i
     results = world.attempt()
     m = len(results["clinic"])
     assert m == len(set.union(*map(set, sets.values())) if protocol == "psu" else set.intersection(*map(set, sets.values())))
-    spec = ALIGNMENTS[protocol]
-    counts = summed(spec.stages_of_several([len(ids) for ids in sets.values()], m))
+    plan = plan_of(ALIGNMENTS[protocol])
+    counts = summed(plan.stages_of_several([len(ids) for ids in sets.values()], m))
     for (name, group), expected in zip(world.groups.items(), counts, strict=True):
         sent = [message for (sender, _), messages in world.sent.items() if sender == name for message in messages]
         elements = sum(len(message.rows) for message in sent if isinstance(message, session_pb2.Chunk))
-        told = spec.bytes_a_row * m * (parties - 1) if name == "clinic" else 0
+        told = plan.bytes_a_row * m * (parties - 1) if name == "clinic" else 0
         stored = sum(path.stat().st_size for path in (tmp_path / name).rglob("*.rows"))
         assert group.hashes == expected.hashes
         assert group.powered == expected.powers
@@ -91,7 +92,7 @@ def test_the_formulas_of_the_documentation() -> None:
         number = 0 if party == "active" else 1
         symbols = {"k": k, "m": m, "n_0": sizes[0], "n_j": sizes[number], "S": sum(sizes)}
         for protocol in protocols.lower().split(", "):
-            counts = summed(ALIGNMENTS[protocol].stages_of_several(sizes, m))[number]
+            counts = summed(plan_of(ALIGNMENTS[protocol]).stages_of_several(sizes, m))[number]
             for kind, cell in zip(("hashes", "powers", "sent", "received"), cells.split(" | "), strict=True):
                 formula = re.split("[;,]", cell)[0].replace("Σ", "S").replace("·", "*").replace("−", "-")
                 assert eval(re.sub(r"(\d)k", r"\1*k", formula), {}, symbols) == getattr(counts, kind), (protocol, kind)
@@ -99,9 +100,9 @@ def test_the_formulas_of_the_documentation() -> None:
 
 @pytest.mark.parametrize("sizes", [[5, 7, 11], [100, 3, 50, 7], list(range(1, 10))], ids=len)
 def test_stages_add_up_to_the_formula(sizes: list[int]) -> None:
-    stages = ALIGNMENTS["psu"].stages_of_several(sizes, 13)
+    stages = plan_of(ALIGNMENTS["psu"]).stages_of_several(sizes, 13)
     assert summed(stages) == counts_of_several(sizes, 13)
-    assert ALIGNMENTS["psi"].stages_of_several(sizes, 13) == stages
+    assert plan_of(ALIGNMENTS["psi"]).stages_of_several(sizes, 13) == stages
     k = len(sizes) - 1
     active, *_ = summed(stages)
     assert len(stages) == 3 * (k + 1)
@@ -110,14 +111,14 @@ def test_stages_add_up_to_the_formula(sizes: list[int]) -> None:
 
 def test_in_a_stage_all_parties_work_at_the_same_time() -> None:
     """With equal sets a stage takes what one list takes, but for the active party's last turn of a round."""
-    slowest = [max(each.powers for each in stage) for stage in ALIGNMENTS["psu"].stages_of_several([10, 10, 10], 100)]
+    slowest = [max(each.powers for each in stage) for stage in plan_of(ALIGNMENTS["psu"]).stages_of_several([10, 10, 10], 100)]
     assert slowest == [10, 20, 20, 100, 100, 100, 20, 20, 10]
 
 
 def test_pairs_take_their_turns() -> None:
     """What two parties do is what PSI of the two costs, and the others do nothing meanwhile."""
-    spec = ALIGNMENTS["psi-star"]
-    stages = spec.stages_of_several([100, 1000, 400], 30)
+    plan = plan_of(ALIGNMENTS["psi-star"])
+    stages = plan.stages_of_several([100, 1000, 400], 30)
     assert [tuple(each.powers for each in stage) for stage in stages] == [
         (100, 1000, 0),
         (1000, 100, 0),
@@ -125,7 +126,7 @@ def test_pairs_take_their_turns() -> None:
         (400, 0, 100),
     ]
     assert summed(stages)[0] == PartyCounts(hashes=200, powers=1600, sent=1600, received=1600, spilled=3200)
-    assert summed(stages) == spec.most_of_several([100, 1000, 400])
+    assert summed(stages) == plan.most_of_several([100, 1000, 400])
 
 
 def test_rows_of_each_protocol() -> None:
@@ -150,9 +151,9 @@ def test_the_bounds_of_a_union_are_the_extremes_of_all_sets(parties: int) -> Non
     for sets in itertools.product(subsets(4), repeat=parties):
         key = tuple(map(len, sets)), len(frozenset.intersection(*sets))
         met.setdefault(key, set()).add(len(frozenset.union(*sets)))
-    spec, align = ALIGNMENTS["psu"], job().align
+    psu, align = plan_of(ALIGNMENTS["psu"]), job().align
     for (sizes, common), unions in met.items():
-        bounds = list(spec.lengths(align, sizes, common, Obfuscation()))
+        bounds = list(psu.lengths(align, sizes, common, Obfuscation()))
         assert min(bounds) == min(unions)
         assert max(unions) <= max(bounds)
         if max(bounds) <= 4:  # as many records as there are

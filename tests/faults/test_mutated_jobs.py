@@ -17,12 +17,12 @@ from mutated_jobs import Mutated
 from mutations import ON_ITS_WAY, TYPES, Change, Speaker
 from players import Players
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.paillier.keys import PublicKey, check, verify
 from vfl_node.errors import VflError
 from vfl_node.execution import run
 from vfl_node.job import parse_job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.unaligned import METHODS
 from vfl_node.training.glm import coordinator
 from vfl_node.transport import codec

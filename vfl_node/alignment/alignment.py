@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import KeyColumn
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.settings.node import DEFAULT_TABLE
 
@@ -74,7 +74,7 @@ class Alignment:
     """An ordered index of ``m`` shared rows, as one party sees it.
 
     Attributes:
-        protocol: its name in the job; to show it and to look it up (:data:`~vfl_node.alignment.registry.ALIGNMENTS`).
+        protocol: its name in the job; to show it and to look it up (:data:`~vfl_node.job.alignment.ALIGNMENTS`).
         group: name of the group it was computed in.
         rows: int64[m], the local row at each shared position, or :data:`NOT_MINE`. In an alignment by similarity, at the
             party whose records are the candidates, int64[m, K]: up to K of them for each position, with :data:`NOT_MINE` where

@@ -1,6 +1,6 @@
 """How much an alignment computes, sends and stores: exact counts of elements, before it runs.
 
-A protocol names its lists, one line each (:meth:`vfl_node.alignment.spec.AlignmentSpec.lists`). The sender computes a list, or
+A protocol names its lists, one line each (:meth:`vfl_node.alignment.plan.AlignmentPlan.lists`). The sender computes a list, or
 has it already as the powers of an earlier one. The receiver checks it, stores it, and may compute its powers. Each list that a
 party computes, receives or powers is a file at that party. In one *stage* both parties compute at the same time; each waits for
 the other where a stage ends.

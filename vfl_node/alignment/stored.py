@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import Alignment, LinkageFacts, PeerFacts
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 
 VERSION = 2

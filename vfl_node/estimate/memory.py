@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from vfl_node.alignment.plan import plan_of
 from vfl_node.computing import TableShape, TrainingPlan
 from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
@@ -125,7 +126,7 @@ def _protection_bytes(job: Job, protection: Protection, role: Role, table: Table
         return 0
     if role == "active":
         return label_meter_bytes(width, len(job.parties.passive)) if protection.labels else 0
-    _, most = job.align.spec.lengths_of_one(table.rows, None) or (0, None)
+    _, most = plan_of(job.align.spec).lengths_of_one(table.rows, None) or (0, None)
     rows = rows if most is None else min(rows, most)
     return protection_bytes(protection, table, rows=rows, width=width, projected=projected, weights=weights)
 
@@ -162,7 +163,7 @@ def check_limits(
     table = table or TableShape()
     weights = parameters(job, role, table, models)
     _at_most(weights, limits.max_model_parameters, "weights of a model", "max_model_parameters")
-    fewest, _ = job.align.spec.lengths_of_one(table.rows, None) or (0, None)
+    fewest, _ = plan_of(job.align.spec).lengths_of_one(table.rows, None) or (0, None)
     check_steps(job, fewest, limits)
 
 

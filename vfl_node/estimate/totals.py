@@ -1,6 +1,6 @@
 """From counts to seconds and bytes: what alignment by each protocol costs, and training over its rows.
 
-The elements are counted exactly, by each protocol (:meth:`vfl_node.alignment.spec.AlignmentSpec.counts`). Powers use every
+The elements are counted exactly, by each protocol (:meth:`vfl_node.alignment.plan.AlignmentPlan.counts`). Powers use every
 core; hashing, checking and finding hold Python's lock, so they come on top as if there were one core. In each stage the
 slowest party counts. Computing, the wire and the disk overlap: the slowest of the three gives the time. The wire is the active
 party's, over which everything goes. Reading the table is not counted. Of training the trainer counts rows, batches and bytes
@@ -15,10 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vfl_node.alignment import costs
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.plan import AlignmentPlan, plan_of
 from vfl_node.alignment.several.costs import PartyCounts
 from vfl_node.alignment.several.stages import by_party, summed
-from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.computing import Pace, TableShape
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
@@ -27,7 +26,7 @@ from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outside_cost, taking_part, terms_of, training_cost
 from vfl_node.estimate.shared_linkage import PAIR_S as SHARED_PAIR_S
 from vfl_node.estimate.shared_linkage import shared_cost
-from vfl_node.job import Align
+from vfl_node.job.alignment import ALIGNMENTS, Align, AlignmentSpec
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings.node import Settings
 
@@ -134,13 +133,13 @@ def shows(plan: Plan, spec: AlignmentSpec) -> bool:
     """Whether the protocol has figures: it runs with as many passive parties, and a reader may want to compare it."""
     own = plan.job.align.spec
     asked_for = spec.allowed_by_default or plan.several or spec.name == own.name
-    return asked_for and spec.by_similarity == own.by_similarity and len(plan.job.parties.passive) <= spec.max_passive_parties
+    return asked_for and spec.by_similarity == own.by_similarity and len(plan.job.parties.passive) <= spec.several.most
 
 
-def stages(spec: AlignmentSpec, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
-    """What each data party does in each stage, in the job's order; arguments as :meth:`AlignmentSpec.stages_of_several`."""
+def stages(of: AlignmentPlan, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
+    """What each data party does in each stage, in the job's order; arguments as :meth:`AlignmentPlan.stages_of_several`."""
     n_a, n_p, *more = sizes
-    return spec.stages_of_several(sizes, m) if more else [by_party(stage) for stage in spec.stages(n_a, n_p, m)]
+    return of.stages_of_several(sizes, m) if more else [by_party(stage) for stage in of.stages(n_a, n_p, m)]
 
 
 def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Range:
@@ -152,7 +151,7 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
         | _training(plan, terms.protocol, m, common)
         | _outside(plan, terms.spec, records, m, pace)
         for common in shared
-        for m in terms.spec.lengths(terms, sizes, common, plan.obfuscation)
+        for m in plan_of(terms.spec).lengths(terms, sizes, common, plan.obfuscation)
     ]
     unknown = {"extra_rows"} if terms.spec.by_similarity else set()  # there is no intersection to compare with
     names = cases[0].keys() - unknown
@@ -240,12 +239,12 @@ def _shared_linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[
 
 
 def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
-    spec = terms.spec
+    of = plan_of(terms.spec)
     parties, width = plan.job.parties, group(plan.job.align.group).width
-    in_stages = stages(spec, sizes, m)
+    in_stages = stages(of, sizes, m)
     total = dict(zip(parties.data, summed(in_stages), strict=True))
     own, active = total[plan.party], total[parties.active]
-    told = spec.bytes_a_row * m  # by the active party to each other one
+    told = of.bytes_a_row * m  # by the active party to each other one
     told_by, told_to = (told * len(parties.passive), 0) if plan.party == parties.active else (0, told)
     on_wire = (active.sent + active.received) * width + told * len(parties.passive)
     computing_s = sum(max(_seconds(machine, each, width, machine.cores) for each in stage) for stage in in_stages)

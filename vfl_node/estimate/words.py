@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.sizes import announced
 from vfl_node.crypto.kernels import kernel
 from vfl_node.estimate.linkage import linkage_cost, linkage_notes
@@ -25,6 +25,7 @@ from vfl_node.estimate.shared_linkage import shared_cost, shared_notes
 from vfl_node.estimate.totals import Range, shows
 from vfl_node.gdp import epsilon_of
 from vfl_node.job import Align, Job, Parties
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.spent import epsilon_text
 from vfl_node.settings.node import Obfuscation
 
@@ -108,14 +109,12 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
         said.append("ids that the job makes up (padding, dummies) are counted in")
     for name, spec in ALIGNMENTS.usable():
         if shows(plan, spec):
-            said += spec.estimate_notes(terms, plan.obfuscation)
+            said += plan_of(spec).notes(terms, plan.obfuscation)
             if not spec.allowed_by_default:
                 said.append(f"{name.upper()} runs only at nodes whose owners have named it in limits.protocols")
-        elif spec.by_similarity == terms.spec.by_similarity and (
-            len(plan.job.parties.passive) > (fewer := spec.max_passive_parties)
-        ):
+        elif spec.by_similarity == terms.spec.by_similarity and (len(plan.job.parties.passive) > (fewer := spec.several.most)):
             parties = "one passive party" if fewer == 1 else f"{fewer} passive parties"
-            said.append(f"not available: {name.upper()} runs with {parties} at most, because {spec.why_not_more}")
+            said.append(f"not available: {name.upper()} runs with {parties} at most, because {spec.several.why_not_more}")
     return said + [f"left out: {error.message}" for error in ALIGNMENTS.unusable()]
 
 
@@ -150,7 +149,7 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
         shared: records that all have; None: any number.
     """
     own, sentences = job.align.protocol, []
-    for protocol in (own, job.align.spec.compared_with):
+    for protocol in (own, plan_of(job.align.spec).compared_with):
         rows = _shared_rows(job.parties, terms_of(job.align, protocol), records, shared)
         if rows is not None and (takes := _takes(job, protocol, *rows, common=_common(job, protocol, records, shared))):
             words = "this job trains on {}: {}" if protocol == own else "{} would take {}"
@@ -168,7 +167,7 @@ def after_alignment(job: Job, alignment: Alignment) -> str:
     active = alignment.peers.get(job.parties.active)
     records = alignment.ours if active is None else None if active.padded else active.records
     takes += _beside(job, spec.name, records, len(alignment), len(alignment)) + _counted(job, spec.name)
-    said, other = f"training on {spec.shared_rows}: {takes}", ALIGNMENTS[spec.compared_with]
+    said, other = f"training on {spec.shared_rows}: {takes}", ALIGNMENTS[plan_of(spec).compared_with]
     rows = alignment.common if other.every_row_is_shared else alignment.union
     if rows is None:
         return f"{said}; how many {other.shared_rows} would take is hidden" if _takes(job, other.name, 0, None) else said
@@ -181,14 +180,14 @@ def _shared_rows(parties: Parties, terms: Align, records: Records, shared: Span 
     if len(records) == len(parties.data):
         taken, common = taking_part(terms, records, shared or (0, min(records.values())))
         sizes = announced_by(parties, terms, taken)
-        rows = [m for shared in common for m in terms.spec.lengths(terms, sizes, shared, Obfuscation())]
+        rows = [m for shared in common for m in plan_of(terms.spec).lengths(terms, sizes, shared, Obfuscation())]
         return min(rows), max(rows)
     (name, count), *_ = records.items()
     role = data_role(parties, name)
     own = announced(min(count, terms.at_most or count), terms, role)
     others = len(parties.passive)
     most = None if terms.at_most is None else own + others * announced(terms.at_most, terms, role)
-    return terms.spec.lengths_of_one(own, most)
+    return plan_of(terms.spec).lengths_of_one(own, most)
 
 
 def _common(job: Job, protocol: str, records: Records, shared: Span | None) -> int | None:

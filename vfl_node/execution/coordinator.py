@@ -10,6 +10,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
+from vfl_node.alignment.protocols import coordination_of
 from vfl_node.execution.finish import have_stored, hear_confirmed
 from vfl_node.execution.keep import keep
 from vfl_node.execution.run import ALIGNED, KEPT, Run
@@ -38,7 +39,7 @@ class CoordinatorRun:
     def __init__(self, run: Run) -> None:
         spec, train = run.session.job.align.spec, run.session.job.train
         self._run, self._started = run, now()
-        self._alignment = spec.coordination(run.session) if spec.coordinated else None
+        self._alignment = coordination_of(spec, run.session) if spec.coordinated else None
         self._training = trainer_of(train).coordination(run.session) if train and train.coordinated else None
         self._predictor = predictor_of(run.trained.train) if run.trained else None
         self._answers = (

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration.models import text_of, validate
 from vfl_node.configuration.yaml_text import places, read, where
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.unaligned import METHODS
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import Role

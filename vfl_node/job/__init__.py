@@ -143,9 +143,9 @@ class Job(Frozen):
         if unknown := sorted(set(self.tables) - set(self.parties.data)):
             raise ValueError(f"tables names {unknown[0]!r}, which is no party with data ({', '.join(self.parties.data)})")
         protocol, spec = self.align.protocol, self.align.spec
-        if len(self.parties.passive) > spec.max_passive_parties:
-            most = spec.max_passive_parties
-            raise ValueError(f"{protocol} aligns with {most} of parties.passive at most: {spec.why_not_more}")
+        if len(self.parties.passive) > spec.several.most:
+            most = spec.several.most
+            raise ValueError(f"{protocol} aligns with {most} of parties.passive at most: {spec.several.why_not_more}")
         if len(self.parties.passive) > 1:
             spec.check_several(self.align)
         if self.train and len(self.parties.passive) > self.train.max_passive_parties:

@@ -1,16 +1,140 @@
-"""How records are matched: the job's ``align`` section (see docs/explanations/alignment/index.md)."""
+"""How records are matched: the job's ``align`` section, and what is asked of the protocol that it names before it runs.
+
+A protocol is a folder under ``vfl_node/alignment`` (or an installed package) with four parts: the *spec*, an
+:class:`AlignmentSpec`, which imports no numpy, torch or grpc, so that a job can be checked without them; and three that the
+spec names and that are loaded when they are needed: the *sides*, a coroutine for each role; the *plan*, which counts what it
+costs; and the *words* of its report. docs/explanations/alignment/index.md ("Another protocol") has the rest.
+
+Nothing outside a protocol's folder compares its name: it asks for a property.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.configuration.models import Frozen, name_in
+from vfl_node.configuration.registry import Registry, instance_of
 from vfl_node.job.keys import Encoding, Key, SimilarityNoise
+from vfl_node.roles import Role
+
+
+@dataclass(frozen=True)
+class SeveralPassive:
+    """How a protocol runs with several passive parties.
+
+    Attributes:
+        most: with how many at most; 1: with one only.
+        why_not_more: why it does not run with more; a clause without a capital and a full stop.
+        sides: as :attr:`AlignmentSpec.sides`, where there are several.
+    """
+
+    most: int
+    why_not_more: str
+    sides: Mapping[Role, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AlignmentSpec:
+    """What an alignment protocol is.
+
+    Attributes:
+        name: in ``align.protocol``; the key in the registry.
+        shared_rows: what its shared order is, in words, such as "the union".
+        sides: role → ``module:attribute`` of the coroutine that plays it (:data:`vfl_node.alignment.protocols.Side`); of a
+            coordinator, of what makes its :class:`~vfl_node.alignment.protocols.AlignmentCoordination` from its session. A role
+            without one takes no part.
+        several: how it runs with several passive parties.
+        plan: ``module:attribute`` of its :class:`~vfl_node.alignment.plan.AlignmentPlan`.
+        words: ``module:attribute`` of its :class:`~vfl_node.alignment.words.AlignmentWords`.
+        synthetic_rows_at: roles that may meet shared rows whose records they do not own.
+        intersection_hidden_from: roles that do not learn how many records are shared, whatever the job's options are.
+        padded_roles: roles whose sets ``align.padding`` rounds up.
+        options: which of the options ``obfuscation`` and ``dummies`` of the job's ``align`` section it has.
+        allowed_by_default: whether a node runs it whose owner does not name it in ``limits.protocols``.
+        by_similarity: whether each row is a record of the active party with several records of the passive one that are like it
+            (candidates), instead of one record that parties have in common.
+    """
+
+    name: str
+    shared_rows: str
+    sides: Mapping[Role, str]
+    several: SeveralPassive
+    plan: str
+    words: str
+    synthetic_rows_at: frozenset[Role]
+    intersection_hidden_from: frozenset[Role]
+    padded_roles: frozenset[Role]
+    options: frozenset[str]
+    allowed_by_default: bool = True
+    by_similarity: bool = False
+
+    @property
+    def coordinated(self) -> bool:
+        """Whether a coordinator takes part."""
+        return "coordinator" in self.sides
+
+    @property
+    def every_row_is_shared(self) -> bool:
+        """Whether each party owns the record of every row of the shared order.
+
+        Then there are no synthetic rows, in training or in predictions of new records, and both parties know which
+        of their records the other one has.
+        """
+        return not self.synthetic_rows_at and not self.by_similarity
+
+    @property
+    def can_count_matched_rows(self) -> bool:
+        """Whether the rows that both own are a part of the shared order that no party knows, but whose size none is denied.
+
+        Only then ``evaluate.matched`` has something to count, and may.
+        """
+        return not self.every_row_is_shared and not self.intersection_hidden_from and not self.by_similarity
+
+    @property
+    def is_within_one_set(self) -> bool:
+        """Whether one party owns every row and another one does not: the shared order is a part of the first one's records."""
+        return 0 < len(self.synthetic_rows_at) < len(self.sides)
+
+    def shows_shared_records_to(self, role: Role) -> bool:
+        """Whether ``role`` learns exactly which of its records are shared.
+
+        The others own the record of every row of the shared order: so its own records there are the shared ones, and all its
+        other records have no partner.
+        """
+        return self.synthetic_rows_at <= {role} and not self.by_similarity
+
+    def check(self, align: Align) -> None:
+        """Refuse a job's ``align`` section that does not fit this protocol. Its options are known to be among :attr:`options`.
+
+        Raises:
+            ValueError: it does not; the text is for the owner.
+        """
+
+    def check_several(self, align: Align) -> None:
+        """Refuse a job's ``align`` section that does not fit several passive parties.
+
+        Raises:
+            ValueError: it does not; the text is for the owner.
+        """
+
+
+ALIGNMENTS: Registry[AlignmentSpec] = Registry(
+    "vfl_node.alignments",
+    {
+        "psu": "vfl_node.alignment.psu.spec:PSU",
+        "psi": "vfl_node.alignment.psi.spec:PSI",
+        "apsi": "vfl_node.alignment.apsi.spec:APSI",
+        "psi-star": "vfl_node.alignment.psi_star.spec:PSI_STAR",
+        "linkage": "vfl_node.alignment.linkage.spec:LINKAGE",
+    },
+    check=instance_of(AlignmentSpec),
+)
+"""``align.protocol`` → what the protocol is. A package adds one by an entry point of the group ``vfl_node.alignments`` that
+names an :class:`AlignmentSpec`."""
 
 ProtocolName = Annotated[str, name_in(ALIGNMENTS)]
 """The name of an alignment protocol, of this package or of an installed one."""
@@ -150,7 +274,7 @@ class Align(Frozen):
 
     @property
     def spec(self) -> AlignmentSpec:
-        """What the protocol is: its properties, costs and words.
+        """What the protocol is.
 
         Raises:
             UsageError: the package that adds it cannot be loaded (``E_EXTENSION``).

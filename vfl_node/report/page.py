@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.alignment.spec import ReportedAlignment
+from vfl_node.alignment.words import ReportedAlignment, words_of
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import charts, read_labels, rebuilt, results
@@ -243,9 +243,8 @@ def _reported_alignment(report: Report, train: TrainerConfig | None, peer: str) 
 
 def _alignment_words(figures: Mapping[str, Any], of: ReportedAlignment) -> dict[str, Any]:
     """What the protocol says of its alignment: its title, and paragraphs about rows, figures and what it reveals."""
-    spec = ALIGNMENTS[figures["protocol"]]
-    texts = {"title": spec.title, "rows": spec.rows_text(of), "leaks": spec.leak_text(of)}
-    return {**texts, "figures": spec.figures_text(figures)}
+    words = words_of(ALIGNMENTS[figures["protocol"]])
+    return {"title": words.title, "rows": words.rows(of), "leaks": words.leaks(of), "figures": words.figures(figures)}
 
 
 def _sizes(report: dict[str, Any], aligned: ReportedAlignment, peers: Sequence[str]) -> list[tuple[str, str]]:
@@ -258,7 +257,7 @@ def _sizes(report: dict[str, Any], aligned: ReportedAlignment, peers: Sequence[s
         for peer, (count, padded) in _theirs(report, peers).items()
     ]
     ours = human_count(of["ours"]), f"of {aligned.party}"
-    return [(human_count(of["rows"]), spec.rows_title(aligned)), *common, ours, *theirs]
+    return [(human_count(of["rows"]), words_of(spec).rows_title(aligned)), *common, ours, *theirs]
 
 
 def _sets(report: dict[str, Any], peers: Sequence[str]) -> Markup:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.words import words_of
 from vfl_node.job import Metric
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.report.words import quantity
 
@@ -29,7 +30,7 @@ def summary(report: Mapping[str, Any]) -> list[str]:
         spec = ALIGNMENTS[alignment["protocol"]]
         names = ("ours", "theirs", "rows", *(() if spec.by_similarity else ("union", "intersection")))
         sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
-        lines += [f"aligned by {alignment['protocol'].upper()}: {sizes}", *spec.figures_text(alignment)]
+        lines += [f"aligned by {alignment['protocol'].upper()}: {sizes}", *words_of(spec).figures(alignment)]
     for title, key in MODELS.items():
         if metrics := report.get(key):
             rows = " ".join(str(metrics[about]) for about in ("rows", "population") if metrics[about] is not None)

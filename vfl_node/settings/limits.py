@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.gdp import MOST_EPSILON
 from vfl_node.job import Name, ProtocolName
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.unaligned import METHODS
 
 UnboundedModel = Literal["networks", "taylor", "exact"]

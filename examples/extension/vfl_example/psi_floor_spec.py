@@ -9,6 +9,6 @@ from vfl_node.alignment.psi.spec import PSI
 PSI_FLOOR = replace(
     PSI,
     name="psi_floor",
-    title="private set intersection of 20 records or more",
     sides={"active": "vfl_example.psi_floor:active", "passive": "vfl_example.psi_floor:passive"},
+    words="vfl_example.psi_floor_words:FloorWords",
 )

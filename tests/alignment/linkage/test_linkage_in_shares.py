@@ -16,11 +16,11 @@ from tests.alignment.linkage.test_restart_of_linkage import Deaths
 from tests.alignment.linkage.worlds import TERMS, A, B, C, Killed, World, numbers, pairs
 from vfl_node.alignment.linkage.shares import uses_of
 from vfl_node.alignment.linkage.terms import digest_of
-from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.alignment.spec import ReportedAlignment
+from vfl_node.alignment.words import ReportedAlignment, words_of
 from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerLost, StateError
 from vfl_node.job import Align, Job, parse_job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.preflight import differing_fields
 from vfl_node.transport.generated.vfl.v1 import linkage_pb2, session_pb2, shares_pb2
 
@@ -133,8 +133,8 @@ def test_everybody_says_the_same_of_everybody(tmp_path):
     assert results[A].linkage.coordinator_learnt == results[B].linkage.coordinator_learnt == results[C][C]
     assert results[A].linkage.comparison == "shares"
     figures = {"candidates": 4, **dataclasses.asdict(results[A].linkage)}
-    assert "compared in shares" in ALIGNMENTS["linkage"].figures_text(figures)[0]
-    assert "compared" not in ALIGNMENTS["linkage"].figures_text(figures | {"comparison": "filters"})[0]
+    assert "compared in shares" in words_of(ALIGNMENTS["linkage"]).figures(figures)[0]
+    assert "compared" not in words_of(ALIGNMENTS["linkage"]).figures(figures | {"comparison": "filters"})[0]
     most = np.bincount(results[B].rows[results[B].rows >= 0]).max()
     assert (results[A].linkage.reuse, results[B].linkage.reuse) == (None, most)
     assert results[A].linkage.without_candidate == results[B].linkage.without_candidate
@@ -284,8 +284,8 @@ def _moments(victim: str) -> Iterator[int]:
 
 def test_what_a_report_says_of_it():
     of = ReportedAlignment("clinic", "lab", "clinic", "lab", "active", 9, None, None, padded=False)
-    assert "how far" in ALIGNMENTS["linkage"].leak_text(of)
-    said = ALIGNMENTS["linkage"].leak_text(dataclasses.replace(of, in_shares=True))
+    assert "how far" in words_of(ALIGNMENTS["linkage"]).leaks(of)
+    said = words_of(ALIGNMENTS["linkage"]).leaks(dataclasses.replace(of, in_shares=True))
     assert "to the coordinator how many records both have" in said
 
 

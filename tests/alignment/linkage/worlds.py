@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.sessions import session
 from vfl_node.alignment.alignment import Alignment, OwnRecords
-from vfl_node.alignment.protocols import align
+from vfl_node.alignment.protocols import align, coordination_of
 from vfl_node.crypto.filters.encoding import encode
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -144,7 +144,7 @@ class World:
             records = OwnRecords(Identifiers.of(self.ids[own.name]), b"", {"u": self.keys[own.name]})
             return [(align(dataclasses.replace(own, folder=own.folder / "lists"), records), own.peers.values())]
         own.folder.mkdir(parents=True, exist_ok=True)
-        linker = self.align.spec.coordination(own)
+        linker = coordination_of(self.align.spec, own)
 
         async def serve(channel: Channel) -> Any:
             await linker.serve(channel)

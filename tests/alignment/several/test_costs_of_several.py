@@ -6,8 +6,9 @@ import pytest
 
 from tests.alignment.several.parties import NAMES, run_several
 from tests.alignment.test_costs import CountingGroup, ids
-from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.several.costs import counts_of_several
+from vfl_node.job.alignment import ALIGNMENTS
 
 CASES = {
     "three": [ids(range(17)), ids(range(10, 41)), ids(range(5, 14))],
@@ -24,7 +25,7 @@ def test_counts_are_those_of_a_run(tmp_path, protocol, case):
     groups, folders = [CountingGroup() for _ in sets], [tmp_path / name for name in NAMES[: len(sets)]]
     run = run_several(protocol, sets, groups=groups, folders=folders)
     sizes, m = list(map(len, sets)), len(run["clinic"])
-    expected, most = counts_of_several(sizes, m), ALIGNMENTS[protocol].most_of_several(sizes)
+    expected, most = counts_of_several(sizes, m), plan_of(ALIGNMENTS[protocol]).most_of_several(sizes)
     for name, group, folder, counts, bound, progress in zip(
         run.names, groups, folders, expected, most, run.progress, strict=True
     ):
@@ -50,7 +51,7 @@ def test_formulas(k):
 
 
 def test_with_one_passive_party_it_costs_as_much_as_between_two():
-    between_two = ALIGNMENTS["psu"].counts(1000, 100, 7)
+    between_two = plan_of(ALIGNMENTS["psu"]).counts(1000, 100, 7)
     for role, party in zip(("active", "passive"), counts_of_several([1000, 100], 7), strict=True):
         for kind in ("hashes", "powers", "sent", "received", "spilled"):
             assert getattr(party, kind) == getattr(between_two, kind)[role]

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.alignment.several.parties import NAMES, fresh_memories, run_several
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.alignment.spec import ReportedAlignment
+from vfl_node.alignment.words import ReportedAlignment, words_of
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.errors import PeerLost, PolicyError, UsageError
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.settings.node import Limits
 
@@ -332,8 +332,8 @@ def test_words_of_a_report(padding, rows_text):
         padded=padding > 0,
         several=True,
     )
-    assert ALIGNMENTS["psu"].rows_text(of) == rows_text
+    assert words_of(ALIGNMENTS["psu"]).rows(of) == rows_text
     parts = "clinic also learns how many records exactly some of the parties have, for each choice of parties."
     for protocol in ("psu", "psi"):
-        assert ALIGNMENTS[protocol].leak_text(of).endswith(parts)
-    assert "which of its own records all parties have" in ALIGNMENTS["psi"].leak_text(of)
+        assert words_of(ALIGNMENTS[protocol]).leaks(of).endswith(parts)
+    assert "which of its own records all parties have" in words_of(ALIGNMENTS["psi"]).leaks(of)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.training.hidden.conftest import NOISED, weights_of
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.gdp import mu_of
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.hidden import bound
 from vfl_node.training.hidden.alone import RESIDUALS
 from vfl_node.training.hidden.config import Hidden

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from tests.training.outside_rows import intersected, same_from_each
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.unaligned import METHODS, unaligned_of
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.features.audit import DecoderAudit

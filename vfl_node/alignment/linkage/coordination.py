@@ -19,7 +19,7 @@ from vfl_node.alignment.linkage import learnt, terms
 from vfl_node.alignment.linkage.policy import no_similarities
 from vfl_node.alignment.linkage.side import LinkageSizes
 from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of
-from vfl_node.alignment.linkage.spec import TAU_MEANS
+from vfl_node.alignment.linkage.words import TAU_MEANS
 from vfl_node.alignment.lists.columns import Column, Columns
 from vfl_node.alignment.lists.meeting import check_size
 from vfl_node.crypto.nearest.matrices import nearest_by_products
@@ -77,7 +77,7 @@ class Nearest:
 
 
 class Linker:
-    """The coordinator's part in one linkage (:class:`vfl_node.alignment.spec.AlignmentCoordination`).
+    """The coordinator's part in one linkage (:class:`vfl_node.alignment.protocols.AlignmentCoordination`).
 
     Args:
         session: the coordinator's; columns lie in ``lists`` in its folder.

@@ -1,11 +1,15 @@
-"""What everybody knows of a linkage in shares before it begins."""
+"""What a linkage costs, and what everybody knows of one in shares before it begins."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vfl_node.job import Align
+from vfl_node.alignment.costs import ListCost
+from vfl_node.alignment.plan import AlignmentPlan
+from vfl_node.job.alignment import Align
 from vfl_node.job.keys import NO_KEYS, filter_bits
+from vfl_node.settings.node import Obfuscation
 
 BLOCK_PAIRS = 1 << 22
 """Pairs of a block of A's records, about: what is computed at a time."""
@@ -47,3 +51,28 @@ class LinkagePlan:
     def memory_bytes(self) -> int:
         """Of a data party, about; the coordinator deals to both at the same time, and takes it twice."""
         return _PAIR_BYTES * max(len(block) for block in self.blocks) * self.rows[1]
+
+
+class SimilarityPlan(AlignmentPlan):
+    """No element of a group is sent; filters are counted by the estimate (:mod:`vfl_node.estimate.linkage`)."""
+
+    compared_with = "psi"
+
+    def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
+        """As :meth:`AlignmentPlan.lists`: none, as no element of a group is sent."""
+        return []
+
+    def costliest_length(self, n_a: int, n_p: int) -> int:
+        """That of the active party's set."""
+        return n_a
+
+    def longest(self, sizes: Sequence[int]) -> int:
+        """All of the active party's set."""
+        return sizes[0]
+
+    def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+        """As many rows as the active party has records."""
+        yield sizes[0]
+
+    def lengths_of_one(self, own: int, both: int | None) -> None:
+        """Nothing, as only one of the parties has as many records as there are rows."""

@@ -50,7 +50,8 @@ from vfl_node.alignment.linkage.policy import check_reuse, check_sigma
 from vfl_node.alignment.linkage.shares import LinkageDealing, SharedLinkage
 from vfl_node.alignment.linkage.side import GROUP, DataSide
 from vfl_node.alignment.linkage.similarity import NONE, least_tau, standardised, tau_of, told
-from vfl_node.alignment.linkage.spec import LINKAGE, TAU_MEANS
+from vfl_node.alignment.linkage.spec import LINKAGE
+from vfl_node.alignment.linkage.words import TAU_MEANS
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import ProtocolError

@@ -1,27 +1,9 @@
-"""What linkage with a coordinator is, costs and reveals (:mod:`vfl_node.alignment.linkage.protocol`)."""
+"""What linkage with a coordinator is (:mod:`vfl_node.alignment.linkage.protocol`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from vfl_node.alignment.costs import ListCost
-from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
+from vfl_node.job.alignment import Align, AlignmentSpec, SeveralPassive
 from vfl_node.job.keys import check_filters
-
-if TYPE_CHECKING:
-    from vfl_node.job import Align
-    from vfl_node.roles import Role
-    from vfl_node.settings.node import Obfuscation
-
-
-TAU_MEANS = (
-    "τ is the share of filters that one similarity lets the greedy attack of the paper guess exactly. It measures how long "
-    "filters are, not how safe keys are. Whoever has several similarities of a record locates its key much better than τ "
-    "suggests"
-)
-"""Goes with every τ that a person sees."""
-
 
 MOST_SIGMA = 1000
 """In shares, so that noise does not wrap around."""
@@ -55,69 +37,6 @@ class FuzzyLinkage(AlignmentSpec):
             _check_shares(align)
         check_filters(align.keys, align.encoding)
 
-    def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
-        """As :meth:`AlignmentSpec.lists`: none, as no element of a group is sent."""
-        return []
-
-    def costliest_length(self, n_a: int, n_p: int) -> int:
-        """That of the active party's set."""
-        return n_a
-
-    def longest(self, sizes: Sequence[int]) -> int:
-        """All of the active party's set."""
-        return sizes[0]
-
-    def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
-        """As many rows as the active party has records."""
-        yield sizes[0]
-
-    def lengths_of_one(self, own: int, both: int | None) -> None:
-        """Nothing, as only one of the parties has as many records as there are rows."""
-
-    def shows_shared_records_to(self, role: Role) -> bool:
-        """Nobody: no record is shared, some are alike."""
-        return False
-
-    def rows_title(self, of: ReportedAlignment) -> str:
-        """Each row is a record of the active party."""
-        return f"records of {of.active}"
-
-    def rows_text(self, of: ReportedAlignment) -> str:
-        """What stands beside each."""
-        return f"Each row is a record of {of.active}, and those of {of.passive} whose keys are most like its own."
-
-    def figures_text(self, figures: Mapping[str, Any]) -> list[str]:
-        """Candidates, noise, and what τ is and is not."""
-        without = figures["without_candidate"]
-        lines = [
-            f"{figures['candidates']:,} candidates for each record, by filters of {figures['bits']:,} bits"
-            + (", compared in shares" if figures.get("comparison") == "shares" else "")
-            + (f"; {without:,} records without any" if without else "")
-        ]
-        noise = f"noise of {figures['sigma']:g} standard deviations" if figures["sigma"] else "no noise (sigma: 0)"
-        if figures["tau"] is None:
-            lines.append(f"{noise}; candidates are records with equal filters")
-        else:
-            lines.append(
-                f"{noise}: τ = {100 * figures['tau']:.3g} %, with these filters at least {100 * figures['tau_min']:.3g} %; so "
-                f"{figures['expected_disclosed']:.3g} filters would be guessed. {TAU_MEANS}"
-            )
-        if figures["reuse"] is not None:
-            lines.append(f"one of this party's records is a candidate of up to {figures['reuse']:,} different ones")
-        return lines
-
-    def leak_text(self, of: ReportedAlignment) -> str:
-        """Similarities to one, candidates to the other, distances to the coordinator."""
-        coordinator = (
-            "to the coordinator how many records both have"
-            if of.in_shares
-            else "to the coordinator how far encoded records of both lie from each other"
-        )
-        return (
-            f"Alignment by similarity reveals to {of.active} how similar the nearest records of {of.passive} are, to "
-            f"{of.passive} which of its records are nearest to each record of {of.active}, and {coordinator}."
-        )
-
 
 def _check_shares(align: Align) -> None:
     """Refuse what a linkage in shares does not do. Raises ValueError."""
@@ -137,16 +56,15 @@ def _check_shares(align: Align) -> None:
 
 LINKAGE = FuzzyLinkage(
     name="linkage",
-    title="fuzzy linkage",
     shared_rows="the active party's records",
     sides={role: f"vfl_node.alignment.linkage.protocol:{role}" for role in ("active", "passive", "coordinator")},
+    several=SeveralPassive(most=1, why_not_more="a row has candidates of one party"),
+    plan="vfl_node.alignment.linkage.plan:SimilarityPlan",
+    words="vfl_node.alignment.linkage.words:SimilarityWords",
     synthetic_rows_at=frozenset(),
     intersection_hidden_from=frozenset(),
     padded_roles=frozenset(),
     options=frozenset({"keys", "encoding", "candidates", "equal_only", "noise", "comparison"}),
-    max_passive_parties=1,
-    why_not_more="a row has candidates of one party",
-    compared_with="psi",
     allowed_by_default=False,
     by_similarity=True,
 )

@@ -20,6 +20,7 @@ from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Columns
 from vfl_node.alignment.lists.cover import covered
 from vfl_node.alignment.lists.relay import relayed
+from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.sizes import check_announced, too_many
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -178,11 +179,11 @@ async def _exchange_sizes(
 
 def _most(session: Session, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Elements that this party stores and group operations that it computes at most, if the parties announce ``sizes``."""
-    spec, parties = session.job.align.spec, session.job.parties
+    plan, parties = plan_of(session.job.align.spec), session.job.parties
     if len(sizes) == 2:
-        both = spec.most(*(sizes[name] for name in parties.data))
+        both = plan.most(*(sizes[name] for name in parties.data))
         return both.spilled[session.role], both.powers[session.role]
-    most = spec.most_of_several([sizes[name] for name in parties.data])[parties.data.index(session.name)]
+    most = plan.most_of_several([sizes[name] for name in parties.data])[parties.data.index(session.name)]
     return most.spilled, most.powers
 
 

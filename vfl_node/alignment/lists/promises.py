@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import pads
 from vfl_node.errors import PolicyError
 from vfl_node.job import Align
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.roles import OTHER_ROLE, Role
 from vfl_node.session.memory import Memory
 

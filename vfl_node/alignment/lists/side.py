@@ -7,7 +7,7 @@ from functools import wraps
 
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.lists.lists import Lists
-from vfl_node.alignment.spec import Side
+from vfl_node.alignment.protocols import Side
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.groups import group as group_named
 from vfl_node.session.session import Session

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment, OwnRecords, PeerFacts
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.psi import protocol as psi
-from vfl_node.alignment.psi_star.spec import POSITION_BYTES, PSI_STAR
+from vfl_node.alignment.psi_star.plan import POSITION_BYTES
+from vfl_node.alignment.psi_star.spec import PSI_STAR
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import ProtocolError

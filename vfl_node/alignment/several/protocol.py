@@ -47,6 +47,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.lists.columns import Column, Source
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.lists.side import over_lists
+from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.several.overlap import overlap
 from vfl_node.alignment.several.result import result
 from vfl_node.alignment.several.route import Route, list_name, order_name
@@ -99,7 +100,7 @@ async def active(lists: Lists) -> Alignment:
     parts, places = overlap(lists, blinded, of_all=spec.every_row_is_shared)
     parts.check(lists.min_overlap)
     m = len(places)
-    lists.session.progress.emit(Advanced(spec.longest(me.sizes) - m))  # operations that the overlap saves
+    lists.session.progress.emit(Advanced(plan_of(spec).longest(me.sizes) - m))  # operations that the overlap saves
 
     # Round 2. Without the shuffles our part would come first, and a passive party could find its own records in it.
     places = places[lists.secret.derive(order_name(0)).permutation(m)]
@@ -168,7 +169,7 @@ async def passive(lists: Lists) -> Alignment:
     request = lists.blinded(list_name(3, me.number, 0), order, me.second).whole()
 
     # Round 2. Shuffled, and sorted in the end, so that the active party cannot follow an element of L to its UID.
-    longest = spec.longest(me.sizes)
+    longest = plan_of(spec).longest(me.sizes)
     came, goes = order_name(me.number - 1), order_name(me.number)
     least = 0 if spec.every_row_is_shared else max(me.sizes)
     at = await lists.receive(came, at_least=least, at_most=longest, distinct=False)

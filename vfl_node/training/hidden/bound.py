@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 from vfl_node.gdp import mu_of
 
 if TYPE_CHECKING:
-    from vfl_node.alignment.spec import AlignmentSpec
+    from vfl_node.job.alignment import AlignmentSpec
     from vfl_node.roles import Task
 
 MARGIN = 1.004

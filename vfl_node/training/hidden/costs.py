@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.computing import Beside, TrainingCost
 from vfl_node.crypto.shares.machine import Counter
 from vfl_node.crypto.shares.tallies import rows_at_once
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute

@@ -6,8 +6,8 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.computing import HEAD_BYTES, Beside, TrainingCost, TrainingPlan
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.names import LEVELS
 from vfl_node.training.hidden.descent import USUAL_EPOCHS, WAYS
 

@@ -20,11 +20,11 @@ from itertools import chain
 import numpy as np
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams

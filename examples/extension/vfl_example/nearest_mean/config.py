@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.computing import HEAD_BYTES, TrainingCost, TrainingPlan
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.trainers import TrainerConfig
 
 if TYPE_CHECKING:

@@ -1,0 +1,41 @@
+"""What private set intersection costs (:mod:`vfl_node.alignment.psi.protocol`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from vfl_node.alignment.costs import ListCost, ListWork
+from vfl_node.alignment.plan import AlignmentPlan
+from vfl_node.job.alignment import Align
+from vfl_node.settings.node import Obfuscation
+
+
+class IntersectionPlan(AlignmentPlan):
+    """Of the lists of the protocol, and of the length of the intersection."""
+
+    compared_with = "psu"
+
+    def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
+        """As :meth:`AlignmentPlan.lists`; the numbers are the protocol's steps."""
+        return [
+            ListCost("active", n_a, ListWork.HASHED, 1, powered=2),  # 1
+            ListCost("passive", n_p, ListWork.HASHED, 1, powered=2),  # 2
+            ListCost("passive", n_a, ListWork.STORED, 2),  # 3
+            ListCost("active", n_p, ListWork.STORED, 2),  # 4
+        ]
+
+    def costliest_length(self, n_a: int, n_p: int) -> int:
+        """Any: the lists do not depend on it."""
+        return 0
+
+    def longest(self, sizes: Sequence[int]) -> int:
+        """All of the smallest set."""
+        return min(sizes)
+
+    def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+        """As many rows as records are shared."""
+        yield shared
+
+    def lengths_of_one(self, own: int, both: int | None) -> tuple[int, int | None]:
+        """From none to all of this party's."""
+        return 0, own
