@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def compared(train: Train, rows: int, aligned: int) -> tuple[float, float]:
         facts = PeerFacts(rows if role == "passive" else aligned, intersection=aligned, missing=0)
         view = Alignment("psi", "curve25519", np.arange(aligned), len(table), {channel.peer: facts})
         secret = Randomness(role.encode().ljust(32))
-        own = replace(session(role, {channel.peer: channel}, secret, job=job), clock=time.process_time)
+        own = session(role, {channel.peer: channel}, secret, job=job, clock=time.process_time)
         sides.append((SplitTrainer().run(own, TrainingData(view, table), MemoryCheckpoints(), None), channel))
     results = run_together(*sides)
     for result in results:

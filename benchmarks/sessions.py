@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Align, Evaluate, Job, Parties, Predict
-from vfl_node.session.session import Session
+from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
 from vfl_node.transport.channel import Channel
+
+PARTS: dict[str, Any] = {"attempt": Attempt, "machine": OwnMachine, "policy": Policy, "recording": Recording}
 
 TWO = Parties(active="clinic", passive=("lab",))
 BY_ROLE = Parties(active="active", passive=("passive",))
@@ -27,10 +30,14 @@ def session(
     predict: Predict | None = None,
     parties: Parties = TWO,
     folder: Path = Path("/nowhere"),
+    attempt: int = 1,
     job: Job | None = None,
     **rest: Any,
 ) -> Session:
-    """One party's session of a job that need not be one that a user could submit."""
+    """One party's session of a job that need not be one that a user could submit.
+
+    ``rest`` has fields of the session itself, and of its attempt, machine, policy and recording.
+    """
     job = job or Job.model_construct(
         name="test",
         parties=parties,
@@ -40,4 +47,8 @@ def session(
         serve=None,
         predict=predict,
     )
-    return Session(job=job, name=name, peers=peers, randomness=randomness, folder=folder, **rest)
+    rest |= {"folder": folder, "number": attempt}
+    parts = {
+        part: kind(**{own.name: rest.pop(own.name) for own in fields(kind) if own.name in rest}) for part, kind in PARTS.items()
+    }
+    return Session(job=job, name=name, peers=peers, randomness=randomness, **parts, **rest)

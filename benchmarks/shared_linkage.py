@@ -22,6 +22,7 @@ from vfl_node.job import Align, Parties
 from vfl_node.job.keys import filter_bits
 from vfl_node.node.partners import Partner
 from vfl_node.session.pins import MemoryPins
+from vfl_node.session.session import Session
 from vfl_node.settings import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
@@ -104,11 +105,11 @@ def _protocols(name: str, peers: dict[str, Channel], terms: Align, rows: int, fo
         pins=MemoryPins(),
         limits=Limits(max_reuse=rows),
     )
-    own.folder.mkdir(parents=True)
+    own.attempt.folder.mkdir(parents=True)
     if name != C:
         ids = Identifiers.of([f"{name} {row}".encode() for row in range(rows)])
         records = OwnRecords(ids, b"", {"name": names(rows, list(OTHERS).index(name))})
-        yield align(dataclasses.replace(own, folder=own.folder / "lists"), records), own.peers.values()
+        yield align(_over_lists(own), records), own.peers.values()
         return
     linker = coordination_of(terms.spec, own)
     for channel in own.peers.values():
@@ -140,3 +141,8 @@ def line(run: SharedRun) -> str:
     times = f"{run.wall_s:.1f} | {run.cpu_s:.1f}"
     figures = " | ".join(f"{count:,.1f}" for count in each)
     return f"| {run.rows:,} | {run.comparison} | {times} | {figures} | {run.messages:,} | {run.peak_bytes / 2**30:.2f} |"
+
+
+def _over_lists(own: Session) -> Session:
+    """The session whose columns lie in a folder of their own."""
+    return dataclasses.replace(own, attempt=dataclasses.replace(own.attempt, folder=own.attempt.folder / "lists"))

@@ -295,7 +295,7 @@ def _sync(lives):
 
 def _send(lives):
     async def send(self, name, source):
-        life = lives[self.session.folder]
+        life = lives[self.session.attempt.folder]
         life.sending = name.replace(" ", "-")
         life.sent[life.sending] = [0, 0]
         await original(self, name, source)

@@ -17,6 +17,7 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.train import _check_settings, missing_results
 from vfl_node.roles import Role
+from vfl_node.session.session import OwnMachine
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.trainers import TrainerConfig
@@ -38,7 +39,8 @@ class Defended(TrainerConfig):
 
 def run_at(folder: Path, device: str, *sigmas: float) -> Any:
     defences = tuple(read_params({"name": "noise", "sigma": sigma}) for sigma in sigmas)
-    session = SimpleNamespace(device=torch.device(device), protection=Protection(defences=defences))
+    policy = SimpleNamespace(protection=Protection(defences=defences))
+    session = SimpleNamespace(machine=OwnMachine(device=torch.device(device)), policy=policy)
     return SimpleNamespace(session=session, folder=JobFolder(folder))
 
 
@@ -62,7 +64,7 @@ def test_a_job_goes_on_with_the_columns_that_it_began_to_audit(tmp_path: Path) -
 
     def attempt(features: FeatureAuditSettings | None) -> None:
         run = run_at(tmp_path, "cpu")
-        run.session.protection = Protection(features=features, max_feature_gain=0.1 if features else None)
+        run.session.policy.protection = Protection(features=features, max_feature_gain=0.1 if features else None)
         _check_settings(run, config)
 
     begun = FeatureAuditSettings(columns=("income", "age"))

@@ -525,7 +525,7 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
             {peer: memory_channels(name, peer)[0]},
             predicting,
         )
-        run.session.processes.close()
+        run.session.machine.processes.close()
         assert run.data.table.ids == table.ids
         sides[name] = kind(ServedModel.of(predicting.model.stored), predicting.model.alignment, table, torch.device("cpu"))
         store.partner = lambda _: MemoryOfOneRun(Randomness(b"another secret".ljust(32)))

@@ -32,6 +32,7 @@ from vfl_node.privacy.labels.served import ServedLabels
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER
 from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.session import Policy
 from vfl_node.settings.protection import Protection
 from vfl_node.training.service.shown import check_judged
 
@@ -389,7 +390,10 @@ def test_rows_whose_labels_cannot_be_looked_up_are_predicted_for_others_only_wit
 ) -> None:
     """New records, and rows that are not named."""
     session: Any = SimpleNamespace(
-        role="active", name="clinic", job=SimpleNamespace(asker=asker), protection=Protection(max_label_auc=limit)
+        role="active",
+        name="clinic",
+        job=SimpleNamespace(asker=asker),
+        policy=Policy(protection=Protection(max_label_auc=limit)),
     )
     if not refused:
         check_judged(session, named=named)

@@ -48,15 +48,16 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
         PolicyError: a peer stopped, and too few records are shared to go on (``E_TOO_FEW_SHARED``).
     """
     session, folder = run.session, run.folder
-    known = recognisable(session.job, session.protection.linkage, run.data.table.keys, session.name)
+    known = recognisable(session.job, session.policy.protection.linkage, run.data.table.keys, session.name)
     for text in known:
         session.progress.emit(ResultDoubted(text))
     stored = folder.load_alignment(session.others) if resume else None
     if stored is None:
         records = OwnRecords(run.data.table.ids, run.data.whole.identity, run.data.table.keys, run.data.name)
-        began = session.clock()
-        alignment = await align(dataclasses.replace(session, folder=folder.lists), records)
-        stored = alignment, session.clock() - began, session.traffic()["align"]
+        began = session.machine.clock()
+        attempt = dataclasses.replace(session.attempt, folder=folder.lists)
+        alignment = await align(dataclasses.replace(session, attempt=attempt), records)
+        stored = alignment, session.machine.clock() - began, session.traffic()["align"]
         failpoints.reach("align-keep")
         folder.save_alignment(*stored)
         failpoints.reach("aligned")

@@ -100,4 +100,4 @@ class CoordinatorRun:
         session = self._run.session
         if not self._predictor or not self._answers:
             return None
-        return reported(self._predictor, session.job, session.name, self._answers.exchanged(), session.protection)
+        return reported(self._predictor, session.job, session.name, self._answers.exchanged(), session.policy.protection)

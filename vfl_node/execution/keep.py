@@ -64,7 +64,7 @@ def keep(
     private_folder(folder.artefacts)
     if trained and trained.weights:
         head = {
-            "job": session.job_id,
+            "job": session.attempt.job_id,
             "manifest_digest": session.job.digest(),
             "party": session.name,
             "encoder": trained.encoder,
@@ -76,14 +76,14 @@ def keep(
         serving.keep(folder, trained, trained.servable, run.data.table)
     report = envelope.build(
         job=session.job,
-        job_id=session.job_id,
+        job_id=session.attempt.job_id,
         party=session.name,
         alignment=aligned.alignment if aligned else None,
         align_seconds=aligned.seconds if aligned else None,
         align_warnings=_of_alignment(run, aligned) if aligned else (),
         records=len(run.inputs.whole) if run.inputs else None,
         classes=run.inputs.table.classes if run.inputs else (),
-        protection=session.protection,
+        protection=session.policy.protection,
         traffic=traffic,
         training=trained,
         predictions=predictions,

@@ -23,7 +23,7 @@ async def play(run: Run, predicting: Predicting) -> None:
     session, folder, predict = run.session, run.folder, run.session.job.predict
     assert predict is not None
     started, model, result = now(), predicting.model, None
-    predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.limits.rows_per_model)
+    predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.policy.limits.rows_per_model)
     points = [ALIGNED] if folder.load_alignment(session.others) else []
     point = await agreed(run, [*points, KEPT] if folder.whole else points)
     if point != KEPT:
@@ -48,6 +48,6 @@ async def play(run: Run, predicting: Predicting) -> None:
                 write_whole(folder.artefacts / PREDICTIONS, predicting.records.of_shared(own))
             nothing = np.empty(0, dtype=np.int64)
             exchanged = own or Predicted(nothing, nothing.astype(np.float64), shared=len(result.alignment))
-        predictions = reported(predictor, session.job, session.name, exchanged, session.protection)
+        predictions = reported(predictor, session.job, session.name, exchanged, session.policy.protection)
         keep(run, started, traffic_of(session, result), aligned=result, predictions=predictions)
     await finish(run)

@@ -39,7 +39,7 @@ from vfl_node.process import failpoints
 from vfl_node.progress import Progress
 from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, joint
-from vfl_node.session.session import Session
+from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import DEFAULT_TABLE, Settings
 from vfl_node.transport.channel import Channel
@@ -156,22 +156,25 @@ def set_up(
         name=settings.name,
         peers=channels,
         randomness=randomness,
-        folder=folder.path,
-        job_id=job_id,
+        attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder),
         memories=memories,
-        pins=folder,
-        attempt=attempt,
         progress=progress,
-        workers=Threads(settings.group_workers),
-        processes=Processes(settings.group_workers),
-        device=choose_device(settings.device),
-        limits=settings.limits,
-        obfuscation=settings.obfuscation,
-        models=settings.models,
-        protection=settings.protection,
-        compare=settings.compare,
-        transcript=Transcript(folder.transcript, inputs.places) if folder.trial.transcript and inputs else None,
-        received=folder.received if folder.trial.joint and inputs else None,
+        machine=OwnMachine(
+            workers=Threads(settings.group_workers),
+            processes=Processes(settings.group_workers),
+            device=choose_device(settings.device),
+        ),
+        policy=Policy(
+            limits=settings.limits,
+            obfuscation=settings.obfuscation,
+            models=settings.models,
+            protection=settings.protection,
+            compare=settings.compare,
+        ),
+        recording=Recording(
+            transcript=Transcript(folder.transcript, inputs.places) if folder.trial.transcript and inputs else None,
+            received=folder.received if folder.trial.joint and inputs else None,
+        ),
     )
     return Run(session, folder, inputs, trained)
 

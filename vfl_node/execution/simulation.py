@@ -125,7 +125,7 @@ def simulate(
             results = run_together(*(protocol for run in runs for protocol in side_by_side(run)))
         finally:
             for run in runs:
-                run.session.processes.close()
+                run.session.machine.processes.close()
         errors = [result for result in results if isinstance(result, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, PeerLost)):  # the cause before its echo
             raise error

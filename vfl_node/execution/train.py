@@ -72,7 +72,7 @@ def _prepared(run: Run) -> Trainer | None:
     _check_room(run, train)
     trainer.prepare(session)
     train.check_table("active" if session.role == "active" else "passive", run.data.table)
-    check_named_columns(run.data.table, session.protection, party=session.name, role=session.role, train=train)
+    check_named_columns(run.data.table, session.policy.protection, party=session.name, role=session.role, train=train)
     return trainer
 
 
@@ -89,8 +89,8 @@ def _spend(run: Run) -> Spent:
     if not (opens.mu or opens.unbounded):
         return Spent()
     about = session.job.align.protocol + ("" if opens.labels else SCALED)
-    limit = session.limits.epsilon_per_partner
-    return session.memory.spend(Expense(run.data.name, session.job_id, opens.mu, opens.unbounded, limit, about))
+    limit = session.policy.limits.epsilon_per_partner
+    return session.memory.spend(Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about))
 
 
 async def _trained(
@@ -102,17 +102,17 @@ async def _trained(
         result.doubt.check()  # what both know, so before it counts as a training
     number = _number(run, alignment)
     _check_enough(run, result)
-    check_steps(job, len(alignment), session.limits)
+    check_steps(job, len(alignment), session.policy.limits)
     if takes := after_alignment(job, alignment):
         session.progress.emit(TrainingCostKnown(takes))
     _check_settings(run, job.train)
-    if session.transcript and session.role == "active":
-        session.transcript.keep_rows(alignment.rows)
+    if session.recording.transcript and session.role == "active":
+        session.recording.transcript.keep_rows(alignment.rows)
     before, joint = _cautions(run, alignment), _estimated_joint(run)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
     trained = dataclasses.replace(await trainer.run(own, data, checkpoints, resume), joint=joint)
-    protection, defended = session.protection, job.train.defended
+    protection, defended = session.policy.protection, job.train.defended
     idle = (
         *idle_defences(protection.defences, session.role, defended, "training"),
         *idle_feature_audit(protection.features, session.role, defended, "training"),
@@ -135,10 +135,10 @@ def _estimated_joint(run: Run) -> JointAttack | None:
     Raises:
         PolicyError: it is above the limit of this party's owner (``E_LEAK``; the peer is told ``E_STOPPED``): nothing was sent.
     """
-    session, protection = run.session, run.session.protection
-    if session.role != "passive" or session.received is not None:
+    session, protection = run.session, run.session.policy.protection
+    if session.role != "passive" or session.recording.received is not None:
         return None
-    found = estimated_joint(session.job, run.data.table, protection, session.models)
+    found = estimated_joint(session.job, run.data.table, protection, session.policy.models)
     if found:
         check_limit(
             session.name, strongest({"joint": found.value}), protection.max_attack_auc, where="an estimate, before training"
@@ -176,14 +176,14 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
         StateError: another device (``E_DEVICE``), or other defences or columns that are audited (``E_DEFENCES``).
     """
     if train.on_device:
-        device = device_name(run.session.device)
+        device = device_name(run.session.machine.device)
         text = f"this node computes on {device}, and the job began on another device"
         run.folder.check_setting("device", device, text=text, code="E_DEVICE")
     if train.defended:
-        defences = [params.model_dump(mode="json") for params in run.session.protection.defences]
+        defences = [params.model_dump(mode="json") for params in run.session.policy.protection.defences]
         text = "the job began with other defences than those in this node's settings"
         run.folder.check_setting("defences", json.dumps(defences), text=text, code="E_DEFENCES")
-        features = run.session.protection.features
+        features = run.session.policy.protection.features
         text = "the job began with another audit.features than that in this node's settings"
         audited = json.dumps(features.model_dump(mode="json") if features else None)
         run.folder.check_setting("audit.features", audited, text=text, code="E_DEFENCES")
@@ -228,7 +228,7 @@ def _number(run: Run, alignment: Alignment) -> int:
 def _counted(run: Run) -> Counted:
     """The training, as it is counted."""
     session = run.session
-    return telling_training(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
+    return telling_training(run.data.whole.identity, session.attempt.job_id, session.policy.limits.trainings_per_set)
 
 
 def _check_enough(run: Run, result: Aligned) -> None:
@@ -240,7 +240,7 @@ def _check_enough(run: Run, result: Aligned) -> None:
     Leaks: that this party stops at its owner's discretion; the peer may guess why.
     """
     alignment, hints = result.alignment, result.doubt.hints if result.doubt else ()
-    least, shared = run.session.obfuscation.min_intersection, alignment.common
+    least, shared = run.session.policy.obfuscation.min_intersection, alignment.common
     if alignment.hides_intersection and shared is not None and shared < least:
         raise PolicyError(
             f"{shared} records are shared, fewer than this owner's minimum of {least}",

@@ -322,7 +322,7 @@ class Work:
                 trained_with(self._store, self._job, self._settings.name),
             )
             self._conversing = True
-            meeting.play(conversations(run), run.session.processes)
+            meeting.play(conversations(run), run.session.machine.processes)
         except Exception:
             if not self._folder.confirmed:  # else it is done, and whoever has not heard so asks again
                 raise

@@ -46,7 +46,7 @@ async def agree(
             channel,
             session.job,
             own=session.name,
-            attempt=session.attempt,
+            attempt=session.attempt.number,
             checkpoints=list(held),
             input_digest=input_digest,
             salt=session.randomness.derive("input commitment").bytes(32),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
 from vfl_node.roles import Role
 from vfl_node.session.memory import Memory, PeerMemory, joint
-from vfl_node.session.pins import MemoryPins, Pins
+from vfl_node.session.pins import MemoryPins, Pins, PinsOfPart
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import Limits, Obfuscation, role_in
 from vfl_node.settings.protection import NO_TREE, Compare, Protection
@@ -26,56 +26,104 @@ from vfl_node.transport.pipe import Traffic, total
 
 
 @dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One attempt at a run of a job, and what it has of earlier ones.
+
+    Attributes:
+        number: how often the party has begun the job. What masks or blurs a value that may differ between attempts is drawn
+            under its number, so that no mask serves two values.
+        job_id: of the run.
+        folder: private; large intermediate results lie there until the job no longer needs them.
+        pins: digests of what the peers sent in earlier attempts.
+    """
+
+    folder: Path
+    number: int = 1
+    job_id: str = ""
+    pins: Pins = field(default_factory=MemoryPins)
+
+    def of_part(self, part: str) -> Attempt:
+        """The same for a part of the job whose pins would have the names of those of other parts."""
+        return replace(self, pins=PinsOfPart(self.pins, part))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnMachine:
+    """What computes at one party.
+
+    Attributes:
+        workers: who computes group operations.
+        processes: who computes on ciphertexts.
+        device: where tensors are.
+        clock: seconds since any fixed moment, for durations only.
+    """
+
+    workers: Engine = field(default_factory=Inline)
+    processes: Engine = field(default_factory=Inline)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What one party's owner allows, and wishes.
+
+    Attributes:
+        limits: what it allows.
+        obfuscation: its own wishes for an obfuscated set.
+        models: its own architectures: name → ``module:Class``.
+        protection: what it does about what tensors tell.
+        compare: with what it compares a federated model; with no boosted tree unless it is given.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    obfuscation: Obfuscation = field(default_factory=Obfuscation)
+    models: Mapping[str, str] = field(default_factory=dict)
+    protection: Protection = field(default_factory=Protection)
+    compare: Compare = NO_TREE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What a trial keeps of the tensors of a training, where it is asked to.
+
+    Attributes:
+        transcript: records what split training exchanges; None: nothing does.
+        received: where what was received of some rows is kept for the joint attack; None: nowhere.
+    """
+
+    transcript: Transcript | None = None
+    received: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Session:
     """One party's side of one attempt at a job.
 
     Attributes:
         job: the shared part, as this party holds it.
-        job_id: of this run.
         name: this party.
         peers: name → the conversation with that party. A passive party has one with the active party and, where the job has
             one, with the coordinator; the active party has one with everybody.
         randomness: this party's own for the job; the same on every attempt.
+        attempt: its number, and what it has of earlier ones.
         memories: name of a data party → what this node remembers of it beyond the job.
-        pins: digests of what the peers sent in earlier attempts.
-        attempt: how often this party has begun the job. What masks or blurs a value that may differ between attempts is drawn
-            under its number, so that no mask serves two values.
-        folder: private; large intermediate results lie there until the job no longer needs them.
         progress: follows the job: every event of it is emitted there.
-        workers: who computes group operations.
-        processes: who computes on ciphertexts.
-        device: where tensors are.
-        clock: seconds since any fixed moment, for durations only.
-        limits: what this owner allows.
-        obfuscation: this owner's own wishes for an obfuscated set.
-        models: this owner's own architectures: name → ``module:Class``.
-        protection: what this owner does about what tensors tell.
-        compare: with what this owner compares a federated model; with no boosted tree unless it is given.
-        transcript: where a trial that asks for it records what split training exchanges; None otherwise.
-        received: where such a trial keeps what was received of some rows for the joint attack; None otherwise.
+        machine: what computes.
+        policy: this owner's.
+        recording: what a trial keeps.
     """
 
     job: Job
     name: str
     peers: Mapping[str, Channel]
     randomness: Randomness
-    folder: Path
-    job_id: str = ""
+    attempt: Attempt
     memories: Mapping[str, PeerMemory] = field(default_factory=dict)
-    pins: Pins = field(default_factory=MemoryPins)
-    attempt: int = 1
     progress: Progress = field(default_factory=Silent)
-    workers: Engine = field(default_factory=Inline)
-    processes: Engine = field(default_factory=Inline)
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    clock: Callable[[], float] = time.monotonic
-    limits: Limits = field(default_factory=Limits)
-    obfuscation: Obfuscation = field(default_factory=Obfuscation)
-    models: Mapping[str, str] = field(default_factory=dict)
-    protection: Protection = field(default_factory=Protection)
-    compare: Compare = NO_TREE
-    transcript: Transcript | None = None
-    received: Path | None = None
+    machine: OwnMachine = field(default_factory=OwnMachine)
+    policy: Policy = field(default_factory=Policy)
+    recording: Recording = field(default_factory=Recording)
 
     @property
     def role(self) -> Role:

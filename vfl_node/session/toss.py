@@ -96,7 +96,7 @@ async def _passive(session: Session, own: bytes) -> list[bytes]:
 
 async def _receive_commitment(session: Session, channel: Channel, number: int) -> bytes:
     commitment = (await channel.receive(training_pb2.TossCommit)).sha256
-    session.pins.check(_pin("toss commitment", number), hashlib.sha256(commitment).digest())
+    session.attempt.pins.check(_pin("toss commitment", number), hashlib.sha256(commitment).digest())
     return commitment
 
 
@@ -106,7 +106,7 @@ async def _receive_share(session: Session, channel: Channel, number: int | None)
     if len(share) != SHARE_BYTES:
         raise ProtocolError(f"{channel.peer} sent a share of {len(share)} bytes in the coin toss", code="E_TOSS")
     if number is not None:
-        session.pins.check(_pin("toss share", number), hashlib.sha256(share).digest())
+        session.attempt.pins.check(_pin("toss share", number), hashlib.sha256(share).digest())
     return share
 
 

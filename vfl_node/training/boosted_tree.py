@@ -63,8 +63,8 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
     if reason := _reason(session, data):
         return RivalOutput(None, note=reason)
     rows, table, classes = own.not_held_out, data.table, session.job.classes
-    if len(rows) > session.compare.most_rows:
-        rows = np.sort(rows[randomness.derive("rows").permutation(len(rows))[: session.compare.most_rows]])
+    if len(rows) > session.policy.compare.most_rows:
+        rows = np.sort(rows[randomness.derive("rows").permutation(len(rows))[: session.policy.compare.most_rows]])
     assert table.labels is not None
     labels = table.labels[rows]
     cells, categorical = design(table, rows)
@@ -142,7 +142,7 @@ def _codes(codes: NDArray[np.int64], rows: NDArray[np.int64], levels: int) -> ND
 
 def _reason(session: Session, data: TrainingData) -> str:
     """Why there is no tree; empty where there may be one."""
-    wish: Any = session.compare.boosted_tree
+    wish: Any = session.policy.compare.boosted_tree
     if wish is False:
         return SWITCHED_OFF
     if find_spec("sklearn") is None:

@@ -68,7 +68,7 @@ async def agreed_parts(session: Session, data: TrainingData, schedule: Schedule)
         channel = session.peers[session.job.parties.active]
         held_out, validation = await _received(channel, schedule.size, evaluate)
         digest = hashlib.sha256(np.packbits([held_out, validation], axis=1).tobytes()).digest()
-        session.pins.check("held-out rows", digest)
+        session.attempt.pins.check("held-out rows", digest)
         parts = Parts(np.flatnonzero(~(held_out | validation)), np.flatnonzero(held_out), np.flatnonzero(validation))
     failpoints.reach("held-out")
     return lambda _: parts

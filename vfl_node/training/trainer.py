@@ -234,7 +234,7 @@ class Trainer(ABC):
         Args:
             session: whom it meets. All that it draws comes from ``session.randomness``, which is this training's own and the
                 same in every attempt. A value that is sent again in a later attempt has the same noise again. Where the value
-                may differ, ``session.attempt`` belongs into the name of the draw.
+                may differ, ``session.attempt.number`` belongs into the name of the draw.
             data: what it trains on.
             checkpoints: where its state is kept. All data parties keep theirs at the same points, under the same names,
                 which sort by time. A party saves the next one only when it knows that all have saved the one before: so they

@@ -19,6 +19,7 @@ from vfl_node.errors import PeerLost
 from vfl_node.job import Align, Parties
 from vfl_node.node.partners import Partner
 from vfl_node.session.pins import MemoryPins
+from vfl_node.session.session import Session
 from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
@@ -142,8 +143,8 @@ class World:
     def _protocols(self, own: Any) -> list[tuple[Any, Any]]:
         if own.name in self.keys:
             records = OwnRecords(Identifiers.of(self.ids[own.name]), b"", {"u": self.keys[own.name]})
-            return [(align(dataclasses.replace(own, folder=own.folder / "lists"), records), own.peers.values())]
-        own.folder.mkdir(parents=True, exist_ok=True)
+            return [(align(_over_lists(own), records), own.peers.values())]
+        own.attempt.folder.mkdir(parents=True, exist_ok=True)
         linker = coordination_of(self.align.spec, own)
 
         async def serve(channel: Channel) -> Any:
@@ -175,3 +176,8 @@ def pairs(world: World, results: Mapping[str, Any]) -> dict[tuple[bytes, bytes],
             else:
                 assert similarity == 0
     return found
+
+
+def _over_lists(own: Session) -> Session:
+    """The session whose columns lie in a folder of their own."""
+    return dataclasses.replace(own, attempt=dataclasses.replace(own.attempt, folder=own.attempt.folder / "lists"))

@@ -70,7 +70,7 @@ async def active(lists: Lists) -> Alignment:
         StateError: what is remembered of Ĩ is damaged (``E_STATE_CORRUPT``), or the choice of an
             earlier attempt was another one (``E_REPLAY``).
     """
-    _check_wish(lists.terms, lists.session.obfuscation)
+    _check_wish(lists.terms, lists.session.policy.obfuscation)
     n_s = await lists.meet(receives=("step 3", "step 6", "step 10"))
     k_w, k_w2 = lists.draw_lasting("k_w"), lists.draw_lasting("k_w2")
     name = _name(lists)
@@ -98,7 +98,7 @@ async def active(lists: Lists) -> Alignment:
         others = np.flatnonzero(~genuine)
         others = others[lists.lasting.derive("step 7").permutation(len(others))][: m - np.count_nonzero(genuine)]
         places = np.concatenate([np.flatnonzero(genuine), others])[lists.lasting.derive("step 8").permutation(m)]
-        lists.session.pins.check("apsi choice of step 7", hashlib.sha256(places.tobytes()).digest())
+        lists.session.attempt.pins.check("apsi choice of step 7", hashlib.sha256(places.tobytes()).digest())
 
         skipped = 2 * (n_s - m)
 
@@ -183,7 +183,7 @@ def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> tuple[in
         ProtocolError: more is shared than then, so the peer's set is another one.
         UsageError: this job asks for more than the first one drew (``E_CONFIG``).
     """
-    m = obfuscated_size(shared, n_s, lists.terms, lists.session.obfuscation)
+    m = obfuscated_size(shared, n_s, lists.terms, lists.session.policy.obfuscation)
     job = _stamp(lists)[:32]
     record = lists.session.memory.keep(f"{name}-size", job + m.to_bytes(8, "big"))
     first = int.from_bytes(record[32:], "big")

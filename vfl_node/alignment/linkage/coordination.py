@@ -89,7 +89,7 @@ class Linker:
         keys = self._align.keys or NO_KEYS
         self._bits = filter_bits(keys, self._align.encoding)
         self._memory = joint([session.memories[name] for name in parties.data])
-        width, folder = self._bits // 8, session.folder / "lists"
+        width, folder = self._bits // 8, session.attempt.folder / "lists"
         self._filters = Columns(folder, width=width, chunk_rows=max(1, CHUNK_BYTES // width))
         self._nearest = Columns(folder, width=8 * self._align.candidates, chunk_rows=BLOCK_ROWS)
         self._said: dict[str, EncodingTerms] = {}
@@ -134,7 +134,7 @@ class Linker:
 
     def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
         """As in the contract: from what the search stored, which outlives a restart."""
-        path = self._session.folder / "linkage"
+        path = self._session.attempt.folder / "linkage"
         known = json.loads(read_checked(path, hint="submit the job again as a new one"))
         sizes = LinkageSizes(known["active"], known["passive"], self._bits)
         return learnt.of_all(self._session.job, sizes, known["sigma"], known["reuse"])
@@ -148,8 +148,8 @@ class Linker:
         terms.check_terms(said, peer, self._bits)
         if len(said.salt) != terms.DIGEST_BYTES or len(said.seed_mark) != terms.DIGEST_BYTES:
             raise ProtocolError(f"{peer} commits to filters without a salt or a mark of their seed")
-        check_size(peer, said.count, self._align, session.limits)
-        session.pins.check(f"linkage terms of {peer}", terms.pinned(said))
+        check_size(peer, said.count, self._align, session.policy.limits)
+        session.attempt.pins.check(f"linkage terms of {peer}", terms.pinned(said))
         column = self._filters.column(f"filters of {peer}")
         seen, begun = memory.seen, memory.begin()
         memory.saw(min(said.begun, terms.MOST_BEGUN))
@@ -180,7 +180,7 @@ class Linker:
         linkage = terms.linkage_of(self._terms, active, passive, self._session.name)
         both, any_set = (active.commitment, passive.commitment), terms.any_set(self._align, self._terms, linkage)
         each = ((both[0], linkage), (both[1], linkage), any_set)
-        return [linked_sets(records, of, self._session.limits.linkages_per_set) for records, of in each]
+        return [linked_sets(records, of, self._session.policy.limits.linkages_per_set) for records, of in each]
 
     @property
     def _terms(self) -> bytes:
@@ -205,7 +205,7 @@ class Linker:
                 code="E_COMMITMENT",
                 for_peer="a data party sent other filters than it had committed to",
             )
-        self._session.pins.check(f"filters of {peer}", column.digest.digest())
+        self._session.attempt.pins.check(f"filters of {peer}", column.digest.digest())
         failpoints.reach("align-stored")
         with self._one:
             self._whole[peer] = column
@@ -215,16 +215,16 @@ class Linker:
         session, column = self._session, self._nearest.column("nearest")
         active, passive = self._whole[self._active], self._whole[self._passive]
         session.progress.emit(Advanced(len(column)))
-        search = partial(nearest, engine=session.workers)
-        if session.device.type != "cpu":
-            search = partial(nearest_by_products, device=session.device)
+        search = partial(nearest, engine=session.machine.workers)
+        if session.machine.device.type != "cpu":
+            search = partial(nearest_by_products, device=session.machine.device)
         candidates, equal_only = self._align.candidates, self._align.equal_only
         blocks = search(active.rows, passive.rows, candidates, equal_only=equal_only, start=len(column))
         for block in blocks:
             column.append(np.concatenate([block.rows, block.distances], axis=1).astype("<i4").view(np.uint8))
             session.progress.emit(Advanced(len(block.rows)))
         column.sync()
-        session.pins.check("nearest", column.digest.digest())
+        session.attempt.pins.check("nearest", column.digest.digest())
         scale, sigma = self._noise(column)
         draws = PairDraws(self._memory.secret, self._terms)
         own, theirs = ([mark for chunk in of.chunks() for mark in draws.marks(chunk)] for of in (active, passive))
@@ -235,7 +235,7 @@ class Linker:
             without += int(np.count_nonzero(rows[:, 0] == NONE))
             start += len(rows)
         known = {"active": len(active), "passive": len(passive), "sigma": sigma, "reuse": reuse.most}
-        write_checked(session.folder / "linkage", json.dumps(known).encode())
+        write_checked(session.attempt.folder / "linkage", json.dumps(known).encode())
         return Nearest(column, scale, sigma, draws, own, theirs, reuse, without)
 
     def _noise(self, column: Column) -> tuple[DistanceScale, float]:

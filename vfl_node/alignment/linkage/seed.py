@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 
 from vfl_node.errors import ProtocolError, StateError
-from vfl_node.session.pins import PinsOfPart
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.transport.generated.vfl.v1 import linkage_pb2
@@ -48,13 +47,13 @@ async def agree_on_seed(session: Session) -> bytes:
         if len(kept) != SEED_BYTES or mark_of(kept) != theirs:
             raise ProtocolError(f"{channel.peer} sent another seed than it has a mark of", code="E_TOSS")
     elif not kept:
-        apart = dataclasses.replace(session, pins=PinsOfPart(session.pins, "pivots"))
+        apart = dataclasses.replace(session, attempt=session.attempt.of_part("pivots"))
         kept = await toss(apart, memory.secret.derive("share of the pivot seed"))
     assert kept is not None
     if memory.keep(_NAME, kept) != kept:  # another job was faster, and tossed another one
         raise _lost(channel.peer)
     try:
-        session.pins.check("pivot seed", mark_of(kept))
+        session.attempt.pins.check("pivot seed", mark_of(kept))
     except StateError:
         raise _lost(channel.peer) from None
     return kept

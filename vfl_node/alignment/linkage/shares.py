@@ -80,16 +80,16 @@ class SharedLinkage:
         side, session, dealer = self._side, self._session, self._side.coordinator
         plan, context = self._plan, side.linkage
         if self._place:
-            check_sigma(plan.sigma, session.limits)
-        check_room(plan.memory_bytes, session.limits)
+            check_sigma(plan.sigma, session.policy.limits)
+        check_room(plan.memory_bytes, session.policy.limits)
         self._check_only_one()
         await side.accept()
         masks = (await dealer.receive(DealerSeed)).seed
         if len(masks) != SEED_BYTES:
             raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
-        session.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())
+        session.attempt.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())
         corrections, wire = DealtCorrections(dealer), PairWire(self._place, session.peer)
-        log = OpeningLog(session.folder / "openings", hashlib.sha256(context + masks).digest())
+        log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(context + masks).digest())
 
         def after() -> None:
             log.keep()
@@ -107,7 +107,7 @@ class SharedLinkage:
         await corrections.finish()
         self.reuse = choosing.most if choosing else None
         heard = found.distances if found.places is None else found.places
-        session.pins.check("linkage in shares", hashlib.sha256(np.ascontiguousarray(heard).tobytes()).digest())
+        session.attempt.pins.check("linkage in shares", hashlib.sha256(np.ascontiguousarray(heard).tobytes()).digest())
         failpoints.reach("align-stored")
         return found
 
@@ -157,7 +157,7 @@ class _Chosen:
         """Refuse where a record is used too often. Raises PolicyError (``E_REUSE``)."""
         uses = uses_of(self._side.filters.rows, self._counts)
         self.most = int(uses.max(initial=0))
-        check_reuse(self.most, float(np.median(uses)), self._session.peer.peer, self._session.limits)
+        check_reuse(self.most, float(np.median(uses)), self._session.peer.peer, self._session.policy.limits)
 
 
 def uses_of(filters: Rows, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -192,10 +192,10 @@ class LinkageDealing(Linker):
             active, passive = self._said[self._active], self._said[self._passive]
             plan = LinkagePlan.of(self._align, (active.count, passive.count))
             check_pairs(plan)
-            check_room(2 * plan.memory_bytes, session.limits)
+            check_room(2 * plan.memory_bytes, session.policy.limits)
             linkage = terms.linkage_of(self._terms, active, passive, session.name)
             await self._hear_accepted(channel)
-            write_checked(session.folder / "linkage", json.dumps(plan.rows).encode())
+            write_checked(session.attempt.folder / "linkage", json.dumps(plan.rows).encode())
             names = (self._active, self._passive)
             seeds = [session.randomness.derive(f"dealer seed {name}").bytes(SEED_BYTES) for name in names]
             place, sink = names.index(channel.peer), DealingSink(channel)
@@ -207,6 +207,6 @@ class LinkageDealing(Linker):
 
     @override
     def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
-        stored = read_checked(self._session.folder / "linkage", hint="submit the job again as a new one")
+        stored = read_checked(self._session.attempt.folder / "linkage", hint="submit the job again as a new one")
         plan = LinkagePlan.of(self._align, tuple(json.loads(stored)))
         return learnt.of_all(self._session.job, LinkageSizes(*plan.rows, plan.bits), plan.sigma, None)

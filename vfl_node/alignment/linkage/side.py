@@ -92,8 +92,8 @@ class DataSide:
             VflError: as :func:`vfl_node.alignment.protocols.align`.
         """
         session, name = self.session, self.session.name
-        check_enough(len(self.records), session.limits.min_set_size, name)
-        check_announced(len(self.records), self.align, session.role, session.limits.max_set_size)
+        check_enough(len(self.records), session.policy.limits.min_set_size, name)
+        check_announced(len(self.records), self.align, session.role, session.policy.limits.max_set_size)
         await exchange_marks(session, self.records, GROUP)  # 1
         seed = await agree_on_seed(session)  # 2
         self.filters = self._encoded(seed)  # 3
@@ -107,7 +107,7 @@ class DataSide:
         self._found.need_room(active.count)
         self.agreed = agreed = terms.digest_of(self.align, mark_of(seed))
         self.linkage = terms.linkage_of(agreed, active, passive, self.coordinator.peer)
-        limit, over_all = session.limits.linkages_per_set, terms.any_set(self.align, agreed, self.linkage)
+        limit, over_all = session.policy.limits.linkages_per_set, terms.any_set(self.align, agreed, self.linkage)
         self._counts = (linked_sets(self._identity, self.linkage, limit), linked_sets(*over_all, limit))
         for what in self._counts:
             session.memory.check(what)
@@ -144,7 +144,7 @@ class DataSide:
             column.append(chunk)
         column.sync()
         failpoints.reach("align-synced")
-        self.session.pins.check(f"linkage {found}", column.digest.digest())
+        self.session.attempt.pins.check(f"linkage {found}", column.digest.digest())
         failpoints.reach("align-stored")
         return column.rows
 
@@ -154,7 +154,7 @@ class DataSide:
         self._found.close()
 
     def _columns(self, width: int) -> Columns:
-        return Columns(self.session.folder, width=width, chunk_rows=max(1, CHUNK_BYTES // width))
+        return Columns(self.session.attempt.folder, width=width, chunk_rows=max(1, CHUNK_BYTES // width))
 
     @property
     def _identity(self) -> bytes:
@@ -172,7 +172,7 @@ class DataSide:
             column.append(block)
             self.session.progress.emit(Advanced(len(block)))
         column.sync()
-        self.session.pins.check("own filters", column.digest.digest())
+        self.session.attempt.pins.check("own filters", column.digest.digest())
         return column
 
     def _own_terms(self, filters: Column) -> EncodingTerms:
@@ -190,8 +190,8 @@ class DataSide:
         theirs = await channel.receive(EncodingTerms)
         memory.saw(min(theirs.begun, terms.MOST_BEGUN))
         terms.check_terms(theirs, channel.peer, self.bits)
-        check_size(channel.peer, theirs.count, self.align, session.limits)
-        session.pins.check("linkage terms", terms.pinned(theirs))
+        check_size(channel.peer, theirs.count, self.align, session.policy.limits)
+        session.attempt.pins.check("linkage terms", terms.pinned(theirs))
         return theirs
 
     async def _commit(self, own: EncodingTerms, theirs: EncodingTerms, seed_mark: bytes, found: Column) -> int:

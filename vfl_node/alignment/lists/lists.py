@@ -70,7 +70,7 @@ class Lists:
             )
         self.secret: Randomness = session.randomness.derive(self.terms.protocol)
         self.own = records.ids
-        self._columns = Columns(session.folder, width=group.width, chunk_rows=group.chunk_rows)
+        self._columns = Columns(session.attempt.folder, width=group.width, chunk_rows=group.chunk_rows)
         self._domain = f"vfl-node-v1-{self.terms.protocol}-{group.name}".encode()
         self.lasting = self.secret
         self.sets = self._agreed = b""
@@ -298,14 +298,14 @@ class Lists:
         """Powers chunk by chunk; the next chunk is fetched while workers compute."""
         started: deque[Iterator[Rows]] = deque()
         for chunk in chunks:
-            started.append(self.group.powers(chunk, scalar, self.session.workers))
+            started.append(self.group.powers(chunk, scalar, self.session.machine.workers))
             if len(started) > _AHEAD:
                 yield self._gathered(started.popleft())
         while started:
             yield self._gathered(started.popleft())
 
     def _begin(self, chunk: Rows, scalar: Scalar, powers: Column, started: deque[Iterator[Rows]]) -> None:
-        started.append(self.group.powers(chunk, scalar, self.session.workers, check=True))
+        started.append(self.group.powers(chunk, scalar, self.session.machine.workers, check=True))
         if len(started) > _AHEAD:
             powers.append(self._gathered(started.popleft()))
 
@@ -323,7 +323,7 @@ class Lists:
         column.sync()
         failpoints.reach("align-synced")
         digest = column.digest.digest()
-        self.session.pins.check(f"{self.terms.protocol} {name}", digest)
+        self.session.attempt.pins.check(f"{self.terms.protocol} {name}", digest)
         if lasting and self._first_of_this_mark(name, digest) != digest:
             raise ProtocolError(f"{self._from(name)}: announced as of an earlier job, and it is another list", code="E_MARK")
         failpoints.reach("align-stored")

@@ -87,7 +87,7 @@ async def meet(
     Leaks: whether our records are those of an earlier job with these parties; to a peer how many alignments there were with it.
     """
     terms, role = session.job.align, session.role
-    limits, memory = session.limits, session.memory
+    limits, memory = session.policy.limits, session.memory
     check_enough(len(records), limits.min_set_size, session.name)
     ours = check_announced(len(records), terms, role, limits.max_set_size)
     sets, agreed, min_overlap, draw_number = await exchange_marks(session, records, group)
@@ -96,7 +96,7 @@ async def meet(
     for name, count in theirs.items():
         check_size(name, count, terms, limits)
         which = "size" if len(theirs) == 1 else f"size of {name}"
-        session.pins.check(f"{terms.protocol} {which}", count.to_bytes(8, "big"))
+        session.attempt.pins.check(f"{terms.protocol} {which}", count.to_bytes(8, "big"))
     spilled, powers = _most(session, {session.name: ours, **theirs})
     columns.need_room(spilled)
     _need_memory(ours + sum(theirs.values()))
@@ -112,7 +112,7 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     Returns:
         The fields ``sets``, ``agreed``, ``min_overlap`` and ``draw_number``.
     """
-    terms, role, memory, limits = session.job.align, session.role, session.memory, session.limits
+    terms, role, memory, limits = session.job.align, session.role, session.memory, session.policy.limits
     identity = records.identity or records.ids.digest()
     promises.hold(memory, identity, terms, role, binding=False)
     ours = identity + len(records).to_bytes(8, "big")  # predictions of new records take all of a table
@@ -200,7 +200,7 @@ def _check_own_elements(session: Session, own: Identifiers, lasting: Randomness)
     """
     try:
         elements = own.digest() + lasting.derive("own elements").bytes(32)
-        session.pins.check("own elements", hashlib.sha256(elements).digest())
+        session.attempt.pins.check("own elements", hashlib.sha256(elements).digest())
     except StateError:
         raise StateError(
             f"what this node or {' or '.join(session.others)} remembered of the other when the job began is gone",

@@ -43,7 +43,6 @@ from vfl_node.errors import ProtocolError
 from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.process import failpoints
-from vfl_node.session.pins import PinsOfPart
 from vfl_node.session.session import Session
 
 _POSITION = np.dtype(f"<u{POSITION_BYTES}")
@@ -81,7 +80,7 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
     pair = await psi.passive(_pair(session, peer), records, group)
     received = await session.peers[peer].receive_rows(width=_POSITION.itemsize, max_count=len(pair))
     positions = _checked(received, len(pair), peer)
-    session.pins.check(f"{PSI_STAR.name} positions", hashlib.sha256(received.tobytes()).digest())
+    session.attempt.pins.check(f"{PSI_STAR.name} positions", hashlib.sha256(received.tobytes()).digest())
     return _alignment(session, {peer: pair}, pair.rows[positions])
 
 
@@ -103,8 +102,7 @@ def _pair(session: Session, peer: str) -> Session:
         session,
         job=session.job.model_copy(update={"parties": Parties(active=active, passive=(passive,))}),
         peers={peer: session.peers[peer]},
-        folder=session.folder / peer,
-        pins=PinsOfPart(session.pins, f"with {peer}"),
+        attempt=dataclasses.replace(session.attempt.of_part(f"with {peer}"), folder=session.attempt.folder / peer),
     )
 
 

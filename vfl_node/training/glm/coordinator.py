@@ -72,7 +72,9 @@ class Decryptions:
 
     def __init__(self, session: Session) -> None:
         self._session, self._train = session, GeneralisedLinear.of(session.job)
-        self._logs = {name: FileDecryptionLog(session.folder / f"decryptions-{name}") for name in session.job.parties.data}
+        self._logs = {
+            name: FileDecryptionLog(session.attempt.folder / f"decryptions-{name}") for name in session.job.parties.data
+        }
         self._one = threading.Lock()
         self._private: keys.PrivateKey | None = None
         parties = session.job.parties
@@ -87,9 +89,9 @@ class Decryptions:
             self._train,
             session.job.parties,
             self._key(),
-            workers=session.processes,
+            workers=session.machine.processes,
             log=self._logs[channel.peer],
-            pins=session.pins,
+            pins=session.attempt.pins,
             progress=session.progress,
         )
 

@@ -145,10 +145,10 @@ class _Regression:
         session.progress.emit(PhaseBegan("train", train.iterations, "iterations"))
         session.progress.emit(Advanced(place.step))
         while place.step < train.iterations and not place.over:
-            started, moved = session.clock(), bytes_moved(traffic)
+            started, moved = session.machine.clock(), bytes_moved(traffic)
             outcome = await flow.iterate(place.step)
             moved = bytes_moved(traffic) - moved
-            epoch = Epoch(outcome.loss, self._auc(outcome, context, place.step), session.clock() - started, moved)
+            epoch = Epoch(outcome.loss, self._auc(outcome, context, place.step), session.machine.clock() - started, moved)
             failpoints.reach("updated")
             place.done(epoch, last=outcome.last)
             context.losses.append(outcome.loss)
@@ -169,22 +169,22 @@ class _Regression:
             public, encrypting = await self._meet_in_two_party_flow(session.peer)
         else:
             assert self._coordinator is not None
-            self._decryptor = Decryptor(self._coordinator, train, session.processes)
+            self._decryptor = Decryptor(self._coordinator, train, session.machine.processes)
             public, encrypting = await self._decryptor.meet(), None
         positions = _positions(schedule, self._training, self._size)
         self._widths = await exchange_widths(session, own.side, public)
         self._warnings = check(session, self._data, own.side, self._widths, self._size, self._training, positions)
         encryptor = Encryptor(
             public,
-            self._randomness.derive(f"attempt/{session.attempt}/encryption"),
-            session.processes,
+            self._randomness.derive(f"attempt/{session.attempt.number}/encryption"),
+            session.machine.processes,
             short_exponents=train.short_exponents,
             private=encrypting,
         )
         opening = None
         if self._decryptor:
             opening = MaskedDecryption(
-                self._decryptor, encryptor, train, scales, self._randomness, session.attempt, session.processes
+                self._decryptor, encryptor, train, scales, self._randomness, session.attempt.number, session.machine.processes
             )
             plans = self._plans(scales)
             theirs = {name: plan for name, plan in plans.items() if name != session.name and self._coordinator}
@@ -199,7 +199,7 @@ class _Regression:
             scales=scales,
             public=public,
             encryptor=encryptor,
-            workers=session.processes,
+            workers=session.machine.processes,
             opening=opening,
             service=self._service,
             targets=own.targets,
@@ -213,11 +213,13 @@ class _Regression:
         """The active party's key: it makes and sends it, and decrypts for the passive one, which receives it."""
         session, train = self._session, self._train
         if session.role == "passive":
-            self._decryptor = Decryptor(channel, train, session.processes)
+            self._decryptor = Decryptor(channel, train, session.machine.processes)
             return await self._decryptor.meet(), None
         private = keys.generate(train.key_bits, self._randomness.derive("paillier key"))
         log = self._logs[channel.peer]
-        self._service = DecryptionService(channel, private, train, session.job.parties, session.processes, log, session.pins)
+        self._service = DecryptionService(
+            channel, private, train, session.job.parties, session.machine.processes, log, session.attempt.pins
+        )
         await self._service.send_key()
         return private.public, private
 

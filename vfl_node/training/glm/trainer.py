@@ -17,7 +17,7 @@ class GlmTrainer(Trainer):
 
     @override
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
-        logs = {name: FileDecryptionLog(session.folder / f"decryptions-{name}") for name in session.others}
+        logs = {name: FileDecryptionLog(session.attempt.folder / f"decryptions-{name}") for name in session.others}
         return await regress(session, data, checkpoints, logs, resume_from=resume)
 
     def coordination(self, session: Session) -> Coordination:

@@ -187,7 +187,7 @@ def masks_of(terms: AnswerTerms) -> str:
 
 def check_memory(session: Session, train: Hidden, rows: int, widths: Sequence[int]) -> None:
     """Refuse a batch for which this machine has no memory, before any is taken. Raises StateError (``E_MEMORY``)."""
-    needed, limit = memory.of_answer(train, rows, widths), session.limits.max_memory_mib
+    needed, limit = memory.of_answer(train, rows, widths), session.policy.limits.max_memory_mib
     free = free_bytes() if limit is None else min(free_bytes(), limit << 20)
     if needed > free:
         raise StateError(

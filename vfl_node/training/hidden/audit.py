@@ -12,7 +12,6 @@ from dataclasses import replace
 from vfl_node.crypto.shares.audit import Coins, SectionAudit
 from vfl_node.errors import ProtocolError
 from vfl_node.session.openings import OpeningLog
-from vfl_node.session.pins import PinsOfPart
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import PairWire, StarWire
 from vfl_node.session.toss import toss
@@ -25,7 +24,7 @@ async def tossed(session: Session) -> Coins | None:
     share = Hidden.of(session.job).dealer_audit
     if not share:
         return None
-    apart = replace(session, pins=PinsOfPart(session.pins, "audit"))
+    apart = replace(session, attempt=session.attempt.of_part("audit"))
     return Coins(await toss(apart, session.randomness.derive("toss of the audit")), share, candidates(audits=True))
 
 

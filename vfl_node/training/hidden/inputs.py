@@ -89,7 +89,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
-    whole, least = data.whole or data.table, session.limits.least_rows
+    whole, least = data.whole or data.table, session.policy.limits.least_rows
     found = frequent.find(whole, least)
     begins = active or any(found.entering.values())  # else there is nothing that should stay as it is
     memories = [session.memories[name] for name in session.others]

@@ -116,7 +116,7 @@ async def _exchange(session: Session, model: StoredModel, alignment: Alignment, 
     assert job.predict is not None
     check_allowed(job, model.job.serve)
     if session.name != job.asker:
-        counted = served_model(model.table, job.predict.model, session.limits.models_served)
+        counted = served_model(model.table, job.predict.model, session.policy.limits.models_served)
         session.memories[str(job.asker)].count(counted)
     terms.check_tables()
     side = ShareSide(model, kept, alignment, table)
@@ -127,8 +127,8 @@ async def _exchange(session: Session, model: StoredModel, alignment: Alignment, 
         if len(masks) != terms.DIGEST_BYTES:
             raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
         digest = hashlib.sha256(masks).digest()
-        session.pins.check(f"masks of {dealer.peer}", digest)
-        log = OpeningLog(session.folder / "openings", digest)
+        session.attempt.pins.check(f"masks of {dealer.peer}", digest)
+        log = OpeningLog(session.attempt.folder / "openings", digest)
         try:
             yield AnswerExchange(session, model.job, kept, side, Randomness(masks), log)
         finally:

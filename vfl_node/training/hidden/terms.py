@@ -123,7 +123,7 @@ def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
     """
     train, parties = Hidden.of(session.job), session.job.parties
     fits = (
-        0 < said.rows <= session.limits.max_set_size * len(parties.data)
+        0 < said.rows <= session.policy.limits.max_set_size * len(parties.data)
         and _fit(said.widths, len(parties.data))
         and len(said.context) == DIGEST_BYTES
         and len(said.schedule) == DIGEST_BYTES
@@ -179,7 +179,7 @@ def check_context(
             code="E_COUNT",
             hint=f"ask the owner of {parties[0]} whether it runs another version, and submit the job again",
         )
-    session.pins.check(f"share context {VERSION} of {parties[0]}", said.context)
+    session.attempt.pins.check(f"share context {VERSION} of {parties[0]}", said.context)
 
 
 def check_room(session: Session, rows: int, widths: Sequence[int], needed: int) -> None:
@@ -194,7 +194,7 @@ def check_room(session: Session, rows: int, widths: Sequence[int], needed: int) 
     Raises:
         StateError: it has not (``E_MEMORY``).
     """
-    limit = session.limits.max_memory_mib
+    limit = session.policy.limits.max_memory_mib
     free = free_bytes() if limit is None else min(free_bytes(), limit << 20)
     if needed > free:
         raise StateError(

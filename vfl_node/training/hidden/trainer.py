@@ -117,11 +117,12 @@ class _Training:
         masks = (await dealer.receive(DealerSeed)).seed
         if len(masks) != terms.DIGEST_BYTES:
             raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
-        session.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())  # which shares of a checkpoint fit
+        # which shares of a checkpoint fit
+        session.attempt.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())
         channels = list(session.data_peers.values())
         wire = PairWire(self._place, channels[0]) if len(self._parties.data) == 2 else StarWire(self._place, channels)
         corrections = DealtCorrections(dealer)
-        log = OpeningLog(session.folder / "openings", hashlib.sha256(context.context + masks).digest())
+        log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(context.context + masks).digest())
         try:
             audits = audit.made(self._place, coins, wire, log, dealer.peer) if coins else None
             mask_seed, of = Randomness(masks), context.context.hex()
@@ -150,7 +151,7 @@ class _Training:
         return privacy_of(
             self._session.job,
             self._data.spent,
-            self._session.limits.epsilon_per_partner,
+            self._session.policy.limits.epsilon_per_partner,
             columns=max(plan.form.widths),
             records=round(plan.records),
             trainings=self._data.number,
@@ -173,18 +174,18 @@ class _Training:
         session = self._session
         session.progress.emit(PhaseBegan("train", plan.epochs, "epochs"))
         session.progress.emit(Advanced(first))
-        began, moved = session.clock(), bytes_moved(traffic)
+        began, moved = session.machine.clock(), bytes_moved(traffic)
 
         async def after(epoch: int, now: WeightShares) -> None:
             nonlocal began, moved
-            self._epochs.append(Epoch(None, None, session.clock() - began, bytes_moved(traffic) - moved))
+            self._epochs.append(Epoch(None, None, session.machine.clock() - began, bytes_moved(traffic) - moved))
             failpoints.reach("updated")
             log.keep()
             if epoch + 1 == plan.epochs:
                 self._hold(party.context)
             self._save(epoch, now, party.context, schedule)
             session.progress.emit(Advanced(1))
-            began, moved = session.clock(), bytes_moved(traffic)
+            began, moved = session.machine.clock(), bytes_moved(traffic)
 
         if first == plan.epochs:
             self._hold(party.context)
@@ -196,7 +197,7 @@ class _Training:
         Raises:
             StateError: it was another one in an earlier attempt, as before an update of the software (``E_REPLAY``).
         """
-        self._session.pins.check("context of what is opened", bytes.fromhex(context))
+        self._session.attempt.pins.check("context of what is opened", bytes.fromhex(context))
 
     async def _agree(self, inputs: Inputs, schedule: Schedule, coins: Coins | None) -> ShareContext:
         """Everybody's widths, and the digest of all that values are made of."""
@@ -221,7 +222,7 @@ class _Training:
                     code="E_COUNT",
                     hint=f"ask the owner of {channel.peer} whether it runs another version, and submit the job again",
                 )
-            session.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
+            session.attempt.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
             widths.append(theirs.width)
             digests.append(theirs.digest)
         said = ShareContext(widths=widths, digests=digests, divisor=divisor, batch_rows=batch)

@@ -64,13 +64,13 @@ class LinkedActive:
         rows = data.alignment.rows
         similarities = data.alignment.similarities
         assert similarities is not None
-        self._similarities = torch.from_numpy(similarities).to(session.device)  # (m, K)
+        self._similarities = torch.from_numpy(similarities).to(session.machine.device)  # (m, K)
         self._labels = data.table.labels[rows]
         self._task = task_of(self._train, self._labels[training])
-        self._targets = self._task.targets(self._labels).to(session.device)
+        self._targets = self._task.targets(self._labels).to(session.machine.device)
         encoder = Encoder.fit(data.table, rows[training], self._train.scaling, self._train.least_rows)
         self.encoder = encoder.to_json()
-        self._inputs = PositionedInput.of(encoder.transform(data.table), rows, session.device)
+        self._inputs = PositionedInput.of(encoder.transform(data.table), rows, session.machine.device)
         self._model = ActiveNetwork(self._train, self._inputs.schema, similarities[training])
         self.learner = learner(self._model, session, randomness, repeat)
         self._crossed = Crossed()
@@ -221,5 +221,5 @@ class LinkedActive:
         if int(index.min()) < 0 or int(index.max()) >= distinct:
             raise ProtocolError(f"{channel.peer} names an embedding that it did not send", code="E_SHAPE")
         self._crossed.count(distinct, index.numel())
-        device = self._session.device
+        device = self._session.machine.device
         return embeddings.to(device), index.to(device)

@@ -69,12 +69,12 @@ class LinkedPassive:
         features = encoder.transform(data.table)
         features = features.followed_by(mean_record(features))
         self.encoder = encoder.to_json()
-        self._inputs = PositionedInput.of(features, np.arange(len(features)), session.device)
+        self._inputs = PositionedInput.of(features, np.arange(len(features)), session.machine.device)
         self._bottom = LinearCut(self._inputs.schema, train.bottom, train)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
         self._crossed = Crossed()
         self._recorder: StepRecorder | None = None
-        if kept := session.transcript:
+        if kept := session.recording.transcript:
             self._recorder = StepRecorder("transcript", kept.embeddings, repeat, self._candidates, saved or {})
         self.attachments: Sequence[Attachment] = attached(self._recorder)
         if saved is not None:

@@ -38,7 +38,7 @@ class LinkedTrainer(Trainer):
         Raises:
             UsageError: one is (``E_CONFIG``).
         """
-        protection, passive = session.protection, session.role == "passive"
+        protection, passive = session.policy.protection, session.role == "passive"
         named = [f"the defence {params.name!r}" for params in effective(protection.defences, sent_by(session.role))]
         if passive and protection.max_feature_gain is not None:
             named.append("limits.max_feature_gain")
@@ -92,7 +92,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal) -> Trained:
         epochs=tuple(journal.epochs),
         steps=journal.steps,
         rows=journal.rows,
-        device=device_name(session.device),
+        device=device_name(session.machine.device),
         disclosures=_disclosures(session, journal),
         section=_section(Linked.of(session.job), journal.scoring, journal.stopped),
         warnings=_unaudited(session),
@@ -106,12 +106,12 @@ def _trained(session: Session, data: TrainingData, journal: Journal) -> Trained:
 
 def _unaudited(session: Session) -> tuple[str, ...]:
     """A warning where the owner asked for an audit that this training has not."""
-    if session.role == "passive" and session.protection.features:
+    if session.role == "passive" and session.policy.protection.features:
         return (
             "No attack was run on the embeddings that this party sent: train.algorithm: linked has no audit.features, so this "
             "report does not say how well the peer can infer its columns.",
         )
-    if session.role == "active" and session.protection.labels:
+    if session.role == "active" and session.policy.protection.labels:
         return (
             "No attack was run on the gradients that this party sent: train.algorithm: linked has no audit.labels, so this "
             "report does not say how well the peer can read its labels. The ledger says in words what they tell.",

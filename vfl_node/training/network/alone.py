@@ -96,22 +96,22 @@ def logits_alone(
     if len(own.validation):
         places = places.followed_by(Places.of(own.validation, own.validation_positions))
     features = Encoder.fit(data.table, own.training, train.scaling, train.least_rows).transform(data.table)
-    architecture = architecture_of(train.model, session.models)
+    architecture = architecture_of(train.model, session.policy.models)
     images = architecture.reads_images()
-    rows = PositionedInput.of(features, np.arange(len(features)), session.device, images=images)
+    rows = PositionedInput.of(features, np.arange(len(features)), session.machine.device, images=images)
     if rows.schema.empty:
         return None
-    model = build_classifier(architecture, train, rows.schema, []).to(session.device)
+    model = build_classifier(architecture, train, rows.schema, []).to(session.machine.device)
     initialise(model, randomness)
     train_local(
         model,
         train,
-        PositionedInput.of(features, places.source, session.device, images=images),
-        task.targets(labels[places.source]).to(session.device),
+        PositionedInput.of(features, places.source, session.machine.device, images=images),
+        task.targets(labels[places.source]).to(session.machine.device),
         np.arange(width),
         randomness,
         session.progress,
-        counted=torch.from_numpy(places.counted).to(session.device),
+        counted=torch.from_numpy(places.counted).to(session.machine.device),
         validation=np.arange(width, len(places.source)),
         losses=task.losses,
     )

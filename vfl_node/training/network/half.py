@@ -113,17 +113,19 @@ def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: 
     """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
     initialise(model, randomness.derive(f"weights/{repeat}"))
     train = NetworkConfig.of(session.job)
-    return Learner(model.to(session.device), train, randomness, architecture_of(train.model, session.models).version)
+    return Learner(
+        model.to(session.machine.device), train, randomness, architecture_of(train.model, session.policy.models).version
+    )
 
 
 def way_out(session: Session, sender: Sender, draws: Randomness, repeat: int, *observers: Observer) -> Exit:
     """The place where the tensors of ``sender`` leave in this repeat; ``draws`` is what predictions draw from, too."""
-    return Exit(build(session.protection.defences, sender, defence_draws(draws, repeat)), observers)
+    return Exit(build(session.policy.protection.defences, sender, defence_draws(draws, repeat)), observers)
 
 
 def way_out_of_projections(session: Session, sender: Sender, draws: Randomness, repeat: int, *observers: Observer) -> Exit:
     """As :func:`way_out`, with those defences alone that change projections. It draws otherwise than what leaves later."""
-    chosen = effective(session.protection.defences, "projections")
+    chosen = effective(session.policy.protection.defences, "projections")
     return Exit(build(chosen, sender, defence_draws(draws.derive("projections"), repeat)), observers)
 
 

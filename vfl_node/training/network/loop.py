@@ -114,7 +114,7 @@ async def train(
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
     journal.rows = len(training), len(testing)
     journal.testing, journal.validated = testing, validation
-    version = architecture_of(section.model, session.models).version
+    version = architecture_of(section.model, session.policy.models).version
     journal.shared = {"model_version": version, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
     before = trained * section.exchanged_before
     all_epochs = before + section.epochs * (trained + validated)
@@ -215,7 +215,7 @@ async def _epoch(
 ) -> None:
     """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
     section, progress = NetworkConfig.of(session.job), session.progress
-    started, moved = session.clock(), bytes_moved(traffic)
+    started, moved = session.machine.clock(), bytes_moved(traffic)
     for attachment in half.attachments:
         attachment.epoch_begins(journal.epoch, len(batches))
     for index, positions in enumerate(batches):
@@ -236,7 +236,7 @@ async def _epoch(
         if await decided(session, journal.stopping, measured.validation_loss):
             journal.best = half.weights()
     defended = half.defended()
-    seconds, moved = session.clock() - started, bytes_moved(traffic) - moved
+    seconds, moved = session.machine.clock() - started, bytes_moved(traffic) - moved
     progress.emit(EpochTrained(figures.loss, validation_loss=figures.validation_loss, **found))
     epoch = Epoch(
         seconds=seconds,

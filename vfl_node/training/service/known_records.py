@@ -43,7 +43,7 @@ async def serve(
     """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
 
     Args:
-        session: this party's; phase ``predict`` of its conversations is opened and ended here. ``session.protection`` says
+        session: this party's; phase ``predict`` of its conversations is opened and ended here. Its ``policy.protection`` says
             which attacks this party runs on what it sends, and how successful they may be before the service ends.
         side: this party's half.
         requests: at the party that asks; None at another one.
@@ -67,7 +67,7 @@ async def serve(
 
 
 def _guard(session: Session, side: ServiceSide, shown: ShownRows) -> DisclosureGuard:
-    return DisclosureGuard(side, shown, session.protection, served_labels(session, side))
+    return DisclosureGuard(side, shown, session.policy.protection, served_labels(session, side))
 
 
 class _Service:

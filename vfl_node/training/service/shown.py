@@ -119,7 +119,7 @@ class DisclosureGuard:
 def served_labels(session: Session, side: ServiceSide) -> ServedLabels | None:
     """What judges predictions that another party asks for; None at a party without labels, or whose owner wants it not."""
     job, asker, labels = session.job, session.job.asker, side.labels
-    if job.predict is None or asker in (None, session.name) or labels is None or not session.protection.labels:
+    if job.predict is None or asker in (None, session.name) or labels is None or not session.policy.protection.labels:
         return None
     if not isinstance(side, ScoringSide) or str(asker) not in session.memories:
         return None
@@ -132,7 +132,7 @@ def served_labels(session: Session, side: ServiceSide) -> ServedLabels | None:
         labels=labels.astype(np.float64),
         column=side.label_column,
         classes=side.terms.classes if side.terms.task == "classification" else 0,
-        limit=session.protection.max_label_auc,
+        limit=session.policy.protection.max_label_auc,
     )
 
 
@@ -145,7 +145,7 @@ def check_judged(session: Session, *, named: bool) -> None:
         PolicyError: ``limits.max_label_auc`` could not be kept (``E_LEAK``; the peer is told ``E_STOPPED``).
     """
     asked_by_another = session.role == "active" and session.job.asker not in (None, session.name)
-    if named or not asked_by_another or session.protection.max_label_auc is None:
+    if named or not asked_by_another or session.policy.protection.max_label_auc is None:
         return
     raise PolicyError(
         "another party asks for predictions of rows whose labels this node cannot look up, and limits.max_label_auc is set",

@@ -65,7 +65,7 @@ class ActiveHalf:
         self.encoder, self._inputs = encode(session, data, draws, training, rows)
         audit = audit_of_peers(session, data, training, randomness, repeat)
         self._peers = Conversations(session, Sender("gradients", supervision.owned), draws, repeat, audit)
-        architecture = architecture_of(train.model, session.models)
+        architecture = architecture_of(train.model, session.policy.models)
         self._model = build_classifier(architecture, train, self._inputs.schema, self._peers.widths)
         self.learner = learner(self._model, session, randomness, repeat)
         start_at_rate(self._model, supervision.task, train)

@@ -25,8 +25,8 @@ from vfl_node.training.split.tasks import SplitTask
 def model_alone(session: Session, inputs: PositionedInput) -> Classifier:
     """A network of the active party alone, whose weights are still to be set, on its device."""
     train = Train.of(session.job)
-    architecture = architecture_of(train.model, session.models)
-    return build_classifier(architecture, train, inputs.schema, []).to(session.device)
+    architecture = architecture_of(train.model, session.policy.models)
+    return build_classifier(architecture, train, inputs.schema, []).to(session.machine.device)
 
 
 def base_rates(

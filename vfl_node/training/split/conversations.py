@@ -41,7 +41,7 @@ class Conversations:
     """
 
     def __init__(self, session: Session, sender: Sender, draws: Randomness, repeat: int, audit: AuditOfPeers) -> None:
-        self._channels, self._device = session.data_peers, session.device
+        self._channels, self._device = session.data_peers, session.machine.device
         self.widths = [cut_width(Train.of(session.job))] * len(self._channels)
         several = len(self._channels) > 1
         self.exits = {

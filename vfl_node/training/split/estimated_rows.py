@@ -33,7 +33,7 @@ class EstimatedRows(LocalBranch):
         make: Callable[..., Estimator] = load(method.implementation, what=f"train.unaligned.method {method.method}")
         self._estimator, self._candidates = make(method, own, active.received_width, train.outputs), method.candidates
         initialise(self._estimator, self._randomness.derive("estimator"))
-        self._estimator = self._estimator.to(active.session.device)
+        self._estimator = self._estimator.to(active.session.machine.device)
         self._heads = Learner(self._estimator, train, self._randomness.derive("heads"), architecture.version)
         self._federated = 0
         self._sums: dict[str, float] = {}
@@ -41,7 +41,7 @@ class EstimatedRows(LocalBranch):
         self._figures: dict[str, float] = {}
         self._note()
         if "received" in saved:
-            self._received = saved["received"].to(active.session.device)
+            self._received = saved["received"].to(active.session.machine.device)
             self._heads.restore(under("heads", saved))
             self._federated = int(saved["federated"])
             self._figures = {name: float(value) for name, value in under("figures", saved).items()}

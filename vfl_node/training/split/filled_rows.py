@@ -38,7 +38,7 @@ class FilledRows(LocalBranch):
         """float16[u, d] once they are filled in."""
         self._figures: dict[str, float] = {}
         if "embeddings" in saved:
-            self._embeddings = saved["embeddings"].to(active.session.device)
+            self._embeddings = saved["embeddings"].to(active.session.machine.device)
             self._figures = {name: float(value) for name, value in under("figures", saved).items()}
 
     @override
@@ -58,7 +58,7 @@ class FilledRows(LocalBranch):
         return {}
 
     def _fill(self, received: Tensor) -> None:
-        started, active = self._session.clock(), self._active
+        started, active = self._session.machine.clock(), self._active
         failpoints.reach("fill")
         active.learner.rest()
         aligned = self._aligned_part()
@@ -79,15 +79,15 @@ class FilledRows(LocalBranch):
         self._figures, self._received = {**filling.figures, **({} if nearest is None else {"nearest_real": nearest})}, None
         if self._train.unaligned.begins_anew:
             initialise(active.model.cpu(), self._randomness.derive("anew"))
-            start_at_rate(active.model.to(self._session.device), active.task, self._train)
+            start_at_rate(active.model.to(self._session.machine.device), active.task, self._train)
             active.learner.forget()
-        self._seconds += self._session.clock() - started
+        self._seconds += self._session.machine.clock() - started
 
     def _aligned_part(self) -> OwnPart:
         """What this party has of the aligned rows. All trained on are computed, so that time does not tell how many it has."""
         active = self._active
         mine = torch.from_numpy(active.alignment.owned[active.trained])
-        own = self._own(active.inputs, active.trained)(EVERY)[mine.to(self._session.device)]
+        own = self._own(active.inputs, active.trained)(EVERY)[mine.to(self._session.machine.device)]
         targets = active.targets(active.aligned_rows)
         return self._part(active.inputs, active.aligned, own.__getitem__, active.aligned_rows, targets)
 
@@ -124,7 +124,7 @@ class FilledRows(LocalBranch):
 
         def new_bottom() -> nn.Module:
             bottom = build_bottom(active.architecture, train, self._inputs.schema, train.active_bottom)
-            return bottom.to(self._session.device)
+            return bottom.to(self._session.machine.device)
 
         def logits(own: Tensor, received: Tensor) -> Tensor:
             return active.model.above([own, received])

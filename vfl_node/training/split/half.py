@@ -63,8 +63,8 @@ def encode(
     train = Train.of(session.job)
     encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
     features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)
-    images = architecture_of(train.model, session.models).reads_images()
-    return encoder.to_json(), PositionedInput.of(features, source, session.device, images=images)
+    images = architecture_of(train.model, session.policy.models).reads_images()
+    return encoder.to_json(), PositionedInput.of(features, source, session.machine.device, images=images)
 
 
 def audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int) -> Audit:
@@ -74,8 +74,8 @@ def audit(session: Session, data: TrainingData, training: Positions, randomness:
         ~data.alignment.owned,
         training,
         randomness.derive(f"audit/{repeat}"),
-        limit=session.protection.max_attack_auc,
-        attacks=None if session.protection.membership else {},
+        limit=session.policy.protection.max_attack_auc,
+        attacks=None if session.policy.protection.membership else {},
     )
 
 
@@ -93,7 +93,7 @@ def decoder_audit(
     Raises:
         UsageError: as :class:`~vfl_node.privacy.features.audit.DecoderAudit`.
     """
-    protection = session.protection
+    protection = session.policy.protection
     if protection.features is None:
         return None
     return DecoderAudit(
@@ -113,7 +113,7 @@ def label_meter(session: Session, data: TrainingData, labels: LabelColumn, train
 
     Costs a microsecond for each row that this party owns: a digest of its record under a secret names it.
     """
-    protection, train = session.protection, Train.of(session.job)
+    protection, train = session.policy.protection, Train.of(session.job)
     if not protection.labels:
         return None
     peers, classes = list(session.data_peers), train.classes if train.task == "classification" else 0
@@ -126,7 +126,7 @@ def label_meter(session: Session, data: TrainingData, labels: LabelColumn, train
     for peer, memory in memories.items():
         for attack in truth.attacks.summed:
             for attacker, of in ((peer, attack), (TOGETHER, f"{attack} {TOGETHER}"))[: min(len(peers), 2)]:
-                kept = History(memory, f"{about} {of}", truth.columns, session.job_id, names[peer])
+                kept = History(memory, f"{about} {of}", truth.columns, session.attempt.job_id, names[peer])
                 told.setdefault((attacker, attack), []).append(kept)
     return LabelMeter(truth, peers, party=session.name, limit=protection.max_label_auc, histories=told)
 

@@ -85,7 +85,7 @@ class ActiveParts:
     @property
     def architecture(self) -> Architecture:
         """Of the job's model."""
-        return architecture_of(self.train.model, self.session.models)
+        return architecture_of(self.train.model, self.session.policy.models)
 
     @property
     def received_width(self) -> int:
@@ -95,7 +95,7 @@ class ActiveParts:
     def targets(self, rows: NDArray[np.int64]) -> Tensor:
         """Of ``rows`` of the table, as the loss reads them."""
         assert self.table.labels is not None
-        return self.task.targets(self.table.labels[rows]).to(self.session.device)
+        return self.task.targets(self.table.labels[rows]).to(self.session.machine.device)
 
 
 class LocalBranch(Attachment):
@@ -132,7 +132,7 @@ class LocalBranch(Attachment):
         active = self._active
         branch = build_classifier(active.architecture, self._train, self._inputs.schema, [active.received_width])
         initialise(branch, self._randomness.derive("weights"))
-        branch = branch.to(self._session.device)
+        branch = branch.to(self._session.machine.device)
         assert branch.bottom is not None
         assert active.model.bottom is not None
         share_weights(branch.bottom, active.model.bottom)
@@ -151,7 +151,9 @@ class LocalBranch(Attachment):
 
     def _note(self) -> None:
         """Note embeddings from here on."""
-        self._received = torch.zeros(len(self._active.aligned), self._active.received_width, device=self._session.device)
+        self._received = torch.zeros(
+            len(self._active.aligned), self._active.received_width, device=self._session.machine.device
+        )
 
     def step_done(self, step: TrainingStep) -> None:
         """As :meth:`Attachment.step_done`: note what was received, and train on the local batches that are due."""
@@ -162,12 +164,12 @@ class LocalBranch(Attachment):
             self._received[torch.from_numpy(place[mine])] = torch.cat([of.detach()[rows] for of in step.embeddings], dim=1)
         if not self._local:
             return
-        started = self._session.clock()
+        started = self._session.machine.clock()
         first, self._done = self._done, self._done + 1
         count = len(self._local)
         for index in range(first * count // self._batches, self._done * count // self._batches):
             self._step(index)
-        self._seconds += self._session.clock() - started
+        self._seconds += self._session.machine.clock() - started
 
     def _step(self, index: int) -> None:
         """Train the local branch on one batch."""

@@ -60,31 +60,31 @@ class PassiveHalf:
         saved: Mapping[str, Tensor] | None,
         validation: Positions = NO_ROWS,
     ) -> None:
-        self._channel, self._pins, train = session.peer, session.pins, Train.of(session.job)
+        self._channel, self._pins, train = session.peer, session.attempt.pins, Train.of(session.job)
         train.check_table("passive", data.table)
         outside = unshared_rows(train, data.alignment, len(data.table))
         self.encoder, self._inputs = encode(session, data, draws, training, outside)
-        architecture = architecture_of(train.model, session.models)
+        architecture = architecture_of(train.model, session.policy.models)
         self._bottom = build_bottom(architecture, train, self._inputs.schema, train.bottom)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
         self._alignment = data.alignment
-        self._owned = torch.from_numpy(data.alignment.owned).to(session.device)
+        self._owned = torch.from_numpy(data.alignment.owned).to(session.machine.device)
         self._substitute = substitute(train.missing.feature_strategy, draws) if data.alignment.missing else None
         self._training, self._batch_size = training, train.batch_size
         columns = partial(_targets, session, data)
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
         membership = audit(session, data, training, randomness, repeat)
         decoders = decoder_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
-        kept, rows, before = session.transcript, data.alignment.rows, saved or {}
+        kept, rows, before = session.recording.transcript, data.alignment.rows, saved or {}
         recorder = projected = received = None
         if kept:
             recorder = StepRecorder("transcript", kept.embeddings, repeat, rows, before)
             projected = StepRecorder("projected", kept.projections, repeat, rows, before)
-        if session.received and repeat == 0:
-            received = Received(session.received, training, under("received", before))
+        if session.recording.received and repeat == 0:
+            received = Received(session.recording.received, training, under("received", before))
         observers = (of for of in (membership, decoders, recorder, received) if of is not None)
         self.exit = way_out(session, sender, draws, repeat, *observers)
-        self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
+        self._clock, self._seconds = session.machine.clock if session.policy.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         projecting = dataclasses.replace(sender, direction="projections")
         seen_before = (of for of in (decoders and decoders.projections, projected) if of is not None)
@@ -211,7 +211,7 @@ class PassiveHalf:
 
 def _targets(session: Session, data: TrainingData, names: Sequence[str]) -> Targets:
     """What a decoder of this party's columns is to give at each shared position."""
-    return targets_of(data.table, data.alignment.rows, names, session.device, party=session.name)
+    return targets_of(data.table, data.alignment.rows, names, session.machine.device, party=session.name)
 
 
 def _leaving(rows: ForwardPass) -> list[Leaving]:

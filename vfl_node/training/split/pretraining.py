@@ -62,7 +62,7 @@ def before_labels(
     if not method.epochs_before:
         return None
     assert bottom is not None
-    architecture = architecture_of(train.model, session.models)
+    architecture = architecture_of(train.model, session.policy.models)
     own = np.concatenate([alignment.rows[training][alignment.owned[training]], outside])
     active = session.role == "active"
     theirs = architecture.cut_width(train.bottom, train.outputs)
@@ -83,8 +83,8 @@ def before_labels(
         exchange=meeting,
         training=learner,
         randomness=randomness.derive(f"pretraining/{repeat}"),
-        device=session.device,
-        clock=session.clock,
+        device=session.machine.device,
+        clock=session.machine.clock,
         finite=check_finite,
     )
     return pretraining_of(method, half)
@@ -108,7 +108,7 @@ class PretrainingMeeting:
         learn: Callable[[int, Positions], Awaitable[None]] | None = None,
         conversations: Conversations | None = None,
     ) -> None:
-        self._channel, self._device = next(iter(session.data_peers.values())), session.device
+        self._channel, self._device = next(iter(session.data_peers.values())), session.machine.device
         self._first = session.role == "passive"
         self._projections, self._learn, self._conversations = projections, learn, conversations
 

@@ -69,8 +69,8 @@ class Supervision:
         self.labelled = _labelled(self.owned, training, validation)
         self.task = learnt_task(session, self._answers[self.labelled])
         self.own_task = own_task(session, self.task, self.labels[self.labelled])
-        self.targets = self.task.targets(self._answers).to(session.device)
-        self.real = torch.from_numpy(self.owned).to(session.device)
+        self.targets = self.task.targets(self._answers).to(session.machine.device)
+        self.real = torch.from_numpy(self.owned).to(session.machine.device)
         missing = Train.of(session.job).missing
         self._synthetic: Labels | None = None
         if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
@@ -81,7 +81,7 @@ class Supervision:
             None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibration_for),
             self._synthetic.rate if self._synthetic else 0.0,
         )
-        self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.device)
+        self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.machine.device)
         self._alone: Classifier | None = None
 
     def learn_base_rates(
@@ -100,7 +100,7 @@ class Supervision:
         self._alone = model_alone(session, inputs)
         if saved is not None:
             self._alone.load_state_dict(under("local", saved))
-            self._base_rate = saved["rate"].to(session.device)
+            self._base_rate = saved["rate"].to(session.machine.device)
             return
         self._base_rate = base_rates(
             session,

@@ -120,7 +120,7 @@ def _check_defences(session: Session) -> None:
     _check_projections(session)
     missing, spec = Train.of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
     drawn = missing.feature_strategy.embeddings and session.role in spec.synthetic_rows_at
-    named = [params.name for params in session.protection.defences if isinstance(params, ColumnParams)]
+    named = [params.name for params in session.policy.protection.defences if isinstance(params, ColumnParams)]
     if drawn and named and session.role == "passive":
         raise UsageError(
             f"the defence {named[0]!r} changes the network that makes embeddings, and train.missing.features: "
@@ -144,7 +144,7 @@ def _check_projections(session: Session) -> None:
     method = Train.of(session.job).unaligned
     if method.exchanges != "projections" or session.role != "passive":
         return
-    chosen = session.protection.defences
+    chosen = session.policy.protection.defences
     covered = effective(chosen, "projections")
     if named := [params.name for params in effective(chosen, sent_by(session.role)) if params not in covered]:
         raise UsageError(
@@ -159,7 +159,7 @@ def _check_projections(session: Session) -> None:
 
 def _check_labels(session: Session) -> None:
     """Refuse defences of labels of two classes in a job with others. Raises UsageError (``E_CONFIG``)."""
-    protection = session.protection
+    protection = session.policy.protection
     if session.role != "active" or of_two_classes(session):
         return
     named = [f"the defence {params.name!r}" for params in protection.defences if params.of_two_classes]
@@ -190,7 +190,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         epochs=tuple(journal.epochs),
         steps=journal.steps,
         rows=journal.rows,
-        device=device_name(session.device),
+        device=device_name(session.machine.device),
         disclosures=_disclosures(session, data, journal, epochs),
         section=SplitSection(
             strategies=strategies_used(Train.of(session.job).missing, lacking(session, data.alignment), session.job.parties),
@@ -199,14 +199,14 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             if first and first.matched is not None
             else None,
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
-            defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
+            defences=tuple(params.model_dump(mode="json") for params in session.policy.protection.defences),
             label_privacy=_label_privacy(session, data, epochs),
             defence_seconds_share=_share_of_defences(session, journal),
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned(session, journal),
         ),
         warnings=(
-            *unaudited(session.protection),
+            *unaudited(session.policy.protection),
             *journal.silent,
             *_unprotected(session, data),
             *warned(first.unlike if first else None),
@@ -241,7 +241,7 @@ def _label_privacy(session: Session, data: TrainingData, epochs: int) -> LabelPr
         return None
     if answer := answer_of(session, data):
         return LabelPrivacy(epsilon=answer.epsilon, delta=0.0, releases=1, epsilon_together=session.memory.answer(answer))
-    defences = effective(session.protection.defences, sent_by(session.role))
+    defences = effective(session.policy.protection.defences, sent_by(session.role))
     if (found := budget(defences, epochs * len(session.data_peers))) is None:
         return None
     each = [of_all for _, of_all, _ in _noised(session, data, epochs).values()]
@@ -251,14 +251,14 @@ def _label_privacy(session: Session, data: TrainingData, epochs: int) -> LabelPr
 
 def _noised(session: Session, data: TrainingData, epochs: int) -> dict[str, tuple[float | None, float | None, float]]:
     """Passive party → ε of the gradients of a row that it gets, of those by all jobs, and δ; empty without ``dp`` alone."""
-    defences = effective(session.protection.defences, sent_by(session.role))
+    defences = effective(session.policy.protection.defences, sent_by(session.role))
     if session.role != "active" or budget(defences, epochs) is None:
         return {}
     (params,) = defences
     assert isinstance(params, DpParams)
     own = epsilon(params.noise / 2, params.delta, epochs)
     return {
-        peer: (own, together(session.memories[peer], data.name, session.job_id, params, epochs), params.delta)
+        peer: (own, together(session.memories[peer], data.name, session.attempt.job_id, params, epochs), params.delta)
         for peer in session.data_peers
         if peer in session.memories
     }
@@ -273,7 +273,7 @@ def _share_of_defences(session: Session, journal: Journal) -> float | None:
 
 def _unprotected(session: Session, data: TrainingData) -> tuple[str, ...]:
     """A warning of the columns that no defence names, as protected ones may follow from them."""
-    protections = effective(session.protection.defences, sent_by(session.role))
+    protections = effective(session.policy.protection.defences, sent_by(session.role))
     named = [params.names for params in protections if isinstance(params, ColumnParams)]
     others = sorted(set(data.table.columns).difference(*named))
     if not named or () in named or not others:
@@ -313,7 +313,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs:
 
     def exchange(sender: str, receiver: str) -> TrainingExchange:
         """What ``sender`` sent that party."""
-        protections = session.protection.defences if sender == session.name else ()
+        protections = session.policy.protection.defences if sender == session.name else ()
         return TrainingExchange(
             sender,
             rows,

@@ -50,10 +50,10 @@ class NearestMeanTrainer(Trainer):
         session.progress.emit(Advanced(len(done)))
         async with session.peer.phase("train") as traffic:
             for number in range(len(done), epochs):
-                began, moved = session.clock(), traffic.bytes_sent + traffic.bytes_received
+                began, moved = session.machine.clock(), traffic.bytes_sent + traffic.bytes_received
                 for start in range(0, rows, BATCH_ROWS):
                     await half.batch(number, slice(start, min(start + BATCH_ROWS, rows)))
-                seconds, moved = session.clock() - began, traffic.bytes_sent + traffic.bytes_received - moved
+                seconds, moved = session.machine.clock() - began, traffic.bytes_sent + traffic.bytes_received - moved
                 done.append(Epoch(None, None, seconds, moved))
                 checkpoints.save(f"epoch-{number + 1:06d}", half.tensors(), {"epochs": [asdict(epoch) for epoch in done]})
                 await half.end(number)  # a party that only sends would be checkpoints ahead of the other one

@@ -61,5 +61,5 @@ def _side(session: Session, model: StoredModel, alignment: Alignment, table: Tab
     """This party's half of a trained model, over the training's alignment or a new one."""
     served_model = ServedModel.of(model)
     if session.role == "active":
-        return Scorer(served_model, alignment, table, session.device)
-    return Embedder(served_model, alignment, table, session.device, session.protection.defences)
+        return Scorer(served_model, alignment, table, session.machine.device)
+    return Embedder(served_model, alignment, table, session.machine.device, session.policy.protection.defences)
