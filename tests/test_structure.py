@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,51 @@ def test_a_class_name_stands_in_one_module_only() -> None:
                 modules.setdefault(node.name, set()).add(module)
     shared = {name: sorted(where) for name, where in modules.items() if len(where) > 1}
     assert shared == {}, "give each class its own name"
+
+
+# Circles: of two files that need each other, none can be read first.
+
+NOT_YET = re.compile(r"vfl_node\.(models|trainers|computing|training\.split|training\.hidden)\b")
+"""Rooms that still have some."""
+
+
+def imported(source: str, modules: set[str]) -> set[str]:
+    """Those of ``modules`` that ``source`` imports: at its top, for types alone, or within a function."""
+    found: set[str] = set()
+    for node in nodes(source):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                module = f"{node.module}.{alias.name}"
+                found.add(module if module in modules else str(node.module))
+    return found & modules
+
+
+def circle(arrows: Mapping[str, set[str]]) -> list[str]:
+    """Modules each of which needs the next one, the first at the end again; none where all can be read one after the other."""
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_a_circle_is_seen() -> None:
+    modules = {"room", "room.oak", "room.elm"}
+    oak = imported("if TYPE_CHECKING:\n    from room import elm", modules)
+    elm = imported("def f() -> None:\n    from room.oak import bark", modules)
+    assert (oak, elm) == ({"room.elm"}, {"room.oak"})
+    assert set(circle({"room": set(), "room.oak": oak, "room.elm": elm})) == {"room.oak", "room.elm"}
+    assert circle({"room": {"room.oak", "room.elm"}, "room.oak": set(), "room.elm": {"room.oak"}}) == []
+
+
+def test_no_two_modules_need_each_other() -> None:
+    """Imports for types and within functions count, too: a reader follows them all."""
+    paths = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in MODULES.values()}
+    paths = {name.removesuffix(".__init__"): path for name, path in paths.items() if not NOT_YET.match(name)}
+    modules = set(paths)
+    assert circle({name: imported(path.read_text(), modules) - {name} for name, path in paths.items()}) == []
 
 
 # Names of extensions: other packages ask for a property, never for a name.
