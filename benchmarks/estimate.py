@@ -27,6 +27,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.estimate.memory import shape_of
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.pace import MeasuredPace
@@ -72,7 +73,7 @@ def compared(train: Train, rows: int, aligned: int) -> tuple[float, float]:
     sides = []
     for (role, table), channel in zip(tables.items(), memory_channels(*tables), strict=True):
         facts = PeerFacts(rows if role == "passive" else aligned, intersection=aligned, missing=0)
-        view = Alignment("psi", "curve25519", np.arange(aligned), len(table), {channel.peer: facts})
+        view = Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(aligned), len(table), {channel.peer: facts})
         secret = Randomness(role.encode().ljust(32))
         own = session(role, {channel.peer: channel}, secret, job=job, clock=time.process_time)
         sides.append((SplitTrainer().run(own, TrainingData(view, table), MemoryCheckpoints(), None), channel))

@@ -34,6 +34,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Parties
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
@@ -79,7 +80,7 @@ def view(rows: int, owned: NDArray[np.bool_], both: int, peer: str) -> Alignment
     """A party's view of ``rows`` rows that it shares with ``peer``, the i-th of which is its i-th if it owns it."""
     own = np.where(owned, np.arange(rows), NOT_MINE)
     facts = PeerFacts(rows, intersection=both, missing=int(owned.sum()) - both)
-    return Alignment("psu", "curve25519", own, rows, {peer: facts})
+    return Alignment(ALIGNMENTS["psu"], "curve25519", own, rows, {peer: facts})
 
 
 PARTIES = Parties(active="active", passive=("passive",))

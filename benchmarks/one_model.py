@@ -27,6 +27,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Evaluate, Job, Serve
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.session.session import Session
@@ -100,7 +101,7 @@ def federation(owned: tuple[int, int], shared: int, columns: int) -> list[tuple[
         table = Table(ids, {f"c{c}": NumericColumn(values[mine, c]) for c in range(columns)}, labels[mine])
         both = sum(owned) - shared
         peer = PeerFacts(sum(owned) - count, intersection=both, missing=count - both)
-        found.append((table, Alignment("psu", "curve25519", rows, count, {other: peer})))
+        found.append((table, Alignment(ALIGNMENTS["psu"], "curve25519", rows, count, {other: peer})))
     return found
 
 

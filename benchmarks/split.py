@@ -39,6 +39,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
@@ -132,7 +133,7 @@ def party(role: str, talk: Connection, folder: Path) -> None:
             peer, times = ROLES[role == "active"], Times(STEPS[size.batch])
             channel = Channel(converse(f"job-{number}"), peer=peer, job_id=f"job-{number}")
             facts = PeerFacts(size.rows, intersection=size.rows, missing=0)
-            view = Alignment("psi", "curve25519", np.arange(size.rows), size.rows, {peer: facts})
+            view = Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(size.rows), size.rows, {peer: facts})
             own = session(
                 role,
                 {peer: channel},

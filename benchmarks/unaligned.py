@@ -48,6 +48,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.reading import read_table
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.initial_weights import initialise
@@ -168,7 +169,7 @@ def given(tables: Path, rows: int, aligned: int, train: dict[str, Any], test_fra
         phase(f"read, {role}")
         table = read_table(Data(**data_of(role, tables)), id_form="text", needs_label=role == "active", party=role)
         facts = PeerFacts(rows if role == "passive" else aligned, intersection=aligned, missing=0)
-        data = TrainingData(Alignment("psi", "curve25519", shared, len(table), {channel.peer: facts}), table)
+        data = TrainingData(Alignment(ALIGNMENTS["psi"], "curve25519", shared, len(table), {channel.peer: facts}), table)
         own = session(
             role,
             {channel.peer: channel},

@@ -17,6 +17,7 @@ from vfl_node.data.encoded import EncodedColumn
 from vfl_node.errors import UsageError
 from vfl_node.execution.serving import reported
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.defences.specs import NoiseParams
@@ -267,7 +268,7 @@ def aligned(job: Job, party: str) -> Alignment:
     hidden = align.dummies > 0 or (align.protocol == "apsi" and not active)
     padded = align.padding > 0 and (align.protocol != "apsi" or party == "lab")
     return Alignment(
-        protocol=align.protocol,
+        spec=align.spec,
         group="curve25519",
         rows=np.where(np.arange(rows) < owned, np.arange(rows), NOT_MINE),
         ours=ours,
@@ -352,7 +353,7 @@ def test_of_three_parties_the_asker_is_named_and_every_party_has_its_entries(par
 
 UNTOLD_AUDIT = replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)
 
-EMPTY = Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, {"lab": PeerFacts(4, 0, 0)}, 4)
+EMPTY = Alignment(ALIGNMENTS["psu"], "curve25519", np.full(4, NOT_MINE), 0, {"lab": PeerFacts(4, 0, 0)}, 4)
 
 REPORTS = {
     "active": lambda: build(),

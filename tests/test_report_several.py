@@ -11,6 +11,7 @@ import pytest
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.report import envelope, page
 from vfl_node.settings.protection import Protection
 from vfl_node.transport.pipe import Traffic
@@ -28,7 +29,7 @@ def report(party: str = "clinic", protocol: str = "psu", **changes: Any) -> enve
     peers = {name: PeerFacts(records=count) for name, count in SIZES.items() if name != party}
     known = protocol == "psi" or party == "clinic"
     alignment = Alignment(
-        protocol=protocol,
+        spec=ALIGNMENTS[protocol],
         group="curve25519",
         rows=np.arange(rows) % SIZES[party],
         ours=SIZES[party],

@@ -26,6 +26,7 @@ from benchmarks.sessions import BY_ROLE, session
 from experiments.florist.data import SOURCES, Records
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.privacy.integrity import Compared
 from vfl_node.settings.protection import Protection
@@ -274,7 +275,9 @@ def learnt(shared: Path, table: str, seed: int, attack: Attack, settings: Mappin
             protection=Protection(membership=False, labels=False),
         )
         facts = PeerFacts(rows, intersection=rows, missing=0)
-        data = TrainingData(Alignment("psi", "curve25519", np.arange(rows), rows, {channel.peer: facts}), tables[name])
+        data = TrainingData(
+            Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(rows), rows, {channel.peer: facts}), tables[name]
+        )
         halves[name] = kind(of, data, own_randomness, own_randomness.derive("draws"), 0, training, None)
     active, passive = halves[ACTIVE], halves[PASSIVE]
     kept = Kept()

@@ -23,6 +23,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table, rows_of
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
@@ -189,7 +190,7 @@ def _aligned(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, Tra
 
     def view(peer: str, places: NDArray[np.int64], ours: int, theirs: int) -> Alignment:
         facts = PeerFacts(theirs, intersection=len(mine), missing=size - theirs)
-        return Alignment(protocol, "curve25519", places, ours, {peer: facts})
+        return Alignment(ALIGNMENTS[protocol], "curve25519", places, ours, {peer: facts})
 
     places = np.where(has, np.cumsum(has) - 1, NOT_MINE)
     return {
@@ -204,7 +205,7 @@ def _intersected(cut: Cut, aligned: NDArray[np.int64]) -> dict[str, TrainingData
     size, shared = len(cut), len(aligned)
 
     def view(peer: str, rows: NDArray[np.int64], ours: int, theirs: int) -> Alignment:
-        return Alignment("psi", "curve25519", rows, ours, {peer: PeerFacts(theirs, intersection=shared, missing=0)})
+        return Alignment(ALIGNMENTS["psi"], "curve25519", rows, ours, {peer: PeerFacts(theirs, intersection=shared, missing=0)})
 
     return {
         ACTIVE: TrainingData(view(PASSIVE, aligned, size, shared), labelling),

@@ -24,6 +24,7 @@ from vfl_node.crypto.rows import Rows
 from vfl_node.data.tables import Table
 from vfl_node.engines.inline import Inline
 from vfl_node.job import Align
+from vfl_node.job.alignment import ALIGNMENTS
 
 Settings = Mapping[str, Any]
 
@@ -68,8 +69,8 @@ def link(case: Case, align: Align, seed: int) -> Linkage:
         start += len(block.rows)
     rows, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
     peers = {PASSIVE: PeerFacts(len(theirs))}
-    active = Alignment("linkage", "", np.arange(len(own)), len(own), peers, similarities=similarities)
-    passive = Alignment("linkage", "", rows.astype(np.int64), len(theirs), {ACTIVE: PeerFacts(len(own))})
+    active = Alignment(ALIGNMENTS["linkage"], "", np.arange(len(own)), len(own), peers, similarities=similarities)
+    passive = Alignment(ALIGNMENTS["linkage"], "", rows.astype(np.int64), len(theirs), {ACTIVE: PeerFacts(len(own))})
     facts = {
         "bits": 8 * own.shape[1],
         "sigma": sigma,

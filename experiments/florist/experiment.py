@@ -31,6 +31,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
 from vfl_node.job import Parties, load_job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics import classes as metrics
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
@@ -220,7 +221,7 @@ class Training:
         for name, other, half_of in ((ACTIVE, PASSIVE, ActiveHalf), (PASSIVE, ACTIVE, PassiveHalf)):
             mine = owns[name][kept]
             view = Alignment(
-                "psu",
+                ALIGNMENTS["psu"],
                 "curve25519",
                 np.where(mine, np.cumsum(mine) - 1, NOT_MINE),
                 ours=int(mine.sum()),

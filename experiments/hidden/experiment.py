@@ -32,6 +32,7 @@ from vfl_node.crypto.shares.sines import PERIOD
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.settings.limits import Limits
@@ -118,7 +119,7 @@ class Union:
             tables[name] = records.table(rows[mine], records.columns if name == PASSIVE else (), labelled=name == ACTIVE)
             facts = PeerFacts(int(owns[other].sum()), intersection=int(both.sum()), missing=int((~owns[other]).sum()))
             where = np.where(mine, np.cumsum(mine) - 1, NOT_MINE)
-            views[name] = Alignment("psu", "curve25519", where, int(mine.sum()), {other: facts}, union=len(rows))
+            views[name] = Alignment(ALIGNMENTS["psu"], "curve25519", where, int(mine.sum()), {other: facts}, union=len(rows))
         found = frequent.find(tables[PASSIVE], 0)
         features = [feature for of in found.entering.values() for feature in of]
         scaling = Hidden.model_validate(TRAIN).scaling

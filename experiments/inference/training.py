@@ -21,6 +21,7 @@ from experiments.inference.data import ACTIVE, Split
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job, Serve
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
@@ -183,4 +184,4 @@ def view(split: Split, party: str) -> Alignment:
     size = len(split)
     peers = {other: PeerFacts(size, intersection=size, missing=0) for other in split.tables if other != party}
     protocol = "psi" if len(peers) == 1 else "psi-star"
-    return Alignment(protocol, "curve25519", np.arange(size), size, peers, common=size)
+    return Alignment(ALIGNMENTS[protocol], "curve25519", np.arange(size), size, peers, common=size)

@@ -32,6 +32,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.engines.inline import Inline
 from vfl_node.job import Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.session.pins import MemoryPins
 from vfl_node.session.toss import toss
@@ -80,7 +81,9 @@ def parties(problem: Problem) -> list[tuple[Table, Alignment]]:
         return Table(ids, {name: NumericColumn(values) for name, values in columns.items()}, target)
 
     def view(peer: str) -> Alignment:
-        return Alignment("psi", "curve25519", np.arange(rows), rows, {peer: PeerFacts(rows, intersection=rows, missing=0)})
+        return Alignment(
+            ALIGNMENTS["psi"], "curve25519", np.arange(rows), rows, {peer: PeerFacts(rows, intersection=rows, missing=0)}
+        )
 
     return [(table(problem.own, problem.target), view("lab")), (table(problem.other, None), view("clinic"))]
 

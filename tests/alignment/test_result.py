@@ -10,6 +10,7 @@ import pytest
 
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 
 ROWS = np.array([2, NOT_MINE, 0, 1])
@@ -20,7 +21,7 @@ SIMILARITIES = np.array([[0.9, 0.5], [0, 0], [0.25, 0]], dtype=np.float32)
 def alignment(**changes):
     facts = PeerFacts(3, intersection=2, missing=1, learnt=(Disclosure("set size", 3, "three"),))
     learnt = (Disclosure("union size", None, "hidden"),)
-    fields = {"protocol": "psu", "group": "g", "rows": ROWS, "ours": 3, "peers": {"lab": facts}, "learnt": learnt}
+    fields = {"spec": ALIGNMENTS["psu"], "group": "g", "rows": ROWS, "ours": 3, "peers": {"lab": facts}, "learnt": learnt}
     return Alignment(**fields | changes)
 
 
@@ -86,7 +87,7 @@ def test_facts_are_those_of_each_peer():
 
 
 def test_properties_are_those_of_the_protocol():
-    properties = {name: alignment(protocol=name) for name in ("psu", "psi", "apsi")}
+    properties = {name: alignment(spec=ALIGNMENTS[name]) for name in ("psu", "psi", "apsi")}
     assert [name for name, of in properties.items() if of.every_row_is_shared] == ["psi"]
     assert [name for name, of in properties.items() if of.hides_intersection] == ["apsi"]
 
@@ -116,7 +117,7 @@ def test_stored_and_read_again(of):
 
 
 def version_1(**changes):
-    head = {"protocol": "psu", "group": "g", "ours": 3, "theirs": 3, "intersection": 2, "padded": False}
+    head = {"spec": ALIGNMENTS["psu"], "group": "g", "ours": 3, "theirs": 3, "intersection": 2, "padded": False}
     head |= {"learnt": [], "peer_learnt": [{"what": "set size", "count": 3, "text": "three"}]}
     return json.dumps(head | changes)
 

@@ -12,6 +12,7 @@ from vfl_node.estimate import totals
 from vfl_node.estimate.memory import need
 from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 
 PARTIES = {"clinic": 1000, "lab": 100}
 
@@ -136,7 +137,7 @@ def test_sentences_before_the_start_and_after_alignment() -> None:
     assert not any("beside" in sentence for sentence in before_start(job("jpl"), {"lab": 100}))
 
     def aligned(ours: int, **peers: PeerFacts) -> Alignment:
-        return Alignment("psi", "curve25519", np.arange(60), ours, peers)
+        return Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(60), ours, peers)
 
     active = after_alignment(job("jpl"), aligned(1000, lab=PeerFacts(100, intersection=60)))
     assert "and beside them 940 rows of clinic alone, in the last 3 of 6 epochs" in active

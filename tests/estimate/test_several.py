@@ -241,7 +241,7 @@ def test_before_the_start_all_know_what_they_know() -> None:
 )
 def test_one_line_after_the_alignment(common: int | None, union: int, said: str) -> None:
     peers = {"lab": PeerFacts(400), "insurer": PeerFacts(200)}
-    aligned = Alignment("psu", "curve25519", np.arange(480), 100, peers, union=union, common=common)
+    aligned = Alignment(ALIGNMENTS["psu"], "curve25519", np.arange(480), 100, peers, union=union, common=common)
     assert said in after_alignment(job(rest=TRAIN), aligned)
 
 

@@ -11,6 +11,7 @@ from tests.estimate.plans import estimate, job, plan, training
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.estimate.words import _between, _duration, after_alignment, before_start, table
 from vfl_node.job import Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 
 
 def test_the_table_has_lines_of_training_where_there_is_one() -> None:
@@ -59,7 +60,7 @@ def test_a_node_that_knows_its_own_records_only() -> None:
 def aligned(protocol: str, rows: int, **changes: Any) -> Alignment:
     return Alignment(
         **{
-            "protocol": protocol,
+            "spec": ALIGNMENTS[protocol],
             "group": "curve25519",
             "rows": np.arange(rows),
             "ours": 100,

@@ -20,6 +20,7 @@ from vfl_node.execution import overlap
 from vfl_node.execution.overlap import doubt_overlap, is_doubtful
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.memory import MemoryOfOneRun
 
 RECORDS = 60
@@ -178,11 +179,11 @@ def test_where_the_peer_may_not_know_the_work_does_not_depend_on_what_is_shared(
     ids = Identifiers.of(f"text:{number}".encode() for number in range(60))
     rows = np.arange(60, dtype=np.int64)
     for protocol, terms in (("apsi", APSI), ("psi", "protocol: psi")):
-        alignment = Alignment(protocol, "curve25519", rows, 60, {"lab": PeerFacts(records=60, intersection=shared)})
+        alignment = Alignment(ALIGNMENTS[protocol], "curve25519", rows, 60, {"lab": PeerFacts(records=60, intersection=shared)})
         assert (doubt_overlap(job(terms).align, alignment, ids) is None) == (shared == 60)
     assert looked == [60, 60][: 1 + (shared == 0)]
     bound = PeerFacts(records=60, most_shared=shared)
-    doubt = doubt_overlap(job("dummies: 9").align, Alignment("psu", "curve25519", rows, 60, {"lab": bound}), ids)
+    doubt = doubt_overlap(job("dummies: 9").align, Alignment(ALIGNMENTS["psu"], "curve25519", rows, 60, {"lab": bound}), ids)
     assert (doubt is None) == (shared == 60)
     assert looked[-1] == 60
     assert len(looked) == 2 + (shared == 0)
@@ -193,13 +194,15 @@ def test_with_several_parties_a_union_tells_the_active_one_alone_how_few_all_sha
     ids = Identifiers.of(f"text:{number}".encode() for number in range(60))
     rows, peers = np.arange(60, dtype=np.int64), {"lab": PeerFacts(60), "insurer": PeerFacts(60)}
     terms = job("protocol: psu").align
-    assert doubt_overlap(terms, Alignment("psu", "curve25519", rows, 60, peers), ids) is None  # as a passive party sees it
-    doubt = doubt_overlap(terms, Alignment("psu", "curve25519", rows, 60, peers, common=0), ids)
+    assert (
+        doubt_overlap(terms, Alignment(ALIGNMENTS["psu"], "curve25519", rows, 60, peers), ids) is None
+    )  # as a passive party sees it
+    doubt = doubt_overlap(terms, Alignment(ALIGNMENTS["psu"], "curve25519", rows, 60, peers, common=0), ids)
     assert doubt
     assert doubt.text.startswith("no record is shared with lab and insurer, so few")
     assert "E_PROMISE" not in doubt.text
     doubt.check()
-    intersection = Alignment("psi", "curve25519", rows[:0], 60, peers, common=0)
+    intersection = Alignment(ALIGNMENTS["psi"], "curve25519", rows[:0], 60, peers, common=0)
     known = doubt_overlap(job("protocol: psi").align, intersection, ids)
     assert known
     with pytest.raises(PolicyError, match="no record is shared with lab and insurer"):

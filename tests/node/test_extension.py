@@ -22,6 +22,7 @@ from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
 from vfl_node.job import Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.settings.node import Data
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.trainer import Trained, TrainingData
@@ -131,7 +132,9 @@ def test_the_trainer_goes_on_from_its_checkpoints_to_the_same_result(
 
     def aligned(of: Any, peer: str) -> Alignment:
         facts = PeerFacts(records=160, intersection=len(of), missing=0, padded=False, learnt=())
-        return Alignment(protocol="psi", group="curve25519", rows=of, ours=160, peers={peer: facts}, union=200, learnt=())
+        return Alignment(
+            spec=ALIGNMENTS["psi"], group="curve25519", rows=of, ours=160, peers={peer: facts}, union=200, learnt=()
+        )
 
     whole = trained(stored, None)
     assert whole[0].metrics["auc"] > 0.7

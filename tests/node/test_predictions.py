@@ -36,6 +36,7 @@ from vfl_node.execution.shown import FileShown
 from vfl_node.execution.simulation import simulate
 from vfl_node.execution.stored_serving import Serving
 from vfl_node.job import Align, Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.node import predictions
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.partners import Partner
@@ -147,7 +148,9 @@ class Served:
             _, model, table = self.stored(name)
             row_of = {id_: row for row, id_ in enumerate(table.ids)}
             rows = np.array([row_of[f"text:{id_}".encode()] for id_ in ids])
-            aligned = Alignment("psi", "curve25519", rows, len(rows), {OTHER[name]: PeerFacts(len(rows), len(rows), missing=0)})
+            aligned = Alignment(
+                ALIGNMENTS["psi"], "curve25519", rows, len(rows), {OTHER[name]: PeerFacts(len(rows), len(rows), missing=0)}
+            )
             halves.append(kind(ServedModel.of(model.stored), aligned, table, torch.device("cpu")))
         scorer, embedder = halves
         positions = np.arange(len(ids))

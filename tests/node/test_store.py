@@ -21,6 +21,7 @@ from vfl_node.execution.outcome import SUMS
 from vfl_node.execution.serving import FileTally
 from vfl_node.execution.stored_serving import Serving
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.node import index
@@ -244,7 +245,7 @@ def test_alignment_is_kept(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     assert folder.load_alignment(["lab"]) is None
     alignment = Alignment(
-        protocol="psu",
+        spec=ALIGNMENTS["psu"],
         group="curve25519",
         rows=np.array([2, -1, 0], dtype=np.int64),
         ours=2,
@@ -279,7 +280,7 @@ def kept_files(folder: JobFolder) -> dict[str, Any]:
     folder.check("step", b"x")
     folder.serve(serving)
     folder.keep_request(b"id\na\n")
-    alignment = Alignment("psu", "curve25519", np.arange(3), 3, {"lab": PeerFacts(3, intersection=3, missing=0)})
+    alignment = Alignment(ALIGNMENTS["psu"], "curve25519", np.arange(3), 3, {"lab": PeerFacts(3, intersection=3, missing=0)})
     folder.save_alignment(alignment, 1.0, Traffic())
     FileTally(folder).write(Served(256, batches=1))
     folder.artefacts.mkdir()

@@ -21,6 +21,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
@@ -91,7 +92,7 @@ def federation(
         place = np.full(len(owns), NOT_MINE)
         place[own] = np.arange(len(own))
         facts = PeerFacts(int(others.sum()), intersection=both, missing=len(own) - both)
-        view = Alignment("psu", "curve25519", place[union], len(own), {peer: facts}, union=len(union))
+        view = Alignment(ALIGNMENTS["psu"], "curve25519", place[union], len(own), {peer: facts}, union=len(union))
         return own, view
 
     clinic_rows, clinic_view = party(clinic_owns, lab_owns, "lab")

@@ -15,6 +15,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.unaligned import unaligned_of
 from vfl_node.training.checkpoints import MemoryCheckpoints
 
@@ -84,7 +85,7 @@ def intersected(
         return Table(Identifiers.of(str(row).encode() for row in of), named, **rest)
 
     def view(places: NDArray[np.int64], own: int, peer: str, **facts: Any) -> Alignment:
-        return Alignment("psi" if others is None else "apsi", "curve25519", places, own, {peer: PeerFacts(**facts)})
+        return Alignment(ALIGNMENTS["psi" if others is None else "apsi"], "curve25519", places, own, {peer: PeerFacts(**facts)})
 
     hidden = others is not None
 

@@ -19,6 +19,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_of
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.job import Align, Evaluate, Job, Parties, Predict, Serve
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.progress import Event, PredictionsAudited, Silent
 from vfl_node.session.session import Session
 from vfl_node.settings.protection import Protection
@@ -226,7 +227,7 @@ def aligned(world: World, clinic_rows: NDArray[np.int64], lab_rows: NDArray[np.i
     def view(rows: NDArray[np.int64], others: NDArray[np.int64]) -> Alignment:
         ours, theirs = (int((of != NOT_MINE).sum()) for of in (rows, others))
         facts = PeerFacts(theirs, intersection=both, missing=ours - both)
-        return Alignment(protocol, "curve25519", rows, ours, {"lab" if others is lab_rows else "clinic": facts})
+        return Alignment(ALIGNMENTS[protocol], "curve25519", rows, ours, {"lab" if others is lab_rows else "clinic": facts})
 
     return (
         Scorer(world.kept(0), view(clinic_rows, lab_rows), world.parties.clinic, CPU),
@@ -283,7 +284,9 @@ def world_fixture(synthetic: Make, run: Make) -> Make:
             labels = np.random.default_rng(0).integers(0, classes, len(parties.clinic)).astype(np.float32)
             parties = dataclasses.replace(parties, clinic=dataclasses.replace(parties.clinic, labels=labels))
         views = {"clinic_view": parties.clinic_view, "lab_view": parties.lab_view}
-        parties = dataclasses.replace(parties, **{k: dataclasses.replace(v, protocol=protocol) for k, v in views.items()})
+        parties = dataclasses.replace(
+            parties, **{k: dataclasses.replace(v, spec=ALIGNMENTS[protocol]) for k, v in views.items()}
+        )
         own = models or {}
         results = run(train=train, evaluate=Evaluate(test_fraction=0.5), models=(own, own))(parties)
         return World(parties, results, train, serve, models=own)

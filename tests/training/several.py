@@ -17,6 +17,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Align, Evaluate, Parties
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
@@ -105,7 +106,7 @@ def several_parties(
             if peer != name
         }
         views[name] = Alignment(
-            protocol,
+            ALIGNMENTS[protocol],
             "curve25519",
             place[order],
             len(rows),

@@ -18,6 +18,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_of
 from vfl_node.job import Align, Evaluate, Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.unaligned import unaligned_of
 from vfl_node.metrics.classes import auc
 from vfl_node.settings.protection import Compare
@@ -40,7 +41,7 @@ def intersection(parties: Any) -> Alignment:
     view = parties.clinic_view
     both = view.rows[view.owned & parties.lab_view.owned]
     rows = np.random.default_rng(1).permutation(both)
-    return replace(view, protocol="psi", rows=rows, peers={"lab": PeerFacts(len(parties.lab), len(rows), 0)})
+    return replace(view, spec=ALIGNMENTS["psi"], rows=rows, peers={"lab": PeerFacts(len(parties.lab), len(rows), 0)})
 
 
 def asked(
@@ -183,7 +184,7 @@ def test_an_epoch_takes_as_many_rows_however_many_are_owned(
     monkeypatch.setattr(alone, "train_local", lambda *arguments, **named: steps.append(len(arguments[4])))
     for share in (0.6, 0.7):
         parties = synthetic(300, (share, 1.0), independent=True)
-        view = replace(parties.clinic_view, protocol=protocol)
+        view = replace(parties.clinic_view, spec=ALIGNMENTS[protocol])
         own = OwnRows.of(view, np.arange(0, 300, 5), held_out=True, records=len(parties.clinic))
         at, data = asked(parties, view, align=align)
         logits_alone(at, data, own, task_of(TRAIN, parties.clinic.labels), Randomness(SECRET))
@@ -287,7 +288,7 @@ def test_where_its_time_would_tell_something_it_needs_the_owner_s_word(
     synthetic: Callable[..., Any], align: Align, protocol: str, compare: Compare, note: str
 ) -> None:
     parties = synthetic(80, (0.9, 0.5))
-    view = replace(intersection(parties), protocol=protocol)
+    view = replace(intersection(parties), spec=ALIGNMENTS[protocol])
     own = OwnRows.of(view, np.arange(10), held_out=True, records=len(parties.clinic))
     at, data = asked(parties, view, align=align, compare=compare)
     tree = boosted_tree.train(at, data, own, Randomness(SECRET))

@@ -16,6 +16,7 @@ from tests.training.test_resume import Fatal, KilledError
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate, Serve
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.privacy.defences.defence import Defence, Leaving
 from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.privacy.outgoing import Exit
@@ -274,7 +275,10 @@ def test_rows_of_a_new_alignment_are_protected_by_their_columns_too(world: World
     assert NEW_TO_ACTIVE.rows == "new"
     new = unseen(30)
     order = Randomness(b"o" * 32).permutation(30)
-    views = [Alignment(**{**vars(world.parties.lab_view), "protocol": "psi", "rows": rows}) for rows in (np.arange(30), order)]
+    views = [
+        Alignment(**{**vars(world.parties.lab_view), "spec": ALIGNMENTS["psi"], "rows": rows})
+        for rows in (np.arange(30), order)
+    ]
     sides = [embedder(world, 0.5, view, new) for view in views]
     clean = embedder(world, None, views[0], new)
     first, other = (side.new(np.arange(30)) for side in sides)

@@ -32,6 +32,7 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import Need, check_limits, need, parameters, shape_of
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.bottoms.cnn_network import CnnBottom
 from vfl_node.models.building import build_bottom
@@ -209,7 +210,7 @@ def test_new_records_are_predicted_as_the_same_rows_were(served: World, predict:
     own = np.flatnonzero(served.parties.lab_view.owned)[:10]
     rows = served.parties.lab_view.rows[own]
     new = taken(served.parties.lab, rows, prefix=b"new ")
-    view = dataclasses.replace(served.parties.lab_view, rows=np.arange(10), protocol="psi")
+    view = dataclasses.replace(served.parties.lab_view, rows=np.arange(10), spec=ALIGNMENTS["psi"])
     again = Embedder(served.kept(1), view, new, CPU)
     torch.testing.assert_close(again.new(np.arange(10)), embedder.new(own))
     shifted = Embedder(served.kept(1), view, taken(served.parties.lab, rows, prefix=b"new ", shift=40), CPU)

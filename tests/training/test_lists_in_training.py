@@ -22,6 +22,7 @@ from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, T
 from vfl_node.errors import UsageError
 from vfl_node.estimate.memory import need, parameters, shape_of
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import InputSchema, architecture_of, layers
 from vfl_node.models.bottoms.youtube_dnn_network import YoutubeDnnBottom
 from vfl_node.models.building import build_bottom
@@ -253,7 +254,7 @@ def test_new_records_are_predicted_as_the_same_rows_were(served: World, predict:
     own = np.flatnonzero(served.parties.lab_view.owned)[:10]
     at = served.parties.lab_view.rows[own]
     new = taken(served.parties.lab, at, prefix=b"new ")
-    view = dataclasses.replace(served.parties.lab_view, rows=np.arange(10), protocol="psi")
+    view = dataclasses.replace(served.parties.lab_view, rows=np.arange(10), spec=ALIGNMENTS["psi"])
     again = Embedder(served.kept(1), view, new, CPU)
     torch.testing.assert_close(again.new(np.arange(10)), embedder.new(own))
     backwards = {**new.columns, "history": new.columns["history"].rows(np.arange(10)[::-1])}

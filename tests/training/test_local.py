@@ -14,6 +14,7 @@ from torch import Tensor
 from benchmarks.sessions import session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models.storage import under
 from vfl_node.training.split import base_rates
 from vfl_node.training.split.active import ActiveHalf
@@ -31,7 +32,7 @@ def half(parties: Any, calibration: str = "none", *, protocol: str = "psu") -> A
         bottom=(8,), active_bottom=(16,), top=(16,), epochs=20, batch_size=32, learning_rate=1e-2,
         missing=Missing(calibration=calibration),
     )  # fmt: skip
-    view = replace(parties.clinic_view, protocol=protocol)
+    view = replace(parties.clinic_view, spec=ALIGNMENTS[protocol])
     channel, _ = memory_channels("clinic", "lab")
     own, data = session("clinic", {"lab": channel}, Randomness(SECRET), train=train), TrainingData(view, parties.clinic)
     return ActiveHalf(own, data, Randomness(SECRET), Randomness(SECRET[::-1]), 0, np.arange(len(view)), None)

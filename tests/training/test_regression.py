@@ -20,6 +20,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import DataError, ProtocolError, StateError
 from vfl_node.job import Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
@@ -249,7 +250,7 @@ def test_predictions_are_in_the_targets_unit(synthetic: Callable[..., Any], run:
     """Both parties get the same; on the rows held out they have the reported error. A number that is none is refused."""
     parties = with_targets(synthetic(200, (1.0, 1.0)))
     views = {"clinic_view": parties.clinic_view, "lab_view": parties.lab_view}
-    parties = dataclasses.replace(parties, **{k: dataclasses.replace(v, protocol="psi") for k, v in views.items()})
+    parties = dataclasses.replace(parties, **{k: dataclasses.replace(v, spec=ALIGNMENTS["psi"]) for k, v in views.items()})
     both = run(train=section(epochs=6), evaluate=ALL)
     results = both(parties)
     world = World(parties, results, both.train)

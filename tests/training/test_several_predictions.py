@@ -20,6 +20,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError
 from vfl_node.job import Align, Evaluate, Predict, Serve
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.classes import auc
 from vfl_node.settings.protection import Protection
 from vfl_node.training.network.tasks import probabilities
@@ -244,7 +245,7 @@ def test_new_records_that_all_parties_have(intersection: Halves, to: str) -> Non
         name: intersection.side(
             name,
             Alignment(
-                "psi",
+                ALIGNMENTS["psi"],
                 "curve25519",
                 of,
                 100,

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import KeyColumn
-from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.alignment import AlignmentSpec
 from vfl_node.ledger import Disclosure
-from vfl_node.settings.node import DEFAULT_TABLE
 
 NOT_MINE = -1
 """Marks a shared row that this party does not own."""
@@ -74,7 +73,7 @@ class Alignment:
     """An ordered index of ``m`` shared rows, as one party sees it.
 
     Attributes:
-        protocol: its name in the job; to show it and to look it up (:data:`~vfl_node.job.alignment.ALIGNMENTS`).
+        spec: what its protocol is.
         group: name of the group it was computed in.
         rows: int64[m], the local row at each shared position, or :data:`NOT_MINE`. In an alignment by similarity, at the
             party whose records are the candidates, int64[m, K]: up to K of them for each position, with :data:`NOT_MINE` where
@@ -94,7 +93,7 @@ class Alignment:
             not finite, or one party has both candidates and similarities.
     """
 
-    protocol: str
+    spec: AlignmentSpec
     group: str
     rows: NDArray[np.int64]
     ours: int
@@ -121,6 +120,11 @@ class Alignment:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def protocol(self) -> str:
+        """The protocol's name in the job."""
+        return self.spec.name
 
     @property
     def peer(self) -> PeerFacts:
@@ -164,12 +168,12 @@ class Alignment:
     @property
     def every_row_is_shared(self) -> bool:
         """Whether the protocol gives rows only that every party owns; so the parties know which of their records are shared."""
-        return ALIGNMENTS[self.protocol].every_row_is_shared
+        return self.spec.every_row_is_shared
 
     @property
     def hides_intersection(self) -> bool:
         """Whether the protocol hides from a party how many records are shared."""
-        return bool(ALIGNMENTS[self.protocol].intersection_hidden_from)
+        return bool(self.spec.intersection_hidden_from)
 
 
 @dataclass(frozen=True)
@@ -180,13 +184,13 @@ class OwnRecords:
         ids: its distinct canonical identifiers; row i of its table has ``ids[i]``.
         identity: stands for all records of its table, in whatever form and of whatever part ``ids`` are; empty: for ``ids``.
         keys: name of a key of the job → its values (:class:`vfl_node.data.tables.Table`); empty where it has none.
-        table: what its owner's settings call its table; private.
+        table: what its owner's settings call its table; private; empty: it has no name.
     """
 
     ids: Identifiers
     identity: bytes = b""
     keys: Mapping[str, KeyColumn] = field(default_factory=dict)
-    table: str = DEFAULT_TABLE
+    table: str = ""
 
     def __len__(self) -> int:
         return len(self.ids)

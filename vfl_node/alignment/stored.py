@@ -25,7 +25,9 @@ _ARRAYS = ("rows", "similarities")
 def parts(alignment: Alignment) -> tuple[dict[str, NDArray[Any]], str]:
     """The arrays of an alignment by name, and JSON of all else."""
     arrays = {name: array for name in _ARRAYS if (array := getattr(alignment, name)) is not None}
-    head = {field.name: getattr(alignment, field.name) for field in fields(Alignment) if field.name not in _ARRAYS}
+    apart = {*_ARRAYS, "spec"}
+    said = {field.name: getattr(alignment, field.name) for field in fields(Alignment) if field.name not in apart}
+    head = {"protocol": alignment.protocol, **said}
     head["learnt"] = [asdict(item) for item in alignment.learnt]
     if len(alignment.peers) == 1:
         del head["common"]  # it is the intersection with the only peer; an earlier version did not know it
@@ -55,6 +57,7 @@ def joined(arrays: Mapping[str, NDArray[Any]], head: str, peers: Sequence[str]) 
         known = _from_version_1(known, arrays["rows"], peer)
     elif version != VERSION:
         raise ValueError(f"version {version} of a stored alignment is not known")
+    known["spec"] = ALIGNMENTS[known.pop("protocol")]
     known["learnt"] = _disclosures(known["learnt"])
     known["peers"] = {
         name: PeerFacts(**facts | {"learnt": _disclosures(facts["learnt"])}) for name, facts in known["peers"].items()

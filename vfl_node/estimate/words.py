@@ -160,7 +160,7 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
 
 def after_alignment(job: Job, alignment: Alignment) -> str:
     """The same once the job's parties have aligned, in one line; empty as :func:`before_start`."""
-    spec = ALIGNMENTS[alignment.protocol]
+    spec = alignment.spec
     takes = _takes(job, spec.name, len(alignment), len(alignment), alignment.among, alignment.common)
     if not takes:
         return ""

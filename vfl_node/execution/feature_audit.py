@@ -129,7 +129,7 @@ def kept_half(settings: Settings, job: Job, folder: JobFolder, table: Table) -> 
     state, encoder = (serving.serving, serving.encoder) if serving else ("", head["encoder"])
     model = StoredModel(job, weights, encoder, state, settings.models)
     rows = np.arange(len(table), dtype=np.int64)
-    own = Alignment(protocol=job.align.protocol, group=job.align.group, rows=rows, ours=len(table), peers={})
+    own = Alignment(spec=job.align.spec, group=job.align.group, rows=rows, ours=len(table), peers={})
     alignment = aligned[0] if aligned else own
     return KeptHalf(model, alignment, table, defences_of(job, folder)), aligned is not None
 

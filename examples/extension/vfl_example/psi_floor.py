@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from vfl_example.psi_floor_spec import PSI_FLOOR
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.psi import protocol as psi
 from vfl_node.crypto.groups import Group
@@ -24,7 +25,7 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
 
 
 def checked(alignment: Alignment) -> Alignment:
-    """The same alignment under this protocol's name. Both parties see its length, so both end or none does."""
+    """The same alignment, as one of this protocol. Both parties see its length, so both end or none does."""
     if len(alignment) < FLOOR:
         raise DataError(f"only {len(alignment)} records are shared, and psi_floor needs {FLOOR}", code="E_EMPTY")
-    return replace(alignment, protocol="psi_floor")
+    return replace(alignment, spec=PSI_FLOOR)

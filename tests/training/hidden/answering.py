@@ -18,6 +18,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job, Parties, Predict, Serve
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import alone
@@ -183,7 +184,7 @@ def new_records(asked: Asked, records: int, shared: int | None = None, seed: int
         columns = {column: NumericColumn(rng.normal(size=records)) for column in table.columns}
         ids = Identifiers.of(f"new {number}".encode() for number in own)
         facts = {peer: replace(of, records=records, intersection=len(order), missing=0) for peer, of in view.peers.items()}
-        data[name] = Table(ids, columns), Alignment("psi", "curve25519", np.argsort(own)[order], records, facts)
+        data[name] = Table(ids, columns), Alignment(ALIGNMENTS["psi"], "curve25519", np.argsort(own)[order], records, facts)
     return data
 
 

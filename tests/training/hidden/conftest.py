@@ -28,6 +28,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.memory import MemoryOfOneRun, PeerMemory
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
@@ -146,7 +147,7 @@ def world(
             for at, other in enumerate(NAMES[:parties])
             if other != name
         }
-        data[name] = table, Alignment(protocol, "curve25519", where[order], len(own), facts, common=known)
+        data[name] = table, Alignment(ALIGNMENTS[protocol], "curve25519", where[order], len(own), facts, common=known)
     align: dict[str, Any] = {"protocol": protocol}
     if protocol == "apsi":
         align["obfuscation"] = {"size": int(index.sum())}

@@ -22,6 +22,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.glm.blind import DITHER
 from vfl_node.training.glm.plain import LOSSES
 from vfl_node.training.glm.prepared_inputs import _labels
@@ -143,7 +144,9 @@ def test_a_target_far_from_all_others_is_refused() -> None:
     """It would leave the range of the fixed point, and rule the model; of fewer than 65,536 rows none can lie so far."""
     train, rows = LinearRegression(algorithm="linear"), 70_000
     targets = np.random.default_rng(0).normal(size=rows)
-    view = Alignment("psi", "curve25519", np.arange(rows), rows, {"lab": PeerFacts(rows, intersection=rows, missing=0)})
+    view = Alignment(
+        ALIGNMENTS["psi"], "curve25519", np.arange(rows), rows, {"lab": PeerFacts(rows, intersection=rows, missing=0)}
+    )
     ids = Identifiers.of(str(row).encode() for row in range(rows))
 
     def prepared(targets: np.ndarray[Any, Any]) -> Any:

@@ -19,6 +19,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Align, Evaluate
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.settings.protection import Compare, Protection
@@ -113,14 +114,14 @@ def linked(
         Table(ids(rows), columns, y),
         Table(ids(records), {"z": NumericColumn(z), "kind": kinds}),
         Alignment(
-            "linkage",
+            ALIGNMENTS["linkage"],
             "",
             np.arange(rows),
             rows,
             {"lab": PeerFacts(records)},
             similarities=similarities.astype(np.float32),
         ),
-        Alignment("linkage", "", near.astype(np.int64), records, {"clinic": PeerFacts(rows)}),
+        Alignment(ALIGNMENTS["linkage"], "", near.astype(np.int64), records, {"clinic": PeerFacts(rows)}),
     )
 
 

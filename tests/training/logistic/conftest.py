@@ -25,6 +25,7 @@ from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost
 from vfl_node.job import Evaluate, Parties
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.progress import Silent
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.toss import toss
@@ -137,7 +138,7 @@ def shared(
         place[own] = np.arange(len(own))
         known = genuine if len(own) < population or protocol == "psi" else None
         facts = PeerFacts(others, intersection=known, missing=None if known is None else 0)
-        return Alignment(protocol, "curve25519", place[index], len(own), {peer: facts})
+        return Alignment(ALIGNMENTS[protocol], "curve25519", place[index], len(own), {peer: facts})
 
     return Shared(
         table(clinic_rows, {f"x{k}": x[:, k] for k in range(clinic)}, labelled=labels == "active"),

@@ -16,6 +16,7 @@ from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Align, Evaluate, Job, Serve
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.additive.half import AdditiveHalf
 from vfl_node.training.glm import plain
 from vfl_node.training.glm.opened import GlmPredictor
@@ -80,7 +81,7 @@ def test_a_part_has_the_same_bits_in_every_batch(width: int) -> None:
     rng = np.random.default_rng(0)
     columns, weight = rng.normal(size=(300, 37)), rng.normal(size=(width, 37)).T
     half, order = AdditiveHalf(lambda table: columns, weight), rng.permutation(300)
-    view = Alignment("psi", "curve25519", order, 300, {"lab": PeerFacts(300, intersection=300, missing=0)})
+    view = Alignment(ALIGNMENTS["psi"], "curve25519", order, 300, {"lab": PeerFacts(300, intersection=300, missing=0)})
     together = half.part(columns, view, np.arange(300))
     np.testing.assert_allclose(together, columns[order] @ weight, rtol=0, atol=1e-12)
     for size in (1, 2, 7, 16, 299):

@@ -16,12 +16,13 @@ from vfl_node.data.features import Encoder, Features, Levels, Scale
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.data.transforms import Standard
+from vfl_node.job.alignment import ALIGNMENTS
 
 
 def view(rows: Sequence[int] | NDArray[np.int64]) -> Alignment:
     """A party's view; it owns the positions whose row is not −1."""
     rows = np.asarray(rows, dtype=np.int64)
-    return Alignment("psu", "curve25519", rows, int((rows >= 0).sum()), {"lab": PeerFacts(len(rows))})
+    return Alignment(ALIGNMENTS["psu"], "curve25519", rows, int((rows >= 0).sum()), {"lab": PeerFacts(len(rows))})
 
 
 def union(own: int, shared: int, seed: int = 0) -> Alignment:

@@ -11,6 +11,7 @@ import torch
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.errors import DataError, StateError, UsageError
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.split.missing.calibration import (
     CALIBRATIONS,
     AtTest,
@@ -57,7 +58,7 @@ def mapped(mix: Composition, probability: torch.Tensor, base_rate: torch.Tensor,
 
 def union(owned: int, shared: int, intersection: int | None) -> Alignment:
     rows = np.concatenate([np.arange(owned), np.full(shared - owned, NOT_MINE)])
-    return Alignment("psu", "curve25519", rows, owned, {"lab": PeerFacts(80, intersection)})
+    return Alignment(ALIGNMENTS["psu"], "curve25519", rows, owned, {"lab": PeerFacts(80, intersection)})
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_what_is_not_calibrated_for_is_taken_as_real(shares: OwnedShares | None)
 
 
 def test_an_intersection_without_missing_rows_needs_no_correction() -> None:
-    shared = Alignment("psi", "curve25519", np.arange(30), 50, {"lab": PeerFacts(40, intersection=30)})
+    shared = Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(30), 50, {"lab": PeerFacts(40, intersection=30)})
     assert Composition.of(shared) == Composition(1.0, 0.0, 0.0)
     logits, labels = torch.linspace(-30, 30, 61), torch.tensor([0.0, 1.0]).repeat(31)[:61]
     plain, base = Identity(), rate(PI, 61)
@@ -233,7 +234,11 @@ def test_the_mixture_of_rows_has_the_probability_that_the_map_says(of: Rate, dum
     features_real = (rng.random(n) < P_P) | (False if dummies else ~label_real)
     seen_x = np.where(features_real, x, x[rng.integers(0, n, n)])  # a whole row of another record
     counted = Alignment(
-        "psu", "g", np.where(label_real, 0, NOT_MINE), 1, {"lab": PeerFacts(1, int((label_real & features_real).sum()))}
+        ALIGNMENTS["psu"],
+        "g",
+        np.where(label_real, 0, NOT_MINE),
+        1,
+        {"lab": PeerFacts(1, int((label_real & features_real).sum()))},
     )
     mix = Composition.of(counted, OwnedShares(active=P_A, passive=P_P) if dummies else None)
     for value in range(4):

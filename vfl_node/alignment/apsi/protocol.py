@@ -237,7 +237,7 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> A
     name, own, peer = lists.session.name, len(lists.records), lists.peer
     shared = int(np.count_nonzero(rows != NOT_MINE))
     return Alignment(
-        protocol=APSI.name,
+        spec=APSI,
         group=lists.group.name,
         rows=rows,
         ours=own,
@@ -275,7 +275,7 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int, num
         ),
     )
     return Alignment(
-        protocol=APSI.name,
+        spec=APSI,
         group=lists.group.name,
         rows=rows,
         ours=own,

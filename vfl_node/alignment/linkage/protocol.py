@@ -192,7 +192,7 @@ def _alignment(side: DataSide, rows: np.ndarray, facts: LinkageFacts, *, similar
     peer, is_active = session.peer.peer, session.role == "active"
     everybody = learnt.of_all(session.job, side.sizes, facts.sigma, facts.reuse)
     return Alignment(
-        protocol=LINKAGE.name,
+        spec=LINKAGE,
         group=GROUP,
         rows=rows,
         ours=len(side.records),

@@ -76,7 +76,7 @@ def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int
     name, own, peer, padding = lists.session.name, len(lists.records), lists.peer, lists.terms.padding
     announced = len(ours) if padding else own
     return Alignment(
-        protocol=PSI.name,
+        spec=PSI,
         group=lists.group.name,
         rows=rows,
         ours=own,

@@ -139,7 +139,7 @@ def _alignment(session: Session, pairs: Mapping[str, Alignment], rows: NDArray[n
     first, *_ = pairs.values()
     return dataclasses.replace(
         first,
-        protocol=PSI_STAR.name,
+        spec=PSI_STAR,
         rows=rows,
         peers={name: known.get(name, unknown) for name in session.others},
         union=None if several else first.union,

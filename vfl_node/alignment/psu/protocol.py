@@ -164,7 +164,7 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
     intersection = None if terms.dummies else common
     only_records = terms.padding == terms.dummies == 0  # then U has no row that neither party owns
     return Alignment(
-        protocol=PSU.name,
+        spec=PSU,
         group=lists.group.name,
         rows=lists.without_cover(rows),
         ours=len(lists.records),

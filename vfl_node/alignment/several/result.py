@@ -38,7 +38,7 @@ def result(lists: Lists, rows: NDArray[np.int64], sizes: Sequence[int], parts: O
     union = parts.union if parts else None if within else m
     missing = [0 if within else None if padded else m - size for size in sizes]
     return Alignment(
-        protocol=terms.protocol,
+        spec=terms.spec,
         group=lists.group.name,
         rows=lists.without_cover(rows),
         ours=len(lists.records),
