@@ -117,7 +117,7 @@ def test_stored_and_read_again(of):
 
 
 def version_1(**changes):
-    head = {"spec": ALIGNMENTS["psu"], "group": "g", "ours": 3, "theirs": 3, "intersection": 2, "padded": False}
+    head = {"protocol": "psu", "group": "g", "ours": 3, "theirs": 3, "intersection": 2, "padded": False}
     head |= {"learnt": [], "peer_learnt": [{"what": "set size", "count": 3, "text": "three"}]}
     return json.dumps(head | changes)
 
