@@ -33,9 +33,9 @@ from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import Need, check_limits, need, parameters, shape_of
 from vfl_node.job import Evaluate, Job
 from vfl_node.models import InputSchema, architecture_of
-from vfl_node.models.bottoms.cnn_network import CnnBottom
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
+from vfl_node.models.networks import CnnBottom
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.session.pins import MemoryPins
