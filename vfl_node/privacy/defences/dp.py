@@ -28,8 +28,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.privacy.defences.specs import DpParams
-from vfl_node.session.lasting import changed
-from vfl_node.session.memory import Memory
+from vfl_node.session.memory import Memory, changed
 
 GRID = 64
 """Steps of the grid in a standard deviation of the noise, at least."""
