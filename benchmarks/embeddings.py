@@ -23,9 +23,9 @@ import torch
 from benchmarks.measure import alone, machine, peak_bytes
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import InputSchema
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.networks import MlpBottom
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.split.config import Train
 

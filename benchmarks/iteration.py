@@ -29,8 +29,7 @@ from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.paillier.matrix import multiply
 from vfl_node.crypto.paillier.packing import join, pack, slots, unpack
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.contract import Block, Engine, Key, Result
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Block, Engine, Inline, Key, Result
 from vfl_node.engines.processes import Processes
 from vfl_node.training.glm.masks import Mask
 

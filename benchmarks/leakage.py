@@ -30,9 +30,9 @@ from benchmarks.overhear import Overheard, Tables, Transcript, overhear, prepare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.metrics.classes import auc
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import follow, spectral
 from vfl_node.privacy.attacks.attack import EpochAttack, ScoringAttack

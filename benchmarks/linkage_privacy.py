@@ -28,7 +28,7 @@ from vfl_node.alignment.linkage.similarity import DistanceScale, PairDraws, tau_
 from vfl_node.crypto.nearest.search import nearest
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.job.keys import Encoding, NumberKey, filter_bits
 from vfl_node.privacy.linkage import cells, multilateration
 from vfl_node.privacy.linkage.space import Floats, KeySpace

@@ -40,8 +40,7 @@ from vfl_node.crypto.paillier.keys import PrivateKey, generate
 from vfl_node.crypto.paillier.matrix import multiply
 from vfl_node.crypto.paillier.packing import pack, slots, unpack
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.contract import Engine
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Engine, Inline
 from vfl_node.engines.processes import Processes
 
 T = TypeVar("T")

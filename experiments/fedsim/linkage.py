@@ -22,7 +22,7 @@ from vfl_node.crypto.nearest.search import nearest
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.data.tables import Table
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.job import Align
 from vfl_node.job.alignment import ALIGNMENTS
 

@@ -30,7 +30,7 @@ from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.job import Evaluate
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.numbers import PredictedNumbers

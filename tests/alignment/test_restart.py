@@ -28,7 +28,7 @@ from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.job import Align
 from vfl_node.progress import Advanced, PhaseBegan

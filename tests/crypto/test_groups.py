@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vfl_node.crypto.groups import GROUPS, Curve25519, SafePrimeGroup, Scalar, group
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
 from vfl_node.errors import ProtocolError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vfl_node.engines.contract import block_size
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline, block_size
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
 

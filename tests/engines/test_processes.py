@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.engines.processes import Processes
 from vfl_node.errors import DataError, VflError
 

@@ -18,6 +18,7 @@ import pytest
 from tests.node.nodes import command
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
+from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import PrivateSettings, read_private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import load_job
@@ -123,7 +124,7 @@ def test_an_insurer_hides_a_column_by_its_own_settings(clinic_lab: Path, tmp_pat
     audited = PrivateSettings({"audit": insurer.document["audit"]})
     found = {}
     for name, own in (("hidden", insurer), ("shown", audited)):
-        simulate(job, {}, tmp_path / name, settings=trial_settings(job, files, given={"insurer": own}), seed=1)
+        simulate(job, {}, tmp_path / name, settings=trial_settings(job, files, given={"insurer": own}), extras=Extras(seed=1))
         whole, report = (json.loads((tmp_path / name / party / "report.json").read_text()) for party in ("", "insurer"))
         assert report["training"]["feature_audit"].keys() == {"age", "region", "visits_last_year", "claims_last_year"}
         assert "region" not in json.dumps(whole)
@@ -152,7 +153,7 @@ def linked(data: Path, out: Path, *, epochs: int = 6, **limits: int) -> dict[str
         given["schools"] = PrivateSettings({**own, "limits": {**own["limits"], **limits}})
     files = {name: data / file for name, file in LINKED.items()}
     settings = trial_settings(job, files, given=given, compare=Compare(boosted_tree=False))
-    folders = simulate(job, {}, out, settings=settings, seed=1)
+    folders = simulate(job, {}, out, settings=settings, extras=Extras(seed=1))
     return {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from vfl_node.configuration.models import parse
+from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
@@ -64,7 +65,7 @@ def report(folder: Path) -> dict[str, Any]:
 
 
 def test_the_figure_stands_in_the_report_of_the_party_that_it_aims_at(files: dict[str, Path], tmp_path: Path) -> None:
-    simulate(job(), files, tmp_path, seed=1, joint=True)
+    simulate(job(), files, tmp_path, extras=Extras(seed=1, joint=True))
     lab, clinic = report(tmp_path / "lab")["training"], report(tmp_path)["training"]
     assert lab["joint"]["value"] > 0.7  # by the clinic's columns
     assert lab["joint"]["estimate"] is False
@@ -77,7 +78,7 @@ def test_the_figure_stands_in_the_report_of_the_party_that_it_aims_at(files: dic
 
 def test_between_columns_that_are_independent_it_is_at_chance(tmp_path: Path) -> None:
     """The lab lacks about 190 of the 640 people judged: an AUC at chance deviates by .025, with trees fitted by .031."""
-    simulate(job(), people(tmp_path, dependence=0.0), tmp_path / "out", seed=1, joint=True)
+    simulate(job(), people(tmp_path, dependence=0.0), tmp_path / "out", extras=Extras(seed=1, joint=True))
     lab = report(tmp_path / "out" / "lab")["training"]
     assert lab["joint"]["value"] == pytest.approx(0.5, abs=0.08)
 
@@ -86,7 +87,7 @@ def test_it_changes_nothing_that_is_sent_or_learnt(files: dict[str, Path], tmp_p
     sent = []
     for name in ("with", "without"):
         wire = Recorder()
-        simulate(job(), files, tmp_path / name, seed=1, joint=name == "with", wrap=wire.wrap)
+        simulate(job(), files, tmp_path / name, wrap=wire.wrap, extras=Extras(seed=1, joint=name == "with"))
         sent.append([(entry.sender, entry.message.SerializeToString()) for entry in wire.entries])
     assert sent[0] == sent[1]
     for place in ("model.safetensors", "lab/model.safetensors"):
@@ -94,7 +95,7 @@ def test_it_changes_nothing_that_is_sent_or_learnt(files: dict[str, Path], tmp_p
 
 
 def test_without_the_peers_columns_a_passive_party_estimates_it(files: dict[str, Path], tmp_path: Path) -> None:
-    simulate(job(), files, tmp_path, seed=1)
+    simulate(job(), files, tmp_path, extras=Extras(seed=1))
     lab = report(tmp_path / "lab")["training"]
     assert lab["joint"]["estimate"] is True
     assert lab["joint"]["judged"] == sum(1 for _ in csv.reader(files["lab"].open())) - 1
@@ -105,10 +106,10 @@ def test_without_the_peers_columns_a_passive_party_estimates_it(files: dict[str,
 
 def test_an_owner_may_switch_it_off_and_where_no_row_is_made_up_there_is_none(files: dict[str, Path], tmp_path: Path) -> None:
     given = {"lab": private({"audit": {"membership": False}}, source="lab")}
-    simulate(job(), {}, tmp_path / "off", settings=trial_settings(job(), files, given=given), joint=True)
+    simulate(job(), {}, tmp_path / "off", settings=trial_settings(job(), files, given=given), extras=Extras(joint=True))
     assert report(tmp_path / "off" / "lab")["training"]["joint"] is None
     assert report(tmp_path / "off")["training"]["joint"] is not None
-    simulate(job("psi"), files, tmp_path / "psi", joint=True)
+    simulate(job("psi"), files, tmp_path / "psi", extras=Extras(joint=True))
     assert report(tmp_path / "psi" / "lab")["training"]["joint"] is None
 
 
@@ -138,8 +139,10 @@ def test_what_was_received_is_kept_and_a_later_attempt_goes_on_from_a_checkpoint
 
 @pytest.mark.slow
 def test_parties_in_processes_of_their_own_give_the_same_figure(files: dict[str, Path], tmp_path: Path) -> None:
-    simulate(job(), files, tmp_path / "together", seed=1, joint=True)
-    with LocalFederation(job(), trial_settings(job(), files), logs=tmp_path / "logs", seed=1, joint=True) as federation:
+    simulate(job(), files, tmp_path / "together", extras=Extras(seed=1, joint=True))
+    with LocalFederation(
+        job(), trial_settings(job(), files), logs=tmp_path / "logs", extras=Extras(seed=1, joint=True)
+    ) as federation:
         federation.run(tmp_path / "apart", lambda _: None)
     for name in (".", "lab"):
         joined = [

@@ -11,6 +11,7 @@ import pytest
 
 from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
+from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
@@ -38,7 +39,7 @@ def simulated(folder: Path, *, defences: list[dict[str, Any]], also: str = "") -
     job = parse(JOB % also, Job, source="job.yaml")
     given = {"clinic": private({"defences": defences}, source="clinic.yaml", base=folder)}
     settings = trial_settings(job, files, given=given, columns={"id": "id", "label": "label"})
-    simulate(job, files, folder / "out", settings=settings, seed=1)
+    simulate(job, files, folder / "out", settings=settings, extras=Extras(seed=1))
     reports = {"clinic": folder / "out" / "report.json", "lab": folder / "out" / "lab" / "report.json"}
     found = {name: json.loads(path.read_text()) for name, path in reports.items()}
     return {**found, "page": (folder / "out" / "report.html").read_text()}

@@ -14,7 +14,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.named_columns import check_named_columns
+from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.train import _check_settings, missing_results
 from vfl_node.roles import Role
 from vfl_node.session.session import OwnMachine

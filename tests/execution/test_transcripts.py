@@ -16,6 +16,7 @@ from tests.node.several import make_several
 from vfl_node import run as run_in_python
 from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
+from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.execution.trial import Trial, read_trial
@@ -71,7 +72,7 @@ def test_what_crossed_the_wire_in_training_is_recorded_after_the_defences(
         tmp_path / "out",
         settings=trial_settings(job, trial.files, given=given),
         wrap=wire.wrap,
-        transcript=tmp_path / "t",
+        extras=Extras(transcript=tmp_path / "t"),
     )
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["clinic.npz", "lab.npz"]
     at_clinic, at_lab = (received(tmp_path / "t" / f"{name}.npz") for name in ("clinic", "lab"))
@@ -111,7 +112,7 @@ def test_rows_are_those_of_the_file(trial: Any, tmp_path: Path, align: str) -> N
     kinds, ids = 5, [row["id"] for row in csv.DictReader(trial.lab.open(newline=""))]
     files = trial.files | {"lab": lab_of_kinds(tmp_path, ids, kinds)}
     job = trial.job(f"align: {align}\n" + SPLIT.replace("{bottom", "{missing: {features: sampling}, bottom", 1))
-    simulate(job, files, tmp_path / "out", transcript=tmp_path / "t", seed=3)
+    simulate(job, files, tmp_path / "out", extras=Extras(transcript=tmp_path / "t", seed=3))
     at_clinic = received(tmp_path / "t" / "clinic.npz")
     rows = at_clinic["rows"]
     assert (rows < 0).any() == ("psu" in align)
@@ -136,7 +137,7 @@ def test_rows_are_those_of_the_file(trial: Any, tmp_path: Path, align: str) -> N
 def test_an_outside_judge_reads_labels_in_all_repeats_of_made_up_rows_too(trial: Any, tmp_path: Path) -> None:
     """From the files and the tables alone, by the leading direction of the gradients, each with length 1."""
     job = trial.job("align: {protocol: psu}\n" + SPLIT.replace("0.3", "0.3, repeats: 2"))
-    simulate(job, trial.files, tmp_path / "out", transcript=tmp_path / "t", seed=3)
+    simulate(job, trial.files, tmp_path / "out", extras=Extras(transcript=tmp_path / "t", seed=3))
     at_lab = received(tmp_path / "t" / "lab.npz")
     label = np.array([int(row["label"]) for row in csv.DictReader(trial.clinic.open(newline=""))])
     shuffled, found = np.random.default_rng(0).permutation(label), []
@@ -169,8 +170,10 @@ def test_several_passive_parties_and_processes_of_their_own(tmp_path: Path) -> N
     files = {name: several.files[name] for name in job.parties.data}
     (tmp_path / "together").mkdir()
     (tmp_path / "together" / "lab.npz").write_bytes(b"of an earlier run")
-    simulate(job, files, tmp_path / "a", seed=7, transcript=tmp_path / "together")
-    nodes = LocalFederation(job, trial_settings(job, files), logs=tmp_path / "logs", seed=7, transcript=tmp_path / "apart")
+    simulate(job, files, tmp_path / "a", extras=Extras(seed=7, transcript=tmp_path / "together"))
+    nodes = LocalFederation(
+        job, trial_settings(job, files), logs=tmp_path / "logs", extras=Extras(seed=7, transcript=tmp_path / "apart")
+    )
     with nodes as federation:
         federation.run(tmp_path / "b", lambda _: None)
     names = ["clinic.insurer.npz", "clinic.lab.npz", "insurer.npz", "lab.npz"]
@@ -192,7 +195,12 @@ def test_several_passive_parties_and_processes_of_their_own(tmp_path: Path) -> N
 def test_one_of_several_passive_parties_lacks_rows_that_neither_it_nor_the_active_party_has(tmp_path: Path) -> None:
     several = make_several(tmp_path)
     job = several.job("align: {protocol: psu}\n" + SPLIT.replace("epochs: 2", "epochs: 1"), ("lab", "insurer"))
-    simulate(job, {name: several.files[name] for name in job.parties.data}, tmp_path / "out", transcript=tmp_path / "t", seed=3)
+    simulate(
+        job,
+        {name: several.files[name] for name in job.parties.data},
+        tmp_path / "out",
+        extras=Extras(transcript=tmp_path / "t", seed=3),
+    )
     lab, insurer = (received(tmp_path / "t" / f"clinic.{name}.npz") for name in ("lab", "insurer"))
     assert np.array_equal(lab["positions"], insurer["positions"])
     assert np.array_equal(lab["active_rows"], insurer["active_rows"])
@@ -218,10 +226,10 @@ def test_from_python(trial: Any, tmp_path: Path) -> None:
 def test_a_job_without_embeddings_is_refused_before_it_starts(trial: Any, tmp_path: Path, text: str, said: str) -> None:
     job = parse(f"name: t\nparties: {{active: clinic, passive: lab}}\n{text}", Job, source="job")
     with pytest.raises(UsageError, match=said) as caught:
-        simulate(job, trial.files, tmp_path / "out", transcript=tmp_path / "t")
+        simulate(job, trial.files, tmp_path / "out", extras=Extras(transcript=tmp_path / "t"))
     assert "leave --transcript out" in caught.value.hint
     with pytest.raises(UsageError, match=said):
-        LocalFederation(job, trial_settings(job, trial.files), logs=tmp_path / "logs", transcript=tmp_path / "t")
+        LocalFederation(job, trial_settings(job, trial.files), logs=tmp_path / "logs", extras=Extras(transcript=tmp_path / "t"))
     assert not (tmp_path / "t").exists()
     assert not (tmp_path / "out").exists()
 
@@ -231,13 +239,15 @@ def test_a_folder_that_is_none_of_this_users_is_refused(trial: Any, tmp_path: Pa
     (tmp_path / "file").write_text("")
     for name in ("link", "file"):
         with pytest.raises(UsageError, match=f"--transcript {tmp_path / name}: ") as caught:
-            simulate(trial.job(SPLIT), trial.files, tmp_path / "out", transcript=tmp_path / name)
+            simulate(trial.job(SPLIT), trial.files, tmp_path / "out", extras=Extras(transcript=tmp_path / name))
         assert caught.value.code == "E_FILE"
 
 
 def test_a_folder_in_which_nothing_can_be_written_is_refused_before_it_starts(trial: Any) -> None:
     with pytest.raises(UsageError, match="--transcript /proc/self/task: ") as caught:
-        simulate(trial.job("align: {protocol: psi}\n" + SPLIT), {}, Path("none"), transcript=Path("/proc/self/task"))
+        simulate(
+            trial.job("align: {protocol: psi}\n" + SPLIT), {}, Path("none"), extras=Extras(transcript=Path("/proc/self/task"))
+        )
     assert caught.value.code == "E_FILE"
 
 
@@ -267,7 +277,9 @@ def test_without_the_option_nothing_is_recorded(trial: Any, tmp_path: Path, monk
     monkeypatch.setattr(Steps, "add", noted)
     simulate(trial.job("align: {protocol: psi}\n" + SPLIT), trial.files, tmp_path / "out")
     assert added == []
-    simulate(trial.job("align: {protocol: psi}\n" + SPLIT), trial.files, tmp_path / "out", transcript=tmp_path / "t")
+    simulate(
+        trial.job("align: {protocol: psi}\n" + SPLIT), trial.files, tmp_path / "out", extras=Extras(transcript=tmp_path / "t")
+    )
     assert added == list(range(6))
 
 
@@ -304,7 +316,7 @@ def test_projections_have_files_of_their_own(trial: Any, tmp_path: Path) -> None
     limits = {"limits": {"methods": ["fedhssl"]}}
     given = {"clinic": private(limits, source="clinic"), "lab": private(limits | NOISE, source="lab")}
     wire, owners = Recorder(), trial_settings(job, trial.files, given=given)
-    simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, transcript=tmp_path / "t")
+    simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, extras=Extras(transcript=tmp_path / "t"))
     names = ["clinic.npz", "clinic.projections.npz", "lab.npz", "lab.projections.npz"]
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == names
     for receiver, sender in (("clinic", "lab"), ("lab", "clinic")):
@@ -328,7 +340,7 @@ def test_of_linked_rows_each_candidate_is_recorded_beside_the_record_where_it_st
     job = parse(LINKED, Job, source="job")
     given = {"clinic": private({"data": {"label": "y"}}, source="clinic"), "lab": private({}, source="lab")}
     wire, owners = Recorder(), trial_settings(job, files, given=given)
-    simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, transcript=tmp_path / "t")
+    simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, extras=Extras(transcript=tmp_path / "t"))
     at_clinic, at_lab = (received(tmp_path / "t" / f"{name}.npz") for name in ("clinic", "lab"))
     assert all(np.array_equal(at_clinic[name], at_lab[name]) for name in NUMBERS)
     gradients = [*wire.messages(training_pb2.Gradient)]

@@ -18,6 +18,7 @@ import yaml
 
 from vfl_node.configuration.models import load
 from vfl_node.errors import UsageError
+from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import read_private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
@@ -213,7 +214,7 @@ def test_the_job_holds_out_exactly_the_test_clicks(published: Any, tmp_path: Pat
     job = load(tmp_path / "out" / "job.yaml", Job)
     given = {role: read_private(tmp_path / "out" / f"{role}.yaml") for role in ("active", "passive")}
     settings = trial_settings(job, {}, given=given)
-    simulate(job, {}, tmp_path / "run", settings=settings, predictions=tmp_path / "said.csv", seed=1)
+    simulate(job, {}, tmp_path / "run", settings=settings, extras=Extras(predictions=tmp_path / "said.csv", seed=1))
     rows = read(tmp_path / "said.csv")
     held_out = {row["sample_id"] for row in rows if row["rows"] == "held_out"}
     parts = {row["sample_id"]: row["part"] for row in read(tmp_path / "out" / "active.csv")}

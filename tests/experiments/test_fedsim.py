@@ -24,7 +24,7 @@ from vfl_node.data.tables import NumericColumn
 from vfl_node.errors import UsageError
 from vfl_node.job import Align
 from vfl_node.metrics.classes import auc
-from vfl_node.training.linked.ranks import spearman
+from vfl_node.metrics.numbers import spearman
 
 NOWHERE = Path("/nowhere")
 

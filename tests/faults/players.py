@@ -22,7 +22,7 @@ from mutations import Change, Speaker, Wire
 
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import VflError
 from vfl_node.execution import run as run_module
 from vfl_node.execution.folder import JobFolder

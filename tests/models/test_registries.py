@@ -11,7 +11,7 @@ PACKAGE = """
 from dataclasses import dataclass
 
 from vfl_node.models import Composed
-from vfl_node.models.bottoms.mlp import MlpBottomKind
+from vfl_node.models.bottoms import MlpBottomKind
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import UsageError
 from vfl_node.models import OPTIMISERS, InputSchema, layers
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import SPARSE_FROM, lookup_tables
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.updates import Updates, clip_gradients
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.split.config import Train

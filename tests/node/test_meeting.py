@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import PeerLost, PolicyError, VflError
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.node import meeting as module

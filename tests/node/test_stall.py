@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.node.test_full_disk import JOB, NAMES, Pair
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.execution import train
 from vfl_node.execution.live import LiveProgress, Stop

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks.residuals import Round
 from vfl_node.privacy.attacks.transcript import Batch

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy import equal_weights
 from vfl_node.privacy.attacks import ATTACKS, follow

@@ -12,7 +12,7 @@ from experiments.florist.experiment import ACTIVE, PASSIVE, Training, Trial
 from vfl_node.configuration.models import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
-from vfl_node.execution.estimated import estimated_joint
+from vfl_node.execution.joint import estimated_joint
 from vfl_node.job import Job
 from vfl_node.privacy.attacks import joint
 from vfl_node.settings.protection import Protection

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks.near_duplicate import nearest
 from vfl_node.training.split.missing.features.rows import sampling

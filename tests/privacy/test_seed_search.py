@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 
 COLUMNS, CUT, WINDOW = 4, 8, 2**16

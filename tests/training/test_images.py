@@ -34,9 +34,9 @@ from vfl_node.estimate.memory import Need, check_limits, need, parameters, shape
 from vfl_node.job import Evaluate, Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import InputSchema, architecture_of
-from vfl_node.models.bottoms.cnn_network import CnnBottom
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
+from vfl_node.models.networks import CnnBottom
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.session.pins import MemoryPins
 from vfl_node.settings.defences import read_params

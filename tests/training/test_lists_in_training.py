@@ -24,10 +24,10 @@ from vfl_node.estimate.memory import need, parameters, shape_of
 from vfl_node.job import Evaluate, Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import InputSchema, architecture_of, layers
-from vfl_node.models.bottoms.youtube_dnn_network import YoutubeDnnBottom
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.networks import YoutubeDnnBottom
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.settings.declared import DeclaredList
 from vfl_node.settings.defences import read_params

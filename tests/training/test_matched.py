@@ -22,7 +22,7 @@ from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.job.evaluate import METRICS
 from vfl_node.metrics import classes as metrics

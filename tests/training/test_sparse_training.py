@@ -14,9 +14,9 @@ from tests.training.test_resume import Fatal, KilledError, assert_same_bits
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
 from vfl_node.models import layers
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
 from vfl_node.privacy.features.targets import Target, Targets

@@ -8,26 +8,25 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from vfl_node.api.frames import Frame, Given, tables_of, write
+from vfl_node.api.frames import Given, tables_of, write
 from vfl_node.api.progress import shown
 from vfl_node.api.result import PREDICTIONS, Result
 from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
-from vfl_node.execution.private import PrivateSettings, party_of, private, read_private, trial_settings
+from vfl_node.execution.extras import Extras
+from vfl_node.execution.private import PrivateSettings, party_of, private, read_private
 from vfl_node.job import Job, load_job
+from vfl_node.node.trial import run_trial, settled_parties
 from vfl_node.process.files import private_folder, scratch, scratch_folder
 from vfl_node.process.logs import configure_logs
-from vfl_node.settings.node import Settings
-from vfl_node.settings.protection import Compare
 
 IN_MEMORY = Path("table in memory")
-
-WITH_TREE = Compare(boosted_tree=True)  # one owner has all tables, so nobody's time tells anything
 
 
 def run(
@@ -77,17 +76,8 @@ def run(
         KeyboardInterrupt: Ctrl-C; everything that was started has ended.
     """
     spec = _job_of(job, passive)
-    if predictions:
-        from vfl_node.execution.known_rows import check_predictable
-
-        check_predictable(spec)
-    received = None if transcript is None else Path(transcript)
-    if received:
-        from vfl_node.execution.transcripts import check_transcribable
-
-        check_transcribable(spec)
-    if seed is not None and not 0 <= seed < 1 << 63:
-        raise UsageError(f"seed {seed} is not a whole number from 0 to 2^63 - 1")
+    extras = Extras(seed, Path(PREDICTIONS) if predictions else None, None if transcript is None else Path(transcript))
+    extras.check(spec)
     files, frames = tables_of(spec, active, passive)
     given = {party_of(spec, name, "settings", "{}=…"): _private_of(own, name) for name, own in (settings or {}).items()}
     places = {name: _place(name, kind, importable=processes) for name, kind in (models or {}).items()}
@@ -98,74 +88,18 @@ def run(
             folder = stack.enter_context(scratch("vfl-tables-"))
             paths = {party: write(frame, folder, party) for party, frame in frames.items()}
         columns = {"id": id_column, "label": label_column}
-        owners = trial_settings(
-            spec, files | paths, given=given, columns=columns, threads=threads, models=places, compare=WITH_TREE
-        )
+        owners = settled_parties(spec, files | paths, given=given, columns=columns, threads=threads, models=places)
         view = stack.enter_context(shown(spec.name, wanted=progress))
         target = _folder(out)
         try:
-            predicted = target / PREDICTIONS if predictions else None
-            if processes:
-                folders = _in_processes(spec, owners, target, view, seed, predicted, received)
-            else:
-                folders = _in_one(spec, owners, frames, target, view, seed, predicted, received)
+            if predictions:
+                extras = replace(extras, predictions=target / PREDICTIONS)
+            folders = run_trial(spec, owners, target, view, extras=extras, processes=processes, tables=frames)
             return Result(folders, scratch=target if out is None else None)
         except BaseException:
             if out is None:
                 shutil.rmtree(target, ignore_errors=True)
             raise
-
-
-def _in_one(
-    job: Job,
-    owners: Mapping[str, Settings],
-    frames: Mapping[str, Frame],
-    out: Path,
-    view: Any,
-    seed: int | None,
-    predictions: Path | None,
-    transcript: Path | None,
-) -> dict[str, Path]:
-    import torch
-
-    from vfl_node.execution.simulation import simulate
-
-    threads = torch.get_num_threads()
-    try:
-        return simulate(
-            job,
-            {},
-            out,
-            settings=owners,
-            tables=frames,
-            on_view=view,
-            seed=seed,
-            predictions=predictions,
-            transcript=transcript,
-            joint=True,
-        )
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _in_processes(
-    job: Job,
-    owners: Mapping[str, Settings],
-    out: Path,
-    view: Any,
-    seed: int | None,
-    predictions: Path | None,
-    transcript: Path | None,
-) -> dict[str, Path]:
-    from vfl_node.node.federation import LocalFederation
-
-    keeps = predictions is not None
-    nodes = LocalFederation(job, owners, logs=out / "logs", seed=seed, keeps=keeps, transcript=transcript, joint=True)
-    with nodes as federation:
-        ended = federation.run(out, view)
-        if predictions:
-            federation.predict(ended["id"], predictions)
-    return {name: out if name == job.parties.active else out / name for name in job.parties.all}
 
 
 def _job_of(job: Job | Mapping[str, Any] | str | os.PathLike[str], passive: Any) -> Job:
@@ -175,10 +109,6 @@ def _job_of(job: Job | Mapping[str, Any] | str | os.PathLike[str], passive: Any)
         names = list(passive) if isinstance(passive, Mapping) else "passive"
         parties = {"active": "active", "passive": names}
         job = validate({"name": "trial", "parties": parties, **job}, Job, source="the job")
-    if job.predict:
-        raise UsageError(
-            "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
-        )
     return job
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -49,7 +49,7 @@ def main() -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: object) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **line: Any) -> None:
     """What a person can change in a file gets one line; the places in code of other warnings are for programmers."""
     text = f"{message}" if issubclass(category, FutureWarning) else f"{category.__name__}: {message}"
     err.print(f"warning: {text}", markup=False)

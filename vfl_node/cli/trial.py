@@ -17,14 +17,15 @@ from rich.table import Table
 from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out, print_json
 from vfl_node.computing import TableShape
 from vfl_node.errors import UsageError
-from vfl_node.execution.private import party_of, read_private, trial_settings
+from vfl_node.execution.extras import Extras
+from vfl_node.execution.private import party_of, read_private
 from vfl_node.job import Job, load_job
+from vfl_node.node.trial import run_trial, settled_parties
 from vfl_node.process.files import private_folder
 from vfl_node.process.logs import configure_logs
 from vfl_node.report.summary import main_metrics, summary, warnings
 from vfl_node.report.words import SEEDED, human_seconds, listed
 from vfl_node.settings.node import load_settings, role_in
-from vfl_node.settings.protection import Compare
 from vfl_node.terminal import ShownProgress
 
 ENDINGS = {"--data": "csv", "--settings": "yaml"}
@@ -58,31 +59,17 @@ def run(
     """Run a whole federation on this machine, to try a job on your own files."""
     configure_logs(quiet=True)
     spec = load_job(job)
-    if spec.predict:
-        raise UsageError(
-            "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
-        )
-    if predictions:
-        from vfl_node.execution.known_rows import check_predictable
-
-        check_predictable(spec)
-    if transcript:
-        from vfl_node.execution.transcripts import check_transcribable
-
-        check_transcribable(spec)
+    extras = Extras(seed, predictions, transcript)
+    extras.check(spec)
     given = {name: read_private(path) for name, path in _files(spec, settings, "--settings").items()}
-    parties = trial_settings(
+    parties = settled_parties(
         spec,
         _data_files(spec, data),
         given=given,
         columns={"id": id_column, "label": label_option(label_column)},
         threads=threads,
         models=_models(model),
-        compare=Compare(boosted_tree=True),  # one owner has all tables, so nobody's time tells anything
     )
-    if spec.train:
-        for name in spec.parties.data:
-            spec.train.check_here(parties[name].models)
     os.umask(0o077)
     try:
         private_folder(folder)
@@ -105,30 +92,7 @@ def run(
     if seed is not None:
         say(f"seed {seed}: {SEEDED}")
     with ShownProgress(spec.name, as_json=as_json) as shown:
-        if in_process:
-            from vfl_node.execution.simulation import simulate
-
-            simulate(
-                spec,
-                {},
-                folder,
-                on_view=shown.update,
-                settings=parties,
-                seed=seed,
-                predictions=predictions,
-                transcript=transcript,
-                joint=True,
-            )
-        else:
-            from vfl_node.node.federation import LocalFederation
-
-            keeps = predictions is not None
-            logs = folder / "logs"
-            nodes = LocalFederation(spec, parties, logs=logs, seed=seed, keeps=keeps, transcript=transcript, joint=True)
-            with nodes as federation:
-                view = federation.run(folder, shown.update)
-                if predictions:
-                    federation.predict(view["id"], predictions)
+        run_trial(spec, parties, folder, shown.update, extras=extras, processes=not in_process)
     others = [name for name in spec.parties.all if name != spec.parties.active]
     took_s = time.monotonic() - started
     if as_json:

@@ -1,4 +1,4 @@
-"""The contract of an engine: it applies a named operation to blocks, several at the same time.
+"""The contract of an engine: it applies a named operation to blocks, several at the same time. And the one without workers.
 
 A worker may be a thread, a process or another machine. So an operation is a function of a
 module: every worker can import it by its name. It gets all its inputs as arguments: a *key*, which
@@ -65,3 +65,19 @@ def check_named(operation: Callable[..., Any]) -> None:
 def block_size(count: int, engine: Engine, least: int, most: int) -> int:
     """How many of ``count`` items are a block: an equal part for every worker, from ``least`` to ``most``."""
     return min(most, max(least, -(-count // engine.workers)))
+
+
+class Inline:
+    """Computes each block in the calling thread, when its result is needed: for tests and small work."""
+
+    workers = 1
+
+    def map(
+        self, operation: Callable[[Key, Block], Result], blocks: Iterable[Block], key: Key, *, background: bool = False
+    ) -> Iterator[Result]:
+        """As :meth:`Engine.map`, but nothing begins before the first ``next``, or runs in the background."""
+        check_named(operation)
+        return (operation(key, block) for block in blocks)
+
+    def close(self) -> None:
+        """Does nothing."""

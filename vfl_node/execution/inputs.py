@@ -23,9 +23,12 @@ from vfl_node.execution.requests import Records
 from vfl_node.job import Align, Job
 from vfl_node.job.keys import NO_KEYS
 from vfl_node.progress import Progress, TrainingCostKnown
+from vfl_node.roles import Role
 from vfl_node.session.memory import Memory
 from vfl_node.settings.declared import Declared, as_fitted, list_of
 from vfl_node.settings.node import Data, Limits, Settings
+from vfl_node.settings.protection import Protection
+from vfl_node.trainers import TrainerConfig
 
 NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
 """What is not read of a table whose columns a model's encoder knows, and its image."""
@@ -160,3 +163,35 @@ def read_records(
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids, task=trained.task)
+
+
+def check_named_columns(
+    table: Table, protection: Protection, *, party: str, role: Role, train: TrainerConfig | None = None, whole: bool = True
+) -> None:
+    """Refuse settings that name columns, to audit or to protect them, which the table lacks, or which nobody can rebuild.
+
+    Args:
+        table: of this party.
+        protection: what its settings say.
+        party: its name.
+        role: of this party.
+        train: of the job; None: of any job.
+        whole: whether these are all rows of the table; of others it is not known how many there are, or whether columns vary.
+
+    Raises:
+        UsageError: as :func:`~vfl_node.privacy.features.targets.check_columns`, or the table is too small for an audit of
+            columns, even if all its rows were trained on (``E_CONFIG``).
+    """
+    if role != "passive" or (train is not None and "embeddings" not in train.defended):
+        return
+    from vfl_node.privacy.defences.decoding import ColumnParams
+    from vfl_node.privacy.features.rows import check_enough as check_enough_known  # loads torch
+    from vfl_node.privacy.features.targets import check_columns
+
+    for number, params in enumerate(protection.defences):
+        if isinstance(params, ColumnParams):
+            check_columns(table, params.names, party=party, setting=f"defences.{number} ({params.name}): columns", whole=whole)
+    if features := protection.features:
+        check_columns(table, features.names, party=party, setting="audit.features.columns", whole=whole)
+        if whole:
+            check_enough_known(int(features.known_share * len(table)), share=features.known_share)

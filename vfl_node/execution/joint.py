@@ -2,7 +2,8 @@
 
 Each party's received rows, columns and records are at hand on this machine, so the attack
 (:mod:`vfl_node.privacy.attacks.joint`) runs as the peer would run it, and its success is known. The figure goes into the report
-of the party that it aims at. Nothing is sent for it.
+of the party that it aims at. Nothing is sent for it. In a job between organisations a passive party estimates the attack, from
+its own columns alone (:func:`estimated_joint`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.tables import Table
 from vfl_node.execution.cautions import of_membership
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.known_rows import TrialParty
@@ -26,6 +29,7 @@ from vfl_node.privacy.attacks import joint
 from vfl_node.privacy.silent import attempted
 from vfl_node.report import envelope, page
 from vfl_node.report.meters import with_joint
+from vfl_node.settings.protection import Protection
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.section import JointAttack
 
@@ -99,3 +103,17 @@ def _add(folder: Path, attack: JointAttack) -> None:
         membership = with_joint(report.meters.membership, attack)
         report = report.model_copy(update={"meters": report.meters.model_copy(update={"membership": membership})})
     page.write(report, folder)
+
+
+def estimated_joint(job: Job, table: Table, protection: Protection, models: Mapping[str, str]) -> JointAttack | None:
+    """The estimate for a passive party with this ``table``; None where it makes no row up, or its owner wants no attacks.
+
+    It does not depend on which rows are shared. Where the job hides how many records there are (``align.padding``) there is
+    none, as the peer waits and sees how long it takes, which depends on their number up to 2,048.
+    """
+    train, possible = job.train, "passive" in job.align.spec.synthetic_rows_at
+    if not (train and train.estimated and possible and protection.membership) or job.align.padding:
+        return None
+    estimate = load(train.estimated, what=f"the estimate of the joint attack of trainer {train.algorithm!r}")
+    found: JointAttack | None = estimate(table, train, models)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from vfl_node.execution import serving
@@ -11,6 +11,7 @@ from vfl_node.execution.align import Aligned
 from vfl_node.execution.located import located_by_peer
 from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import Run
+from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.process import failpoints
@@ -104,7 +105,12 @@ def _of_alignment(run: Run, aligned: Aligned) -> tuple[str, ...]:
     return (*doubt, *aligned.recognisable, *located_by_peer(run.session.job, aligned.alignment, run.data.table))
 
 
-def clear_artefacts(folders: list[Path]) -> None:
+def artefact_folders(job: Job, out: Path) -> dict[str, Path]:
+    """Party → where a trial copies its artefacts: the active one's to ``out``, the others' below it."""
+    return {name: out if name == job.parties.active else out / name for name in job.parties.all}
+
+
+def clear_artefacts(folders: Iterable[Path]) -> None:
     """Remove what an earlier run left in ``folders``, so that nothing of it stands beside a new report."""
     for folder in folders:
         for name in ARTEFACTS:

@@ -19,16 +19,14 @@ from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import shape_of
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.conversations import conversations
+from vfl_node.execution.extras import NO_EXTRAS, Extras
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
-from vfl_node.execution.joint import report_joint, runs_joint
-from vfl_node.execution.keep import clear_artefacts, copy_artefacts
-from vfl_node.execution.known_rows import TrialParty, write_predictions
+from vfl_node.execution.keep import artefact_folders, clear_artefacts, copy_artefacts
+from vfl_node.execution.known_rows import TrialParty
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.run import Run, set_up
-from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
-from vfl_node.execution.trial import Trial
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.process.files import scratch
@@ -54,10 +52,7 @@ def simulate(
     models: Mapping[str, str] = NONE_DECLARED,
     settings: Mapping[str, Settings] | None = None,
     tables: Mapping[str, Any] = NO_TABLES,
-    seed: int | None = None,
-    predictions: Path | None = None,
-    transcript: Path | None = None,
-    joint: bool = False,
+    extras: Extras = NO_EXTRAS,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
 
@@ -75,10 +70,7 @@ def simulate(
             ``threads`` and ``models``, which then count no more.
         tables: party name → its table in memory, in place of its file, as
             :class:`vfl_node.data.readers.arrow.ArrowReader` takes it.
-        seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
-        predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.execution.known_rows`).
-        transcript: folder for what each party receives in training (:mod:`vfl_node.execution.transcripts`).
-        joint: whether the joint attack runs at the end, where it has something to find (:mod:`vfl_node.execution.joint`).
+        extras: what is made besides.
 
     Returns:
         Party name → folder of its artefacts.
@@ -86,16 +78,13 @@ def simulate(
     Raises:
         VflError: the first party's error, as its owner would see it.
     """
-    if transcript:
-        check_transcribable(job)
-        prepare_transcripts(job, transcript)
-    joint = joint and runs_joint(job)
+    extras = extras.prepared(job)
     settings = settings or trial_settings(job, files, columns=columns, threads=threads, models=models)
     torch.set_num_threads(settings[job.parties.active].threads)
     for own in settings.values():
         check_allowed(own, job)
-    job_id = Trial.of(seed, job.parties.active).job_id(job.name) or job.name
-    folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
+    job_id = extras.of(job.parties.active).job_id(job.name) or job.name
+    folders = artefact_folders(job, out)
     with scratch("vfl-simulation-") as kept:
         runs, read, parties = [], {}, {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
@@ -107,7 +96,7 @@ def simulate(
             if table is not None:
                 read[name] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
-            trial = Trial.of(seed, name, keeps=predictions is not None, transcript=transcript is not None, joint=joint)
+            trial = extras.of(name)
             folder = JobFolder(kept / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
             secrets = {peer: trial.memory_secret(peer) for peer in job.remembered_by(name)}
@@ -120,7 +109,7 @@ def simulate(
             runs.append(set_up(own, job, job_id, table, secret, folder, progress, 1, memories, channels))
         active, *_ = runs
         announce(active.session.progress, job, read)
-        clear_artefacts(list(folders.values()))
+        clear_artefacts(folders.values())
         try:
             results = run_together(*(protocol for run in runs for protocol in side_by_side(run)))
         finally:
@@ -131,19 +120,14 @@ def simulate(
             raise error
         for run in runs:
             copy_artefacts(run.folder.artefacts, folders[run.session.name])
-        halves = {
+        ended = {
             run.session.name: TrialParty(
                 parties[run.session.name], run.folder, run.inputs.whole, run.inputs.table, tables.get(run.session.name)
             )
             for run in runs
             if run.inputs
         }
-        if joint:
-            report_joint(job, halves, folders)
-        if predictions:
-            write_predictions(job, halves, predictions)
-        if transcript:
-            write_transcripts(job, {run.session.name: run.folder for run in runs}, transcript)
+        extras.make(job, {run.session.name: run.folder for run in runs}, lambda: ended, folders)
     return folders
 
 

@@ -13,10 +13,10 @@ from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import after_alignment
 from vfl_node.execution import cautions, column_cautions
 from vfl_node.execution.align import Aligned, aligned
-from vfl_node.execution.estimated import estimated_joint
 from vfl_node.execution.finish import finish
+from vfl_node.execution.inputs import check_named_columns
+from vfl_node.execution.joint import estimated_joint
 from vfl_node.execution.keep import keep, traffic_of
-from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job

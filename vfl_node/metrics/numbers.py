@@ -1,4 +1,4 @@
-"""How good predicted numbers are: errors in the target's unit, and the share of its variation that a model explains.
+"""How good predicted numbers are: errors in the target's unit, the share of its variation that a model explains, and ranks.
 
 Targets and predictions are float64[N] without NaN; weights float64[B, N] are 0 or more. A metric that is not defined (no rows,
 or targets that are all the same) is None, or NaN among weighted ones.
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,3 +123,24 @@ def actual_by_prediction(targets: Floats, predictions: Floats, groups: int = GRO
 def _mean(values: Floats, weights: Floats) -> Floats:
     total = weights.sum(axis=1)
     return np.divide(weights @ values, total, out=np.full(len(weights), np.nan), where=total > 0)
+
+
+def spearman(first: NDArray[Any], second: NDArray[Any]) -> float | None:
+    """Spearman's rank correlation of n pairs of numbers, −1 … 1; None of fewer than two, or where all of one are equal.
+
+    Equal numbers have their mean rank.
+    """
+    if len(first) < 2:
+        return None
+    ranks = [_ranks(values) for values in (first, second)]
+    spreads = [float(rank.std()) for rank in ranks]
+    if not all(spreads):
+        return None
+    centred = [rank - rank.mean() for rank in ranks]
+    return float(np.clip((centred[0] * centred[1]).mean() / (spreads[0] * spreads[1]), -1, 1))
+
+
+def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return ((last - counts + last - 1) / 2)[inverse]

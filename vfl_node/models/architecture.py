@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from vfl_node.models.bottoms import BOTTOMS
-from vfl_node.models.counts import dense_values
-from vfl_node.models.fusions import FUSIONS
+from vfl_node.models.counts import dense_values, hidden_weights, linear_weights, weights
 from vfl_node.models.schema import InputSchema
-from vfl_node.models.settings import NetworkSettings
-from vfl_node.models.tops import TOPS
+from vfl_node.models.settings import LayerOptions, NetworkSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,29 +42,29 @@ class Architecture(ABC):
 
     def fusion(self, widths: Sequence[int], settings: NetworkSettings) -> nn.Module:
         """What joins embeddings of these ``widths``: a list of float32[B, w] → float32[B, f]. By default side by side."""
-        return FUSIONS["concat"].build(widths, settings)
+        from vfl_node.models.networks import Concat
+
+        return Concat()
 
     def top(self, widths: Sequence[int], settings: NetworkSettings) -> nn.Module:
         """The label holder's half after the fusion: float32[B, f] → float32[B, ``settings.outputs``]. By default dense layers.
 
         For ``missing.calibration: train`` the module needs a method ``start_at(rate)``
-        (:meth:`vfl_node.models.tops.mlp_network.MlpTop.start_at`).
+        (:meth:`vfl_node.models.networks.MlpTop.start_at`).
         """
-        return TOPS["mlp"].build(sum(widths), settings)
+        from vfl_node.models.networks import MlpTop
+
+        return MlpTop(sum(widths), settings.top, outputs=settings.outputs, options=LayerOptions.of(settings))
 
     def bottom_weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         """Number of weights of a bottom; 0 where nothing is known of its input.
 
         By default one is built without memory for its weights (torch's ``meta`` device).
         """
-        from vfl_node.models.building import weights
-
         return 0 if schema.empty else weights(lambda: self.bottom(schema, sizes, settings))
 
     def head_weights(self, widths: Sequence[int], settings: NetworkSettings) -> int:
         """Number of weights of fusion and top; likewise."""
-        from vfl_node.models.building import weights
-
         return weights(lambda: self.fusion(widths, settings)) + weights(lambda: self.top(widths, settings))
 
     def bottom_values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
@@ -102,29 +100,17 @@ class Architecture(ABC):
 
 @dataclass(frozen=True)
 class Composed(Architecture):
-    """One of the registered bottoms, fusions and tops each; their weights are counted without torch.
+    """A registered bottom, below the fusion and the top that every architecture has; weights are counted without torch.
 
     Attributes:
         bottom_kind: name in :data:`~vfl_node.models.bottoms.BOTTOMS`.
-        fusion_kind: name in :data:`~vfl_node.models.fusions.FUSIONS`.
-        top_kind: name in :data:`~vfl_node.models.tops.TOPS`.
     """
 
     bottom_kind: str
-    fusion_kind: str = "concat"
-    top_kind: str = "mlp"
 
     @override
     def bottom(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
         return BOTTOMS[self.bottom_kind].build(schema, sizes, settings)
-
-    @override
-    def fusion(self, widths: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        return FUSIONS[self.fusion_kind].build(widths, settings)
-
-    @override
-    def top(self, widths: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        return TOPS[self.top_kind].build(FUSIONS[self.fusion_kind].width(widths, settings), settings)
 
     @override
     def bottom_weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
@@ -132,8 +118,9 @@ class Composed(Architecture):
 
     @override
     def head_weights(self, widths: Sequence[int], settings: NetworkSettings) -> int:
-        fusion, top = FUSIONS[self.fusion_kind], TOPS[self.top_kind]
-        return fusion.weights(widths, settings) + top.weights(fusion.width(widths, settings), settings)
+        last = settings.top[-1] if settings.top else sum(widths)
+        hidden = hidden_weights(sum(widths), settings.top, LayerOptions.of(settings))
+        return hidden + linear_weights(last, settings.outputs)
 
     @override
     def bottom_values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:

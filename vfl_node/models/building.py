@@ -63,12 +63,6 @@ def build_classifier(
     return Classifier(bottom, fusion, _giving(top, settings.outputs, settings.model, "top"), wide=wide)
 
 
-def weights(build: Callable[[], nn.Module]) -> int:
-    """Number of weights of what ``build`` gives, which takes no memory for them."""
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in build().parameters())
-
-
 def built(build: Callable[[], nn.Module], name: str) -> nn.Module:
     """What ``build`` gives. What constructors draw from torch's global generator leaves it as it was.
 

@@ -1,13 +1,17 @@
-"""Weights of layers, counted from their sizes. Light: this module does not load torch."""
+"""Weights of layers, counted from their sizes, or of a network that is built. Light: torch is loaded only to build one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions, NetworkSettings
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def hidden_weights(width: int, sizes: Sequence[int], options: LayerOptions) -> int:
@@ -31,6 +35,14 @@ def dense_values(schema: InputSchema, sizes: Sequence[int], settings: NetworkSet
     """Numbers that a row takes in memory in hidden layers of these ``sizes`` over columns of ``schema``, these included."""
     columns = schema.numeric + settings.embedding_size * len(schema.cardinalities)
     return columns + LayerOptions.of(settings).values * sum(sizes)
+
+
+def weights(build: Callable[[], nn.Module]) -> int:
+    """Number of weights of what ``build`` gives, which takes no memory for them (torch's ``meta`` device)."""
+    import torch
+
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build().parameters())
 
 
 @dataclass(frozen=True)

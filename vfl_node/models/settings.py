@@ -1,10 +1,24 @@
-"""What a trainer's settings must say for networks and optimisers to be built. Light: this module does not load torch."""
+"""What a job must say for networks and optimisers to be built. Light: this module does not load torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from vfl_node.configuration.models import text_like
+
+ModelName = Annotated[
+    str,
+    text_like(
+        r"^[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?$",
+        "a name: 1 to 63 small letters, digits, underscores and hyphens that begin and end with a letter or digit",
+    ),
+]
+"""Of an architecture."""
+
+ModelPlace = Annotated[str, text_like(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", "a module and a class in it, such as mymodels:Gated")]
+"""``module:Class`` of an owner's own architecture."""
 
 
 class NetworkSettings(Protocol):

@@ -161,7 +161,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             if job.train and seen.table:
                 use = replace(use, columns=job.train.columns_read(seen.table))
         if seen.table and (settings.audit.features or settings.defences) and (job is None or job.train):
-            from vfl_node.execution.named_columns import check_named_columns  # loads torch
+            from vfl_node.execution.inputs import check_named_columns  # loads torch
 
             train, name = job.train if job else None, settings.name
             check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)

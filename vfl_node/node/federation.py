@@ -25,12 +25,11 @@ from typing import Any, cast
 import yaml
 
 from vfl_node.errors import PeerError, UsageError, VflError
+from vfl_node.execution.extras import NO_EXTRAS, Extras
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input, taking_part
-from vfl_node.execution.joint import enough_received, report_joint, runs_joint
-from vfl_node.execution.keep import clear_artefacts, copy_artefacts
-from vfl_node.execution.known_rows import TrialParty, write_predictions
-from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
+from vfl_node.execution.keep import artefact_folders, clear_artefacts, copy_artefacts
+from vfl_node.execution.known_rows import TrialParty
 from vfl_node.execution.trial import Trial, write_trial
 from vfl_node.job import Job
 from vfl_node.node.client import Client
@@ -58,10 +57,7 @@ class LocalFederation:
         job: the job; party names come from it.
         settings: party name → its settings, as :func:`vfl_node.execution.private.trial_settings` makes them.
         logs: folder for one JSON-lines log per party.
-        seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
-        keeps: whether the nodes keep what :meth:`predict` needs.
-        transcript: folder for what each party receives in training (:mod:`vfl_node.execution.transcripts`); None: none.
-        joint: whether the joint attack runs at the end, where it has something to find (:mod:`vfl_node.execution.joint`).
+        extras: what is made besides.
     """
 
     def __init__(
@@ -70,19 +66,12 @@ class LocalFederation:
         settings: Mapping[str, Settings],
         *,
         logs: Path,
-        seed: int | None = None,
-        keeps: bool = False,
-        transcript: Path | None = None,
-        joint: bool = False,
+        extras: Extras = NO_EXTRAS,
     ) -> None:
-        if transcript:
-            check_transcribable(job)
-            prepare_transcripts(job, transcript)
+        self._extras = extras.prepared(job)
         self._job = job
         self._settings = settings
         self._logs = logs
-        self._seed, self._keeps, self._transcript = seed, keeps, transcript
-        self._joint = joint and runs_joint(job)
         self._folder = scratch_folder("vfl-federation-")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
@@ -128,18 +117,22 @@ class LocalFederation:
                     process.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def run(self, out: Path, on_view: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Submit the job at the active party, follow it, and gather every party's artefacts in ``out``, and transcripts.
+    def run(self, out: Path, on_view: Callable[[dict[str, Any]], None]) -> dict[str, Path]:
+        """Submit the job at the active party, follow it, and gather every party's artefacts in ``out``, then make the extras.
 
         Args:
             out: the active party's artefacts; the others' lie in ``out/<party>``.
             on_view: called with the active party's view of the job as it moves on.
 
+        Returns:
+            Party → folder of its artefacts.
+
         Raises:
-            VflError: the job failed, or a party's process ended.
+            VflError: the job failed, or a party's process ended, or an extra cannot be made.
         """
         active, *others = self._job.parties.all
-        clear_artefacts([out, *(out / name for name in others)])
+        gathered = artefact_folders(self._job, out)
+        clear_artefacts(gathered.values())
         submitted = self._clients[active].submit(yaml.safe_dump(self._job.model_dump(mode="json")))
         view = self._follow(active, submitted, on_view)
         if view["state"] != "done":
@@ -149,18 +142,11 @@ class LocalFederation:
             self._follow(name, view, lambda _: None)
         folders = {name: JobFolder(self._folder / name / "state" / "jobs" / view["id"]) for name in self._job.parties.all}
         for name, folder in folders.items():
-            copy_artefacts(folder.artefacts, out if name == active else out / name)
-        if self._transcript:
-            write_transcripts(self._job, folders, self._transcript)
-        if self._joint and enough_received(folders[name] for name in self._job.parties.passive):
-            report_joint(self._job, self._ended(view["id"]), {name: out if name == active else out / name for name in folders})
-        return view
+            copy_artefacts(folder.artefacts, gathered[name])
+        self._extras.make(self._job, folders, lambda: self._ended(folders), gathered)
+        return gathered
 
-    def predict(self, job_id: str, out: Path) -> None:
-        """Write ``out``, as :func:`vfl_node.execution.known_rows.write_predictions`, once :meth:`run` has ended."""
-        write_predictions(self._job, self._ended(job_id), out)
-
-    def _ended(self, job_id: str) -> dict[str, TrialParty]:
+    def _ended(self, folders: Mapping[str, JobFolder]) -> dict[str, TrialParty]:
         """What each data party has of a job that has ended."""
         parties, halves = self._job.parties, {}
         for name in parties.data:
@@ -169,12 +155,12 @@ class LocalFederation:
             memory = as_one([Partner(partners, peer) for peer in parties.others(name)])
             whole = read_input(settings, self._job)
             table = taking_part(whole, self._job.align, memory, settings.limits, name)
-            halves[name] = TrialParty(settings, JobFolder(settings.state_dir / "jobs" / job_id), whole, table)
+            halves[name] = TrialParty(settings, folders[name], whole, table)
         return halves
 
     def _start(self, name: str, settings: dict[str, Any]) -> None:
         folder = self._folder / name
-        trial = Trial.of(self._seed, name, keeps=self._keeps, transcript=self._transcript is not None, joint=self._joint)
+        trial = self._extras.of(name)
         if trial != Trial():
             write_trial(folder / "state", trial)
         config = yaml.safe_load((folder / "node.yaml").read_text())

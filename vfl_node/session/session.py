@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.contract import Engine
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Engine, Inline
 from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
 from vfl_node.roles import Role

@@ -24,7 +24,7 @@ from pydantic import (
 from vfl_node.configuration.models import Frozen, load
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties
-from vfl_node.models.names import ModelName, ModelPlace
+from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
 from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
 from vfl_node.settings.limits import Limits

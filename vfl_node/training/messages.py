@@ -1,4 +1,4 @@
-"""What a party checks of a tensor that it receives, by whichever trainer."""
+"""Messages with tensors, by whichever trainer: whether a batch fits into one, and what a party checks of what it receives."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import torch
 from google.protobuf.message import DecodeError
 from torch import Tensor
 
-from vfl_node.errors import ProtocolError
+from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.transport import codec
+from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.frames import LONG_BYTES
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -58,3 +59,31 @@ def received(
         return codec.decode(tensor, dtype=dtype, shape=shape)
     except ProtocolError as error:
         raise ProtocolError(f"{channel.peer} sent {error.message}", code=error.code) from None
+
+
+FRAME_HEAD_BYTES = 1 << 10
+"""More than a frame has beside the values of its tensors."""
+
+
+def check_batch_fits(rows: int, row_bytes: int, *, of: str, setting: str = "train.batch_size", narrower: str) -> None:
+    """Refuse, before anything is trained, batches of ``rows`` rows that one message cannot hold.
+
+    Args:
+        rows: of a batch.
+        row_bytes: that each has in the message.
+        of: what makes a row as large, for errors: "at a cut layer of width 128".
+        setting: the job's key that sets ``rows``, for errors.
+        narrower: what else makes a message smaller, for errors.
+
+    Raises:
+        UsageError: they are too large (``E_SIZE``).
+    """
+    most = (MAX_FRAME_BYTES - FRAME_HEAD_BYTES) // row_bytes
+    if rows > most:
+        raise UsageError(
+            f"a batch of {rows} rows {of} has {row_bytes * rows} bytes, more than one message "
+            f"may have ({MAX_FRAME_BYTES}); at most {most} rows fit",
+            code="E_SIZE",
+            hint=f"set {setting} to at most {most}, or {narrower}",
+            for_peer="the job's batches are too large for one message",
+        )

@@ -17,8 +17,7 @@ from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyB
 
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.settings.node import Tls
-from vfl_node.transport.identity import MALFORMED, alternative_names, dns_of, owner_of
-from vfl_node.transport.validity import Validity
+from vfl_node.transport.identity import MALFORMED, Validity, alternative_names, dns_of, owner_of
 
 _P256 = "use ECDSA P-256: vfl-node init makes such a key"
 

@@ -22,9 +22,8 @@ from vfl_node.settings.node import is_loopback
 from vfl_node.transport import calls
 from vfl_node.transport.connections import Connections, most_connections
 from vfl_node.transport.credentials import Credentials
-from vfl_node.transport.identity import party_of, uri_of
+from vfl_node.transport.identity import Validity, party_of, uri_of
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
-from vfl_node.transport.validity import Validity
 
 STREAMS_PER_PARTY = 32
 """Default number of streams that one party may have open at a server: its link and its conversations."""

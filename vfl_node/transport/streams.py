@@ -25,8 +25,8 @@ from vfl_node.errors import PeerLost, ProtocolError, VflError
 from vfl_node.transport import bounds
 from vfl_node.transport.frames import PIECE_BYTES, Frame, LongFrame, parsed, pieces_of
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.identity import Validity
 from vfl_node.transport.piece_queue import PieceQueue
-from vfl_node.transport.validity import Validity
 
 QUEUE_BYTES = 16 << 20
 """Bytes that may wait in each direction of a conversation."""

@@ -15,8 +15,7 @@ from vfl_node.crypto.nearest.best import Neighbours
 from vfl_node.crypto.nearest.matrices import nearest_by_products
 from vfl_node.crypto.nearest.search import nearest
 from vfl_node.crypto.rows import Rows
-from vfl_node.engines.contract import Engine
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Engine, Inline
 from vfl_node.engines.threads import Threads
 
 QUERIES, BASE, BYTES = 2000, 500, 25

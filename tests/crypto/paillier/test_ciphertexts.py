@@ -13,7 +13,7 @@ from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import ProtocolError
 
 KEY = generate(256, Randomness(bytes(32)))

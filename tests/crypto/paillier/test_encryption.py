@@ -16,7 +16,7 @@ from vfl_node.crypto.paillier import encryption, keys
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.engines.processes import Processes
 
 HERE = Inline()

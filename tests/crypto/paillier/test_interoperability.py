@@ -10,7 +10,7 @@ from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 
 HERE = Inline()
 

@@ -16,7 +16,7 @@ from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.paillier.matrix import MatrixPlan, evaluate, multiply, plan
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.engines.processes import Processes
 
 KEY = generate(256, Randomness(bytes(32)))

@@ -11,7 +11,7 @@ from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.paillier.packing import pack, slots, unpack
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import ProtocolError, UsageError
 
 KEY = generate(256, Randomness(bytes(32)))

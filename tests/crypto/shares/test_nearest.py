@@ -17,7 +17,7 @@ from vfl_node.crypto.shares.nearest import NONE, distances, lifted, nearest, pic
 from vfl_node.crypto.shares.operations import revealed
 from vfl_node.crypto.shares.sizes import ring_bits
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import ProtocolError
 
 

@@ -13,7 +13,8 @@ from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.models import architecture_of
-from vfl_node.models.building import build_classifier, weights
+from vfl_node.models.building import build_classifier
+from vfl_node.models.counts import weights
 from vfl_node.models.schema import InputSchema
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection

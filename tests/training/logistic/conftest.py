@@ -21,8 +21,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.engines.contract import Engine
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Engine, Inline
 from vfl_node.errors import PeerLost
 from vfl_node.job import Evaluate, Parties
 from vfl_node.job.alignment import ALIGNMENTS

@@ -13,7 +13,7 @@ from benchmarks.sessions import TWO
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import ProtocolError, StateError, VflError
 from vfl_node.job import Parties
 from vfl_node.progress import Silent

@@ -18,7 +18,7 @@ from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import packing
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.glm import masks
 from vfl_node.training.glm.decryption import DecryptionService

@@ -18,7 +18,7 @@ from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import integers
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.job import Evaluate, Job
 from vfl_node.training.glm.coordinator import result

@@ -18,9 +18,9 @@ from vfl_node.data.features import Encoder, Features
 from vfl_node.data.transforms import CLIP
 from vfl_node.job.names import Scaling
 from vfl_node.metrics.classes import auc
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import ATTACKS, distance_ratio, follow
 from vfl_node.privacy.attacks.transcript import Batch

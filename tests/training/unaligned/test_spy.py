@@ -16,6 +16,7 @@ from tests.training.unaligned.caught import FILLING, QUICK, SILENT, Scan, catch,
 from vfl_node.api import Result
 from vfl_node.data.features import Encoder
 from vfl_node.execution import simulation
+from vfl_node.execution.extras import Extras
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.job import Evaluate, Job
@@ -171,7 +172,7 @@ def test_filled_in_embeddings_and_the_generator_are_in_no_file_that_is_left(
     )
     files = written(tmp_path)
     settings = trial_settings(job, files, given={"clinic": private({"data": {"group": "user"}}, source="clinic")})
-    folders = simulation.simulate(job, files, tmp_path / "out", settings=settings, seed=1)
+    folders = simulation.simulate(job, files, tmp_path / "out", settings=settings, extras=Extras(seed=1))
     result = Result(folders)
     theirs = result.report("lab").figures
     assert result.local_aligned_metrics is not None

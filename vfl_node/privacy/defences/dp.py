@@ -27,8 +27,7 @@ from typing_extensions import override
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
 from vfl_node.privacy.defences.specs import DpParams
-from vfl_node.session.lasting import changed
-from vfl_node.session.memory import Memory
+from vfl_node.session.memory import Memory, changed
 from vfl_node.settings.defences import DefenceParams
 
 GRID = 64

@@ -26,8 +26,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.labels.shown import standardised
-from vfl_node.session.lasting import changed
-from vfl_node.session.memory import Memory
+from vfl_node.session.memory import Memory, changed
 
 MOST_ROWS = 1 << 14
 """Rows that are remembered of a table, those with the smallest names."""

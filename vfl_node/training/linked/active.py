@@ -17,6 +17,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
+from vfl_node.metrics.numbers import spearman
 from vfl_node.models.storage import under
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.process import failpoints
@@ -26,7 +27,6 @@ from vfl_node.training.evaluation import Evaluation, Figures, assess, measure
 from vfl_node.training.linked.config import Linked
 from vfl_node.training.linked.halves import Crossed
 from vfl_node.training.linked.network import ActiveNetwork
-from vfl_node.training.linked.ranks import spearman
 from vfl_node.training.messages import check_step, received
 from vfl_node.training.network.alone import logits_alone
 from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner

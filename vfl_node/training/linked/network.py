@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import hidden, linear
+from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
 from vfl_node.training.linked.config import Linked

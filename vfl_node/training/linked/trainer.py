@@ -21,7 +21,7 @@ from vfl_node.training.linked.costs import row_bytes
 from vfl_node.training.linked.disclosures import LinkedExchange, active_learns, passive_learns
 from vfl_node.training.linked.passive import LinkedPassive
 from vfl_node.training.linked.section import LinkedSection
-from vfl_node.training.network.batches import check_batch_fits
+from vfl_node.training.messages import check_batch_fits
 from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.loop import Halves, train
 from vfl_node.training.network.results import measured, told

@@ -12,7 +12,7 @@ from vfl_node.configuration.models import name_in
 from vfl_node.job.evaluate import EARLY_STOPPING
 from vfl_node.job.names import Scaling
 from vfl_node.models import OPTIMISERS
-from vfl_node.models.names import ModelName
+from vfl_node.models.settings import ModelName
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.class_weight import ClassWeight, check_class_weight
 from vfl_node.training.network.rate import SCHEDULES

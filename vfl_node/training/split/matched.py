@@ -61,8 +61,7 @@ from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.engines.contract import Engine
-from vfl_node.engines.inline import Inline
+from vfl_node.engines.contract import Engine, Inline
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
 from vfl_node.metrics import weighted as weighted_metrics

@@ -35,7 +35,7 @@ from vfl_node.privacy.integrity import warned
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
-from vfl_node.training.network.batches import check_batch_fits
+from vfl_node.training.messages import check_batch_fits
 from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.loop import Halves, train
 from vfl_node.training.network.results import measured, told
