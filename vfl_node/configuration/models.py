@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -27,6 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.configuration.registry import Registry
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.configuration.yaml_text import MOST_BYTES, Place, checked, places, read, where
 from vfl_node.errors import UsageError
 
@@ -57,63 +57,11 @@ class Frozen(BaseModel):
             core_schema.with_info_before_validator_function(cls._read_keys, handler(source)) if cls.renamed else handler(source)
         )
 
-    @classmethod
-    def _read_keys(cls, given: Any, info: ValidationInfo) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        given = dict(given)
-        for old, new in cls.renamed.items():
-            if old in given:
-                if new in given:
-                    raise ValueError(f"{old} is the earlier name of {new}: leave {old} out")
-                _warn_renamed(old, new, info)
-                given[new] = given.pop(old)
-        return given
-
     @model_serializer(mode="wrap")
     def _write_keys(self, write: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         written: dict[str, Any] = write(self)
-        if info.context == LASTING_NAMES:
-            for old, new in self.renamed.items():
-                written[old] = written.pop(new)
-        return written
-
-
-LASTING_NAMES = "lasting names"
-"""Context of pydantic in which keys and values are written by the first name that they had, so that digests and what was stored
-stay as they are when a name that people read gets clearer; and in which earlier names are read without a warning."""
-
-
-@dataclass(frozen=True)
-class Renamed:
-    """Annotates a key some of whose values had another name in an earlier version, which is read with a FutureWarning.
-
-    Attributes:
-        names: earlier value → value.
-    """
-
-    names: Mapping[str, str]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Values get their names of today before the key's own validation."""
-        schema = core_schema.with_info_before_validator_function(self._read, handler(source))
-        schema["serialization"] = core_schema.plain_serializer_function_ser_schema(self._write, info_arg=True)
-        return schema
-
-    def _read(self, value: Any, info: ValidationInfo) -> Any:
-        if not (isinstance(value, str) and value in self.names):
-            return value
-        _warn_renamed(value, self.names[value], info)
-        return self.names[value]
-
-    def _write(self, value: Any, info: SerializationInfo) -> Any:
-        earlier = {new: old for old, new in self.names.items()}
-        return earlier.get(value, value) if info.context == LASTING_NAMES else value
-
-
-def _warn_renamed(old: str, new: str, info: ValidationInfo) -> None:
-    if info.context != LASTING_NAMES:
-        warnings.warn(f"{old!r} is called {new!r} now; the earlier name is read for some time", FutureWarning, stacklevel=2)
+        lasting = {new: old for old, new in self.renamed.items()} if info.context == LASTING_NAMES else {}
+        return {lasting.get(key, key): value for key, value in written.items()}
 
 
 def name_in(registry: Registry[Any]) -> BeforeValidator:
