@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.configuration.registry import Registry
-from vfl_node.configuration.renamed import LASTING_NAMES
+from vfl_node.configuration.renamed import LASTING_NAMES, read_keys
 from vfl_node.configuration.yaml_text import MOST_BYTES, Place, checked, places, read, where
 from vfl_node.errors import UsageError
 
@@ -54,7 +54,9 @@ class Frozen(BaseModel):
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """As pydantic's own, and before every validator of the model its keys get the names of today."""
         return (
-            core_schema.with_info_before_validator_function(cls._read_keys, handler(source)) if cls.renamed else handler(source)
+            core_schema.with_info_before_validator_function(read_keys(cls.renamed), handler(source))
+            if cls.renamed
+            else handler(source)
         )
 
     @model_serializer(mode="wrap")
