@@ -102,9 +102,7 @@ class Command:
         environment: more variables.
     """
 
-    def __init__(
-        self, *words: str | Path, real_nodes: bool = False, folder: Path | None = None, **environment: str
-    ) -> None:
+    def __init__(self, *words: str | Path, real_nodes: bool = False, folder: Path | None = None, **environment: str) -> None:
         self._words = list(map(str, words))
         self._outputs = tempfile.TemporaryDirectory()
         self._said = Path(self._outputs.name, "out"), Path(self._outputs.name, "err")

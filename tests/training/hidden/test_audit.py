@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tests.training.hidden.conftest import HUB, weights_of
 from tests.thorough import THOROUGH, every
+from tests.training.hidden.conftest import HUB, weights_of
 from tests.training.hidden.test_restarts import KilledError, assert_same, kills
 from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Dealer, Party

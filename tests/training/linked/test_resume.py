@@ -57,7 +57,9 @@ def test_killed_before_any_message_it_goes_on_with_the_same_bits(
     uninterrupted = linked_run(**settings)
     whole = uninterrupted(linkage)
     resumed_from = set()
-    for number in every(5 if method == "fedsim" else 2, range(0, len(uninterrupted.transcript), 1 if method == "fedsim" else 5)):
+    for number in every(
+        5 if method == "fedsim" else 2, range(0, len(uninterrupted.transcript), 1 if method == "fedsim" else 5)
+    ):
         checkpoints = (MemoryCheckpoints(), MemoryCheckpoints())
         killed = linked_run(**settings, checkpoints=checkpoints, tamper=kills_before(number)).raw(linkage)
         assert any(isinstance(of, KilledError) for of in killed)
