@@ -29,7 +29,6 @@ def run(environment: Mapping[str, str], arguments: list[str], log: Path, seed: s
             it is empty.
     """
     os.environ.update(environment)  # that of this process is the one of its server's start
-    sys.path[1:1] = environment.get("PYTHONPATH", "").split(os.pathsep)  # where a test has installed a package
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

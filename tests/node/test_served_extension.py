@@ -41,6 +41,7 @@ def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(installed), str(ROOT)]))
         federation = federations(tmp_path_factory.mktemp("served"))
+        federation.as_users_start_them()
         allowed = {"limits": {"allow_matched": True}}
         federation.configure("clinic", accept_jobs_from=["lab"], **allowed)
         federation.start_both(defences=[{"name": "noise", "sigma": 1}], **allowed)
