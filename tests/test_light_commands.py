@@ -166,6 +166,7 @@ def test_the_package_itself_is_light(tmp_path: Path) -> None:
     assert HEAVY.isdisjoint(shown.stdout.split())
 
 
+@pytest.mark.slow
 def test_control_the_node_itself_is_not_light(tmp_path: Path) -> None:
     listed = "import sys, vfl_node.node.service; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True, env=os.environ)
