@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all faults test-compose lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+.PHONY: help demo test test-libraries test-all durations faults test-compose lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -19,8 +19,8 @@ demo: $(VENV)/demo.stamp ## two nodes on this machine train one model; the repor
 
 # Tests start many small processes: one thread each keeps them fair to each other and repeatable. A worker for each core and three
 # more, since many tests wait; a file's tests stay together, with the nodes and models that they share, and files begin in the
-# order of tests/conftest.py, the longest first (make test WORKERS=0: one after the other, in this process). The compiled modules
-# are kept, since the tests start hundreds of processes.
+# order of tests/conftest.py, by tests/durations.json (make test WORKERS=0: one after the other, in this process). The compiled
+# modules are kept, since the tests start hundreds of processes.
 test test-libraries test-all: export OMP_NUM_THREADS := 1
 test test-libraries test-all: export PYTHONDONTWRITEBYTECODE :=
 WORKERS ?= $(shell expr $$(unset OMP_NUM_THREADS; nproc) + 3)
@@ -38,8 +38,11 @@ test-libraries: $(VENV)/dev.stamp ## the tests of protocols once more without co
 	if [ "$$quickest" = libsodium ]; then echo "skipped: this machine runs no compiled kernel, so make test ran the libraries"; \
 	else VFL_KERNEL=libsodium $(PYTEST) -m "not slow and not compose" $(USES_KERNELS); fi
 
-test-all: $(VENV)/dev.stamp ## the slow tests as well
-	$(PYTEST) -m "not compose"
+test-all: $(VENV)/dev.stamp ## the slow tests as well, and all cases of those that try a part in make test
+	VFL_THOROUGH=1 $(PYTEST) -m "not compose"
+
+durations: $(VENV)/dev.stamp ## run the tests of make test and write tests/durations.json, by which files are ordered
+	OMP_NUM_THREADS=1 $(PYTEST) -m "not slow and not compose" --record-durations
 
 faults: export OMP_NUM_THREADS := 1
 JOBS ?= 10000

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import gc
+import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ settings.load_profile("patient")  # no test asserts a time: on a machine that do
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-transcripts", action="store_true", help="write the transcripts of the tests that run anew")
+    parser.addoption("--record-durations", action="store_true", help="write what each file takes, for the order of files")
 
 
 @pytest.fixture(autouse=True)
@@ -34,62 +37,50 @@ def process_as_it_was() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-LONGEST = (
-    "test_benchmarks",
-    "test_faults",
-    "test_two_processes",
-    "test_resume",
-    "test_predictions",
-    "test_recovery",
-    "test_rare_columns",
-    "test_restart",
-    "test_examples",
-    "test_three_parties",
-    "test_pretraining",
-    "test_feature_audit",
-    "test_kill_regression",
-    "test_rebuilt_columns",
-    "test_packaging",
-    "test_audit",
-    "test_pages",
-    "test_kill_defended",
-    "test_florist",
-    "test_mutated_jobs",
-    "test_transcripts",
-    "test_stopping",
-    "test_label_audit",
-    "test_moving_defences",
-    "test_cli",
-    "test_readme",
-    "test_structure",
-    "test_hidden_training",
-    "test_restarts",
-    "test_extension",
-    "test_asymmetric_mnist",
-    "test_light_commands",
-    "test_images",
-    "test_audited_columns",
-    "test_asymmetric",
-    "test_kill_hidden",
-    "test_queue",
-    "test_kill_alignment",
-    "test_golden_transcripts",
-    "test_calibration_effect",
-    "test_canaries",
-    "test_outside",
-    "test_learns",
-    "test_flood",
-    "test_inference_defences",
-    "test_matrix",
-    "test_labels_in_training",
-    "test_several",
-)
-"""Files that take longest. They begin first, so that no worker is alone with one at the end."""
+DURATIONS = Path(__file__).parent / "durations.json"
+"""File of tests → seconds that it took in all when ``make durations`` ran last."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first; otherwise in their order."""
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    """All folders go on side by side, each with its longest files first.
+
+    So tests of one kind, such as those that wait for nodes, never fill all workers while others use no core, and no worker is
+    alone with a long file at the end.
+    """
+    known: dict[str, float] = json.loads(DURATIONS.read_text())
+    seconds = {path: known.get(str(path.relative_to(DURATIONS.parent)), 0.0) for path in {item.path for item in items}}
+    folders: dict[Path, list[Path]] = {}
+    for path in sorted(seconds, key=lambda path: (-seconds[path], path)):
+        folders.setdefault(path.parent, []).append(path)
+    share: dict[Path, float] = {}
+    """File → what part of its folder's time those before it take."""
+    for files in folders.values():
+        passed, whole = 0.0, sum(seconds[path] for path in files) or 1.0
+        for path in files:
+            share[path] = passed / whole
+            passed += seconds[path]
+    items.sort(key=lambda item: (share[item.path], -seconds[item.path], item.path))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure what each file takes, where that is wanted."""
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Stopwatch())
+
+
+class Stopwatch:
+    """Writes what each file of tests took, in whole tenths of a second; what did not run keeps its figure."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        known = json.loads(DURATIONS.read_text()) | {name: round(took, 1) for name, took in self.seconds.items()}
+        found = {name: took for name, took in sorted(known.items()) if (DURATIONS.parent / name).exists()}
+        DURATIONS.write_text(json.dumps(found, indent=0) + "\n")
 
 
 def pytest_collection_finish() -> None:

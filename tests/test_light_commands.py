@@ -25,14 +25,18 @@ HEAVY = TABLES | {"torch", "grpc", "google", "uvicorn", "starlette", "jinja2", "
 """What no command imports that only talks to a node."""
 
 CHILD = """
-import sys
-modules = sys.argv.pop(1)
-try:
-    from vfl_node.cli import main
-    main()
-finally:
-    with open(modules, "w") as file:
-        file.write("\\n".join(sys.modules))
+import json, sys
+from vfl_node.cli import main
+ended = []
+for words in json.load(sys.stdin):
+    sys.argv = ["vfl-node", *words]
+    try:
+        main()
+        ended.append(0)
+    except SystemExit as end:
+        ended.append(end.code or 0)
+with open("modules", "w") as file:
+    json.dump([ended, list(sys.modules)], file)
 """
 
 
@@ -92,41 +96,24 @@ def config(tmp_path: Path) -> Iterator[Path]:
         server.server_close()
 
 
-def imported(folder: Path, *arguments: object, status: int = 0) -> set[str]:
-    """Top-level names of the modules that a command imports in a process of its own."""
-    listed = folder / "modules"
-    command = [sys.executable, "-c", CHILD, str(listed), *map(str, arguments)]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ, check=False)
-    assert ended.returncode == status, ended.stderr
-    return {name.partition(".")[0] for name in listed.read_text().split()}
+def imported(folder: Path, *commands: list[object], status: int = 0) -> set[str]:
+    """Top-level names of the modules that commands import, one after the other in a process of their own."""
+    given = json.dumps([list(map(str, words)) for words in commands])
+    child = [sys.executable, "-c", CHILD]
+    done = subprocess.run(child, input=given, capture_output=True, text=True, cwd=folder, env=os.environ, check=True)
+    ended, modules = json.loads((folder / "modules").read_text())
+    assert ended == [status] * len(commands), done.stderr
+    return {name.partition(".")[0] for name in modules}
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        "--help",
-        "run --help",
-        *(pytest.param(of, marks=pytest.mark.slow) for of in ("--version", "submit --help", "predict --help", "check --help")),
-    ],
-)
-def test_help_is_light(tmp_path: Path, wanted: str) -> None:
-    assert HEAVY.isdisjoint(imported(tmp_path, *wanted.split()))
+def test_help_is_light(tmp_path: Path) -> None:
+    wanted = ("--help", "run --help", "--version", "submit --help", "predict --help", "check --help")
+    assert HEAVY.isdisjoint(imported(tmp_path, *(of.split() for of in wanted)))
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "jobs",
-        "prune --days 1",
-        "budget",
-        *(
-            pytest.param(of, marks=pytest.mark.slow)
-            for of in ("watch trial-1", "cancel trial-1", "resume trial-1", "board", "budgets")
-        ),
-    ],
-)
-def test_commands_to_a_node_are_light(tmp_path: Path, config: Path, command: str) -> None:
-    modules = imported(tmp_path, *command.split(), "--config", config)
+def test_commands_to_a_node_are_light(tmp_path: Path, config: Path) -> None:
+    wanted = ("jobs", "prune --days 1", "budget", "watch trial-1", "cancel trial-1", "resume trial-1", "board", "budgets")
+    modules = imported(tmp_path, *([*of.split(), "--config", config] for of in wanted))
     assert "vfl_node" in modules
     assert HEAVY.isdisjoint(modules)
 
@@ -135,15 +122,14 @@ def test_predict_is_light(tmp_path: Path, config: Path) -> None:
     records = tmp_path / "records.csv"
     records.write_text("id\na\n")
     wanted = ["predict", "trial-1", "--data", records, "--out", tmp_path / "out.csv", "--config", config]
-    assert HEAVY.isdisjoint(imported(tmp_path, *wanted))
-    assert HEAVY.isdisjoint(imported(tmp_path, *wanted, "--align"))
+    assert HEAVY.isdisjoint(imported(tmp_path, wanted, [*wanted, "--align"]))
 
 
 def test_submit_is_light(tmp_path: Path, config: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(JOB)
     http = json.loads((tmp_path / "state" / "running.json").read_text())["http"]
-    assert HEAVY.isdisjoint(imported(tmp_path, "submit", job, "--node", http, "--wait"))
+    assert HEAVY.isdisjoint(imported(tmp_path, ["submit", job, "--node", http, "--wait"]))
 
 
 def test_an_estimate_needs_no_torch(tmp_path: Path, config: Path) -> None:
@@ -152,7 +138,7 @@ def test_an_estimate_needs_no_torch(tmp_path: Path, config: Path) -> None:
     job.write_text(JOB)
     table.write_text("id,age\n" + "".join(f"r{row},{row}\n" for row in range(100)))
     config.write_text(config.read_text() + f"data: {{path: {table}}}\n")
-    modules = imported(tmp_path, "estimate", job, "--config", config, "--passive", 100)
+    modules = imported(tmp_path, ["estimate", job, "--config", config, "--passive", 100])
     assert {"torch", "grpc", "uvicorn", "starlette", "scipy", "sklearn"}.isdisjoint(modules)
 
 
@@ -161,21 +147,17 @@ def test_a_check_needs_neither_torch_nor_grpc(tmp_path: Path, config: Path) -> N
     job, table = tmp_path / "job.yaml", tmp_path / "table.csv"
     job.write_text(JOB)
     table.write_text("id,age,label\n" + "".join(f"r{row},{row},{row % 2}\n" for row in range(100)))
-    assert imported(tmp_path, "check", table) & HEAVY == {"numpy", "pyarrow"}
     config.write_text(config.read_text() + f"data: {{path: {table}}}\n")
-    assert imported(tmp_path, "check", "--config", config) & HEAVY == {"numpy", "pyarrow"}
-    assert imported(tmp_path, "check", "--config", config, "--job", job, "--json") & HEAVY <= {"numpy", "pyarrow", "google"}
+    by_settings = ["check", "--config", config]
+    assert imported(tmp_path, ["check", table], by_settings) & HEAVY == {"numpy", "pyarrow"}
+    assert imported(tmp_path, [*by_settings, "--job", job, "--json"]) & HEAVY <= {"numpy", "pyarrow", "google"}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [*(pytest.param(of, marks=pytest.mark.slow) for of in ("submit", "estimate")), "run --data active=a.csv --out out"],
-)
-def test_an_invalid_job_is_refused_before_anything_heavy(tmp_path: Path, command: str) -> None:
+def test_an_invalid_job_is_refused_before_anything_heavy(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("name: trial\ntrain: {epochs: never}\n")
-    name, *options = command.split()
-    assert HEAVY.isdisjoint(imported(tmp_path, name, job, *options, status=2))
+    wanted = (["submit", job], ["estimate", job], ["run", job, "--data", "active=a.csv", "--out", "out"])
+    assert HEAVY.isdisjoint(imported(tmp_path, *wanted, status=2))
 
 
 def test_the_package_itself_is_light(tmp_path: Path) -> None:
@@ -184,6 +166,7 @@ def test_the_package_itself_is_light(tmp_path: Path) -> None:
     assert HEAVY.isdisjoint(shown.stdout.split())
 
 
+@pytest.mark.slow
 def test_control_the_node_itself_is_not_light(tmp_path: Path) -> None:
     listed = "import sys, vfl_node.node.service; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True, env=os.environ)

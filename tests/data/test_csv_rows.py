@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vfl_node.data.feature_columns import column_of
 from vfl_node.data.missing_words import MISSING
 from vfl_node.data.notation import numbers_in
@@ -26,7 +27,7 @@ from vfl_node.errors import DataError
 from vfl_node.settings.declared import UNSAID
 from vfl_node.settings.source import READERS
 
-MESSY = settings(deadline=None, derandomize=True, max_examples=400)
+MESSY = settings(deadline=None, derandomize=True, max_examples=examples(400, fewer=100))
 
 PLAIN = ["1", "-2.5", "+3", "4.", ".5", "6e7", "7E-3", "x", "red", "2024_01", "inf", "NAN", "1e999", "1e-400", "0x10", *MISSING]
 SPACED = [" 8", "9 ", "\t10", "\x1c11\x1f", "\u00a012", "\u200313", " ", "é", "１２", "a b", "日本"]

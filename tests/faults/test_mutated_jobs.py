@@ -17,6 +17,7 @@ from mutated_jobs import Mutated
 from mutations import ON_ITS_WAY, TYPES, Change, Speaker
 from players import Players
 
+from tests.thorough import every, examples
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.paillier.keys import PublicKey, check, verify
 from vfl_node.errors import VflError
@@ -84,7 +85,7 @@ def test_what_a_party_says_as_it_fails_is_changed(how: str, tmp_path: Path, monk
     mutated_jobs.quick()
     monkeypatch.setattr(mutations, "ON_ITS_WAY", (how,))
     jobs = Players(tmp_path)
-    for at in range(4, 16):
+    for at in every(3, range(4, 16)):
         failed, other = jobs.play("psu", Change("stopped", at, random.Random(at)), ("lab", "clinic")).ends[::-1]
         assert isinstance(failed, VflError)
         assert failed.code == "E_STOPPED"
@@ -130,7 +131,7 @@ def test_what_a_sender_means_is_what_its_digests_are_made_of() -> None:
 def test_every_message_is_read_or_refused(name: str) -> None:
     chance = random.Random(f"{SEED} {name}")
     for how in ("random", "flipped", "truncated", "oversize", "extreme"):
-        for _ in range(20):
+        for _ in range(examples(20, fewer=5)):
             frame = session_pb2.Frame(job_id="job", phase="preflight", type=name)
             frame.body = Change("extreme", 0, chance).apply(frame)[0].body
             (mutated,) = Change(how, 0, chance).apply(frame)

@@ -7,7 +7,7 @@ waited for, every chunk that is stored, every step of training, and the end. The
 - ``death``, until it comes: the number, at which the process kills itself (SIGKILL); 0: never;
 - ``places``, written here while ``death`` is there: the name of each place that was passed.
 
-Every job has the same seed at this party, so that runs can be compared.
+Every job has the same seed at this party, so that runs can be compared, and checkpoints after each epoch, however short.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 import forked_node
 
 from vfl_node.process import failpoints
+from vfl_node.training.network import journal
 
 OUTSIDE = {"submit", "offer", "accept", "accepted", "device", "index", "write", "rename"}
 """Points that are passed outside of a run, or as often as time allows."""
@@ -48,4 +49,5 @@ class Deaths:
 
 def run(folder: Path, environment: Mapping[str, str], arguments: list[str], log: Path) -> None:
     failpoints.reach = Deaths(folder).reach
+    journal.STEPS_BETWEEN = 1
     forked_node.run(environment, arguments, log, seed=folder.name)

@@ -92,9 +92,7 @@ def _trial_node(first: Callable[[], None], environment: dict[str, str], argument
     forked_node.run(environment, arguments, log)
 
 
-def command(
-    *words: str | Path, real_nodes: bool = False, folder: Path | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
+class Command:
     """``vfl-node`` with ``words``, in a process forked from one that has imported it.
 
     Args:
@@ -103,17 +101,36 @@ def command(
         folder: in which it runs; the one of these tests where it is None.
         environment: more variables.
     """
-    with tempfile.TemporaryDirectory() as outputs:
-        said = Path(outputs, "out"), Path(outputs, "err")
-        given = list(map(str, words)), dict(os.environ) | environment, said, real_nodes, folder or Path.cwd()
-        child = FORKS.Process(target=_run, args=given)  # no daemon, which may have no children
-        child.start()
-        child.join(GENEROUS_S)
-        if child.exitcode is None:
-            child.kill()
-            child.join()
-            raise AssertionError(f"{words} did not end: {said[1].read_text()[-3000:]}")
-        return subprocess.CompletedProcess(words, child.exitcode, *(path.read_text() for path in said))
+
+    def __init__(self, *words: str | Path, real_nodes: bool = False, folder: Path | None = None, **environment: str) -> None:
+        self._words = list(map(str, words))
+        self._outputs = tempfile.TemporaryDirectory()
+        self._said = Path(self._outputs.name, "out"), Path(self._outputs.name, "err")
+        given = self._words, dict(os.environ) | environment, self._said, real_nodes, folder or Path.cwd()
+        self._process = FORKS.Process(target=_run, args=given)  # no daemon, which may have no children
+        self._process.start()
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It is over, whatever it was about."""
+        self._process.kill()
+        self._process.join()
+        self._outputs.cleanup()
+
+    def ended(self) -> subprocess.CompletedProcess[str]:
+        """Wait for its end."""
+        self._process.join(GENEROUS_S)
+        out, err = (path.read_text() for path in self._said)
+        assert self._process.exitcode is not None, f"{self._words} did not end: {err[-3000:]}"
+        return subprocess.CompletedProcess(self._words, self._process.exitcode, out, err)
+
+
+def command(*words: str | Path, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A :class:`Command` from its start to its end."""
+    with Command(*words, **how) as started:
+        return started.ended()
 
 
 def _run(words: list[str], environment: dict[str, str], said: tuple[Path, Path], real_nodes: bool, folder: Path) -> None:

@@ -27,11 +27,9 @@ SETTINGS = {
 }
 TRAIN = """\
 align: {protocol: psi}
-train: {bottom: [8], active_bottom: [4], top: [4], epochs: 2, batch_size: 7, patience: 2}
+train: {bottom: [8], active_bottom: [4], top: [4], epochs: 2, batch_size: 40, patience: 2}
 evaluate: {test_fraction: 0.2, validation_fraction: 0.2}
 """
-"""With more than fifty steps an epoch, so that there is a checkpoint after each."""
-
 SOME = [("insurer", "settled", 1.0)]
 PLACES = [
     ("lab", "minimax", 0.7),

@@ -58,11 +58,9 @@ MATRIX = [
         for phase in ("decrypt", "stored", "confirm")
     ),
 ]
-SOME = [
-    ("two-party", "clinic", "Decrypted 1"),
+SOME = [("two-party", "clinic", "Decrypted 1")]
+MORE = [  # with the notary killed, and all, and coordinator-clear, below
     ("coordinator", "lab", "checkpoint 1"),
-]
-MORE = [  # with the notary killed, and coordinator-clear, below
     ("two-party", "lab", "DecryptionRequest 1"),
     ("coordinator-clear", "lab", LAST),
     ("coordinator", "notary", "Decrypted 2"),
@@ -163,7 +161,7 @@ def test_killed_in_training(nodes: Nodes, flow: str, victim: str, place: str) ->
     nodes.survives(flow, victim, place)
 
 
-def test_the_key_is_kept_until_both_have_done(nodes: Nodes) -> None:
+def test_the_key_is_kept_until_both_have_done_and_forgotten_with_the_job(nodes: Nodes) -> None:
     """The coordinator's report says that nobody needs the key any more."""
     expected = nodes.clean("coordinator-clear")
     job_id = nodes.submit("coordinator-clear", lab="PhaseEnd decrypt")
@@ -174,6 +172,8 @@ def test_the_key_is_kept_until_both_have_done(nodes: Nodes) -> None:
     assert (folder / "seed").exists()
     nodes.federation.start("lab")
     assert nodes.outcome("coordinator-clear", job_id) == expected
+    nodes.federation.wait_until(lambda: {path.name for path in folder.iterdir()} == {"artefacts"})
+    assert {path.name for path in (folder / "artefacts").iterdir()} == {"report.html", "report.json", "SHA256SUMS"}
 
 
 def test_all_killed_at_once(nodes: Nodes) -> None:
@@ -185,14 +185,6 @@ def test_all_killed_at_once(nodes: Nodes) -> None:
     for name in NAMES:
         nodes.federation.start(name)
     assert nodes.outcome("coordinator", job_id) == expected
-
-
-def test_the_coordinator_forgets_the_key_with_the_job(nodes: Nodes) -> None:
-    job_id = nodes.submit("coordinator-clear")
-    nodes.outcome("coordinator-clear", job_id)
-    folder = nodes.federation.job_folder("notary", job_id)
-    nodes.federation.wait_until(lambda: {path.name for path in folder.iterdir()} == {"artefacts"})
-    assert {path.name for path in (folder / "artefacts").iterdir()} == {"report.html", "report.json", "SHA256SUMS"}
 
 
 @pytest.mark.slow

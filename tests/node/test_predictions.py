@@ -8,8 +8,6 @@ import io
 import json
 import signal
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -24,6 +22,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.node.halves import together
+from tests.node.nodes import Command
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, ProtocolError, StateError, UsageError, VflError
@@ -135,11 +134,9 @@ class Served:
         for party in OTHER:
             assert self.federation.end(party, job_id)["state"] == "done"
 
-    def command(self, name: str, *words: str | Path) -> subprocess.Popen[str]:
+    def command(self, name: str, *words: str | Path) -> Command:
         """``vfl-node predict`` at ``name``."""
-        config = self.federation.folder / name / "node.yaml"
-        line = [sys.executable, "-m", "vfl_node", "predict", self.model, *map(str, words), "--config", str(config)]
-        return subprocess.Popen(line, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        return Command("predict", self.model, *words, "--config", self.federation.folder / name / "node.yaml")
 
     def together(self, ids: list[str]) -> list[float]:
         """What the stored halves make of records that both parties own."""
@@ -345,8 +342,8 @@ def test_a_node_killed_in_a_request_is_asked_again(served: Served, tmp_path: Pat
     with served.command(name, "--data", tmp_path / "ids.csv", "--out", tmp_path / "p.csv") as command:
         assert served.federation.processes[victim].wait(240) == -signal.SIGKILL
         served.federation.start(victim)
-        _, said = command.communicate(timeout=240)
-    assert command.returncode == 0, said
+        done = command.ended()
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "p.csv").read_bytes() == expected
     assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
 
@@ -596,9 +593,9 @@ def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
     with served.command("clinic", "--align", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv") as command:
         assert served.federation.processes[victim].wait(240) == -signal.SIGKILL
         served.federation.start(victim)
-        _, said = command.communicate(timeout=240)
-    assert command.returncode == 0, said
-    assert "all parties learn which of these records they share" in said
+        done = command.ended()
+    assert done.returncode == 0, done.stderr
+    assert "all parties learn which of these records they share" in done.stderr
     head, ids, found = table_of((tmp_path / "p.csv").read_bytes())
     assert head == ["id", "probability"]
     assert ids == [trial.ids[row] for row in reversed(rows)]
@@ -629,8 +626,8 @@ def test_new_records_whose_ids_the_other_party_spells_otherwise_end_with_a_warni
     (tmp_path / "new.csv").write_text("\n".join([head, *(row.upper() for row in rows)]))
     before = {view["id"] for view in served.federation.client("clinic").jobs()}
     with served.command("clinic", "--align", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv") as command:
-        _, said = command.communicate(timeout=240)
-    assert command.returncode == 0, said
+        done = command.ended()
+    assert done.returncode == 0, done.stderr
     _, ids, found = table_of((tmp_path / "p.csv").read_bytes())
     assert (len(ids), set(found)) == (60, {None})
     (job_id,) = {view["id"] for view in served.federation.client("clinic").jobs()} - before

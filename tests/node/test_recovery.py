@@ -31,7 +31,7 @@ from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES = {"clinic": "active", "lab": "passive"}
 JOB = """\
-train: {bottom: [8], active_bottom: [4], top: [8], epochs: 15, batch_size: 32, missing: {calibration: test}}
+train: {bottom: [8], active_bottom: [4], top: [8], epochs: 6, batch_size: 32, missing: {calibration: test}}
 evaluate: {test_fraction: 0.3, repeats: 2}
 """
 
@@ -62,9 +62,10 @@ class Cut:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_chunks() -> Iterator[None]:
-    """Lists in several chunks each."""
+    """Lists in several chunks each, and several checkpoints."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Curve25519, "chunk_rows", 50)
+        patch.setattr(journal, "STEPS_BETWEEN", 10)
         patch.setattr(partners, "secrets", SimpleNamespace(token_bytes=lambda count: b"p" * count))  # so that runs compare
         yield
 
@@ -160,7 +161,7 @@ def test_a_training_that_stops_early_does_so_after_any_cut(trial: Any, ram: Path
             assert outcome(folder) == expected
 
 
-RECORDED = JOB.replace("epochs: 15, batch_size: 32", "epochs: 4, batch_size: 16")
+RECORDED = JOB.replace("epochs: 6, batch_size: 32", "epochs: 4, batch_size: 16")
 
 
 @pytest.mark.parametrize("victim", [pytest.param("clinic", marks=pytest.mark.slow), "lab"])

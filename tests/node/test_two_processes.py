@@ -6,8 +6,6 @@ import ctypes
 import os
 import signal
 import stat
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,6 @@ import yaml
 
 from tests.node.nodes import GENEROUS_S, command
 from vfl_node.node.setup import certify, init
-
-COMMAND = [sys.executable, "-m", "vfl_node"]
 
 SOME = [("lab", "keep"), ("clinic", "kept"), ("lab", "finished"), ("clinic", "forget")]
 MORE = [("clinic" if name == "lab" else "lab", place) for name, place in SOME]
@@ -247,9 +243,8 @@ def test_another_partys_certificate_is_turned_away(federation: Any) -> None:
     address = federation.running("clinic")["listen"]
     peers = {"clinic": {"address": address}}
     config = federation.configure("mallory", listen=None, data={"path": str(federation.trial.lab)}, peers=peers)
-    log = (federation.folder / "mallory.log").open("ab")
-    process = subprocess.Popen([*COMMAND, "--role", "passive", "--config", str(config)], stdout=log, stderr=log)
-    federation.processes["mallory"] = process
+    started = federation.programs["lab"](["--role", "passive", "--config", str(config)], federation.folder / "mallory.log")
+    federation.processes["mallory"] = started
     federation.wait_until(lambda: "peer absent" in federation.log("mallory"))
     assert "spiffe://trial/party/mallory" in federation.log("mallory")
     assert federation.client("clinic").health()["peers"]["lab"]["online"] is False

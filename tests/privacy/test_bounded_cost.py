@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from tests.crypto.shares.together import Run
+from tests.thorough import examples
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import FRACTION, encode
 from vfl_node.gdp import auc_bound, mu_of, together
@@ -208,13 +209,14 @@ def means(epsilon: float | None, jobs: int, seeds: int, **how: Any) -> Floats:
 
 def test_a_whole_budget_tells_less_than_its_bound() -> None:
     """Of 200 shared records and 60 columns at each party. The standard error over 4 worlds is about .02."""
-    error = 1 / np.sqrt(3 * SHARED * 4)
-    spent = means(1.0, JOBS, 4)
+    worlds = examples(4, fewer=2)
+    error = 1 / np.sqrt(3 * SHARED * worlds)
+    spent = means(1.0, JOBS, worlds)
     assert auc_bound(together([mu_of(1.0)] * JOBS)) <= auc_bound(mu_of(4.0))
     assert (spent <= auc_bound(mu_of(4.0)) + 3 * error).all()
     assert (spent < 0.68).all()
     nothing = means(None, JOBS, 2)
     assert nothing[0] > 0.9  # labels
     assert (nothing[1:] > 0.78).all()
-    chance = means(None, JOBS, 4, redrawn=True)
+    chance = means(None, JOBS, worlds, redrawn=True)
     assert (np.abs(chance - 0.5) < 4 * error).all()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.alignment.linkage.test_restart_of_linkage import Deaths
 from tests.alignment.linkage.worlds import TERMS, A, B, C, Killed, World, numbers, pairs
+from tests.thorough import every
 from vfl_node.alignment.linkage.shares import uses_of
 from vfl_node.alignment.linkage.terms import digest_of
 from vfl_node.alignment.words import ReportedAlignment, words_of
@@ -260,7 +261,7 @@ def _sent(some: World) -> dict[tuple[str, str], list[bytes]]:
 def test_killed_before_a_message(tmp_path, clean, victim):
     whole, sent = clean
     died = 0
-    for left in _moments(victim):
+    for left in every(3, list(_moments(victim))):
         some = World(tmp_path / str(left), OWN)
         some.begin(**SHARES)
         results = some.attempt(before={victim: Deaths(left)})
@@ -272,7 +273,7 @@ def test_killed_before_a_message(tmp_path, clean, victim):
         assert outcome(some, some.attempt()) == whole, left
         assert _sent(some) == sent
         assert all(again[: len(first)] == first for first, again in zip(before.values(), _sent(some).values(), strict=True))
-    assert died > 5
+    assert died > 3
 
 
 def _moments(victim: str) -> Iterator[int]:

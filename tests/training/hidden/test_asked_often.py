@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from tests.thorough import examples
 from tests.training.hidden.answering import BATCH, Asked, errors_of, new_records, trained
 from tests.training.predicting import Request
 from vfl_node.crypto.shares.ring import Ring
@@ -20,7 +21,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.training.hidden import answers
 
-ASKS = 256
+ASKS = examples(256, fewer=64)
 CUT = 40
 """Bits of a step."""
 
@@ -85,19 +86,19 @@ def without_offsets() -> Any:
 
 
 def test_all_answers_to_a_record_tell_its_score_to_a_step(world: Any, attempt: Any) -> None:
-    """The attack finds what was cut to 2/257 of a step on average: to 16.4 of 512 steps' bits, sd 1.2 a record, 8 or more.
+    """256 answers tell what was cut to 2/257 of a step on average: 16.4 of 512 steps' bits, sd 1.2 a record, 8 or more.
 
     That is the score in the control. With offsets the score is somewhere in the step around it.
     """
     asked = trained(world, attempt)
     off, width = attacked(asked, ASKS, batches=1)
     assert len(off) == BATCH
-    assert np.log2(512 / width).mean() > 15
+    assert np.log2(512 / width).mean() > np.log2(ASKS) + 7
     assert np.abs(off).max() < 0.5 + width.max()
-    assert np.abs(off).max() > 20 * width.mean()
+    assert np.abs(off).max() > 0.15 > 4 * width.mean()
     with without_offsets():
         off, width = attacked(asked, ASKS, batches=1)
-    assert np.log2(512 / width).mean() > 15
+    assert np.log2(512 / width).mean() > np.log2(ASKS) + 7
     assert (np.abs(off) <= width / 2).all()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from tests.thorough import THOROUGH, every
 from tests.training.hidden.conftest import HUB, weights_of
 from tests.training.hidden.test_restarts import KilledError, assert_same, kills
 from vfl_node.crypto.shares.audit import SectionAudit
@@ -116,7 +117,7 @@ def test_every_block_of_numbers_is_checked_in_sections_that_are_and_in_no_other(
         while at < count:
             with spoilt(section, receiver, at) as dealt:
                 results = attempt(AUDIT | train).raw(over)
-            count, at = max(count, len(dealt)), at + 1
+            count, at = max(count, len(dealt)), at + (1 if THOROUGH else 3)
             found = results[receiver]
             if shown:
                 assert isinstance(found, ProtocolError), at
@@ -239,7 +240,7 @@ def test_killed_before_any_message_no_section_is_both_shown_and_used(
     whole = uncut(over)
     kinds = [(kind, name) for kind in (MaskedShares, SectionSeed) for name in over.data]
     sent = {of: {each.SerializeToString() for each in uncut.sent(*of)} for of in kinds}
-    for at in range(sum(entry.sender == victim for entry in uncut.transcript)):
+    for at in every(5, range(sum(entry.sender == victim for entry in uncut.transcript))):
         first = attempt(train, tamper=kills(victim, at))
         assert any(isinstance(result, KilledError) for result in first.raw(over))
         second = first.again(over)

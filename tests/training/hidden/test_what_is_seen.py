@@ -29,6 +29,16 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
 
 HUB = "hub"
 MODELS = [{}, {"loss": "taylor"}, {"layers": (4,)}, {"task": "regression"}, {"classes": 3}, {"reveal": "none"}]
+models = pytest.mark.parametrize(
+    ("train", "parties"),
+    [
+        pytest.param(train, parties, marks=[pytest.mark.slow] if parties == 3 and train and "layers" not in train else [])
+        for train in MODELS
+        for parties in (2, 3)
+    ],
+)
+"""Each model with two data parties, and two of them with three; the others with three in make test-all."""
+
 DIGEST = "vfl_node.training.hidden.trainer.digest_of"
 
 
@@ -40,8 +50,7 @@ def alike(_own: Any, _mark: bytes) -> bytes:
     return bytes(32)
 
 
-@pytest.mark.parametrize("parties", [2, 3])
-@pytest.mark.parametrize("train", MODELS)
+@models
 def test_the_coordinator_sees_the_shape_of_the_job_and_nothing_else(
     world: Any, attempt: Any, train: dict[str, Any], parties: int
 ) -> None:
@@ -129,8 +138,7 @@ def test_a_salt_lasts_for_the_job(world: Any, attempt: Any) -> None:
     assert of.sent(DealingTerms) == again.sent(DealingTerms)
 
 
-@pytest.mark.parametrize("parties", [2, 3])
-@pytest.mark.parametrize("train", MODELS)
+@models
 def test_messages_between_data_parties_are_as_long_whatever_the_data_are(
     world: Any, attempt: Any, train: dict[str, Any], parties: int
 ) -> None:
@@ -188,8 +196,7 @@ def test_a_digest_covers_columns_owners_targets_and_what_first_weights_are_drawn
     assert len(set(digests)) == 5
 
 
-@pytest.mark.parametrize("parties", [2, 3])
-@pytest.mark.parametrize("train", MODELS)
+@models
 def test_a_place_has_one_mask_and_that_is_drawn_once(world: Any, attempt: Any, train: dict[str, Any], parties: int) -> None:
     """At each party; a value that is needed twice is opened once."""
     draw, drawn = ShareMachine._draw, list[Any]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gmpy2
@@ -251,10 +252,9 @@ def lab_columns(over: Any) -> np.ndarray:
     return design.values[over.lab_view.rows]
 
 
-def test_dummies_cannot_be_told_from_gradients_over_ample_rows(
-    attempt: Any, shared: Any, logistic: Any, gradients: list[Round], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The passive party's own gradients, from real runs, ranked by the attack that averages over rounds."""
+@pytest.fixture
+def told(attempt: Any, shared: Any, logistic: Any, gradients: list[Round]) -> Callable[..., float]:
+    """How well the attack that averages over rounds ranks dummies by the passive party's own gradients, from real runs."""
 
     def told(rows: int, lab: int, *, warned: bool, **given: Any) -> float:
         found = []
@@ -268,9 +268,22 @@ def test_dummies_cannot_be_told_from_gradients_over_ample_rows(
             found.append(auc(over.genuine, scores(lab_columns(over), gradients)))
         return float(np.mean(found))
 
-    ample = told(400, 8, warned=False, iterations=20)
-    assert 0.47 < ample < 0.55
-    assert told(300, 60, warned=True, iterations=10) > ample + 0.05
+    return told
+
+
+AMPLE = 0.55
+"""As well as it may over ample rows."""
+
+
+def test_dummies_cannot_be_told_from_gradients_over_ample_rows(told: Callable[..., float]) -> None:
+    assert 0.47 < told(400, 8, warned=False, iterations=20) < AMPLE
+    assert told(300, 60, warned=True, iterations=10) > AMPLE + 0.03
+
+
+@pytest.mark.slow
+def test_dummies_can_be_told_from_gradients_over_rows_that_are_refused(
+    told: Callable[..., float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(agreement, "LEAST", 0)  # what is refused
-    assert told(400, 8, warned=True, iterations=200, batch_size=16) > ample + 0.15
-    assert told(100, 40, warned=True, iterations=10) > ample + 0.15
+    assert told(400, 8, warned=True, iterations=200, batch_size=16) > AMPLE + 0.1
+    assert told(100, 40, warned=True, iterations=10) > AMPLE + 0.1
