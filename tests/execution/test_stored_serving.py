@@ -7,19 +7,19 @@ import json
 import pytest
 
 from vfl_node.errors import StateError
-from vfl_node.execution.stored_serving import VERSION, Serving
+from vfl_node.training.prediction.stored import VERSION, StoredPredictor
 
 STORED = {"input": "0f" * 32, "encoder": "e", "serving": "s"}
 
 
 def test_it_comes_back_with_the_names_of_classes() -> None:
-    serving = Serving(**STORED, classes=("benign", "malignant"))
+    serving = StoredPredictor(**STORED, classes=("benign", "malignant"))
     assert json.loads(serving.to_json())["version"] == VERSION
-    assert Serving.from_json(serving.to_json()) == serving
+    assert StoredPredictor.from_json(serving.to_json()) == serving
 
 
 def test_one_without_a_version_has_no_names() -> None:
-    assert Serving.from_json(json.dumps(STORED)) == Serving(**STORED)
+    assert StoredPredictor.from_json(json.dumps(STORED)) == StoredPredictor(**STORED)
 
 
 @pytest.mark.parametrize(
@@ -33,5 +33,5 @@ def test_one_without_a_version_has_no_names() -> None:
 )
 def test_what_cannot_be_read(text: str, code: str) -> None:
     with pytest.raises(StateError) as caught:
-        Serving.from_json(text)
+        StoredPredictor.from_json(text)
     assert caught.value.code == code

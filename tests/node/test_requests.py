@@ -14,9 +14,9 @@ from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import read_table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError
-from vfl_node.execution.requests import MOST_WAITING, Records, Requests
+from vfl_node.prediction.requests import MOST_WAITING, Records, Requests
 from vfl_node.settings.node import Data
-from vfl_node.training.serving import Predicted
+from vfl_node.training.predictor import Predicted
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vfl_node.errors import PolicyError, StateError
-from vfl_node.execution.shown import FileShown
+from vfl_node.training.prediction.stored import FileShown
 
 
 @pytest.fixture(name="path")

@@ -28,13 +28,13 @@ from vfl_node.privacy.labels.evidence import (
     served_by,
 )
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
-from vfl_node.privacy.labels.served import ServedLabels
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.session import Policy
 from vfl_node.settings.protection import Protection
-from vfl_node.training.service.shown import check_judged
+from vfl_node.training.prediction.audit import PredictionLabelAudit
+from vfl_node.training.prediction.shown import check_judged
 
 ROWS, WIDTH, BATCH = 1200, 6, 100
 RNG = np.random.default_rng(1)
@@ -313,10 +313,12 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(Evidence.none(1).plus(many).names) == MOST_ROWS
 
 
-def served(folder: Path, kind: str = "two classes", limit: float | None = None, model: str = "job-0") -> ServedLabels:
+def served(folder: Path, kind: str = "two classes", limit: float | None = None, model: str = "job-0") -> PredictionLabelAudit:
     labels, classes = CLASSES[kind]
     memory = Partner(folder, "lab")
-    return ServedLabels(memory, "default", model, names=NAMES, labels=labels, column="label", classes=classes, limit=limit)
+    return PredictionLabelAudit(
+        memory, "default", model, names=NAMES, labels=labels, column="label", classes=classes, limit=limit
+    )
 
 
 def predictions(kind: str, strength: float) -> Tensor:
@@ -427,7 +429,7 @@ def test_a_rare_class_is_not_crowded_out_of_what_is_remembered_of_predictions(tm
     labels = np.zeros(rows)
     labels[:300] = 1
     names = np.random.default_rng(0).permutation(rows).astype(np.uint64) + np.uint64(rows)
-    of = ServedLabels(
+    of = PredictionLabelAudit(
         Partner(tmp_path, "lab"), "default", "job", names=names, labels=labels, column="label", classes=2, limit=None
     )
     for part in np.array_split(np.random.default_rng(1).permutation(rows), 8):

@@ -41,13 +41,13 @@ from vfl_node.metrics.classes import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.training.network.tasks import probabilities
-from vfl_node.training.service.batches import Batches
-from vfl_node.training.service.exchange import AT_ONCE
-from vfl_node.training.serving import check_allowed
+from vfl_node.training.prediction.batches import Batches
+from vfl_node.training.prediction.exchange import AT_ONCE
+from vfl_node.training.predictor import check_allowed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
-from vfl_node.training.split.serving import (
+from vfl_node.training.split.prediction import (
     Embedder,
     Scorer,
     column_kinds,

@@ -8,7 +8,7 @@ import pytest
 
 from vfl_node.errors import UsageError
 from vfl_node.trainers import TRAINERS, TrainerConfig
-from vfl_node.training.serving import predictor_of
+from vfl_node.training.predictor import predictor_of
 
 
 class Unserved(TrainerConfig):
@@ -18,7 +18,7 @@ class Unserved(TrainerConfig):
 class Broken(TrainerConfig):
     """Names what is not there."""
 
-    serving: ClassVar[str] = "vfl_node.training.serving:Nothing"
+    serving: ClassVar[str] = "vfl_node.training.predictor:Nothing"
 
 
 def test_a_trainer_can_serve_if_it_names_what_predicts() -> None:

@@ -7,7 +7,7 @@ the same randomness and thread count the models have the same bits as over gRPC 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,8 @@ from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.conversations import conversations
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
-from vfl_node.execution.joint import report_joint, runs_joint
+from vfl_node.execution.joint import TrialParty, report_joint, runs_joint
 from vfl_node.execution.keep import clear_artefacts, copy_artefacts
-from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.run import Run, set_up
@@ -55,7 +54,7 @@ def simulate(
     settings: Mapping[str, Settings] | None = None,
     tables: Mapping[str, Any] = NO_TABLES,
     seed: int | None = None,
-    predictions: Path | None = None,
+    predictions: Callable[[Job, Mapping[str, TrialParty]], None] | None = None,
     transcript: Path | None = None,
     joint: bool = False,
 ) -> dict[str, Path]:
@@ -76,7 +75,7 @@ def simulate(
         tables: party name → its table in memory, in place of its file, as
             :class:`vfl_node.data.readers.arrow.ArrowReader` takes it.
         seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
-        predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.execution.known_rows`).
+        predictions: gets what all data parties have at the end, to predict with (:func:`vfl_node.prediction.trial.written_to`).
         transcript: folder for what each party receives in training (:mod:`vfl_node.execution.transcripts`).
         joint: whether the joint attack runs at the end, where it has something to find (:mod:`vfl_node.execution.joint`).
 
@@ -141,14 +140,21 @@ def simulate(
         if joint:
             report_joint(job, halves, folders)
         if predictions:
-            write_predictions(job, halves, predictions)
+            predictions(job, halves)
         if transcript:
             write_transcripts(job, {run.session.name: run.folder for run in runs}, transcript)
     return folders
 
 
-def side_by_side(run: Run) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
-    """The coroutines of one party, each with its channels, for ``run_together``; all end when one fails."""
+def side_by_side(
+    run: Run, protocols: Sequence[Coroutine[Any, Any, None]] = ()
+) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
+    """The coroutines of one party, each with its channels, for ``run_together``; all end when one fails.
+
+    Args:
+        run: of the party.
+        protocols: its coroutines; by default those of a job that predicts nothing.
+    """
     channels = run.session.peers.values()
 
     async def ending_all(protocol: Coroutine[Any, Any, None]) -> None:
@@ -159,7 +165,7 @@ def side_by_side(run: Run) -> list[tuple[Coroutine[Any, Any, None], Collection[C
                 channel.close()
             raise
 
-    protocols = conversations(run)
+    protocols = protocols or conversations(run)
     each = [list(channels)] if len(protocols) == 1 else [[channel] for channel in channels]
     return list(zip(map(ending_all, protocols), each, strict=True))
 

@@ -14,7 +14,7 @@ from vfl_node.training.additive import half
 from vfl_node.training.additive.half import AdditiveHalf, Floats, kept_weights, said
 from vfl_node.training.additive.predictor import AdditivePredictor
 from vfl_node.training.glm.config import GeneralisedLinear
-from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.training.predictor import KeptHalf, StoredModel
 
 
 class GlmPredictor(AdditivePredictor):

@@ -24,11 +24,10 @@ from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
 from vfl_node.training.hidden import answers
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.kept import KeptShares
-from vfl_node.training.service.asking import Asking
-from vfl_node.training.service.exchange import PredictionBatch
-from vfl_node.training.service.shown import DisclosureGuard, OutgoingBatch, names_of_new
-from vfl_node.training.service.sides import Positions, Probabilities, ServiceSide, ServiceTerms
-from vfl_node.training.serving import Names, StoredModel
+from vfl_node.training.prediction.exchange import Asking, PredictionBatch
+from vfl_node.training.prediction.shown import DisclosureGuard, OutgoingBatch, names_of_new
+from vfl_node.training.prediction.sides import Positions, Probabilities, ServiceSide, ServiceTerms
+from vfl_node.training.predictor import Names, StoredModel
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerContext, AnswerInputs, AnswerTerms
 
 MARK_BYTES = 8
@@ -66,7 +65,7 @@ class ShareSide(ServiceSide):
 
 
 class AnswerExchange:
-    """As :class:`vfl_node.training.service.exchange.Exchanging`.
+    """As :class:`vfl_node.training.prediction.exchange.Exchanging`.
 
     Args:
         session: this party's.

@@ -57,7 +57,7 @@ from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form, SharedModel, scores
-from vfl_node.training.serving import Names
+from vfl_node.training.predictor import Names
 from vfl_node.training.targets import TargetScale
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
-from vfl_node.training.service.disclosures import requests
-from vfl_node.training.serving import Predicted, Served
+from vfl_node.training.prediction.disclosures import requests
+from vfl_node.training.predictor import Predicted, ServiceCount
 
 
-def learnt(job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
     """Party → what it learnt; the coordinator, too."""
     parties, asker = job.parties, str(job.asker)
     masked = Disclosure(

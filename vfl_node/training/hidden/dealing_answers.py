@@ -18,7 +18,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import seed_of
 from vfl_node.training.hidden.kept import shared_model
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.serving import Predicted, Served, ServiceTally
+from vfl_node.training.predictor import Predicted, ServiceCount, ServiceTally
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms, DealerSeed
 
@@ -38,7 +38,7 @@ class AnswerDealing:
         assert trained.serve is not None
         self._session, self._train, self._most = session, Hidden.of(trained), trained.serve.batch_size
         self._tally, self._new_rows = tally, 0
-        self._served = tally.read() or Served(self._most)
+        self._served = tally.read() or ServiceCount(self._most)
         session.progress.emit(PhaseBegan("deal", 0, "batches"))
 
     async def serve(self, channel: Channel) -> None:
@@ -66,8 +66,8 @@ class AnswerDealing:
                 session.progress.emit(Advanced(1))
                 failpoints.reach("dealt")
 
-    def exchanged(self) -> Served | Predicted:
-        """As :meth:`vfl_node.training.serving.Answering.exchanged`."""
+    def exchanged(self) -> ServiceCount | Predicted:
+        """As :meth:`vfl_node.training.predictor.Answering.exchanged`."""
         if self._session.job.is_service:
             return self._served
         nothing = np.empty(0, dtype=np.int64)

@@ -39,13 +39,13 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing_answers import AnswerDealing
 from vfl_node.training.hidden.kept import KeptShares
 from vfl_node.training.hidden.rows import RowEncoder
-from vfl_node.training.service.known_records import serve
-from vfl_node.training.service.new_records import predict_once
-from vfl_node.training.serving import (
+from vfl_node.training.prediction.known_records import predict_known
+from vfl_node.training.prediction.new_records import predict_new
+from vfl_node.training.predictor import (
     KeptHalf,
     Predicted,
     RequestQueue,
-    Served,
+    ServiceCount,
     ServiceTally,
     ShownRows,
     StoredModel,
@@ -68,7 +68,7 @@ class HiddenPredictor:
         stored = RowEncoder.from_json(encoder)
         return stored.written(stored.kinds)
 
-    async def serve(
+    async def predict_known(
         self,
         session: Session,
         model: StoredModel,
@@ -78,8 +78,8 @@ class HiddenPredictor:
         *,
         shown: ShownRows,
         tally: ServiceTally,
-    ) -> Served:
-        """As :func:`~vfl_node.training.service.known_records.serve`.
+    ) -> ServiceCount:
+        """As :func:`~vfl_node.training.prediction.known_records.predict_known`.
 
         Raises:
             UsageError: some party may not own a row (``E_PREDICT``): its prediction would show that.
@@ -90,20 +90,20 @@ class HiddenPredictor:
             reason = "known records are predicted only where all parties have every one"
             raise UsageError(reason, code="E_PREDICT", for_peer=reason)
         async with _exchange(session, model, alignment, table) as exchange:
-            return await serve(session, exchange.side, requests, shown=shown, tally=tally, exchange=exchange.guarded)
+            return await predict_known(session, exchange.side, requests, shown=shown, tally=tally, exchange=exchange.guarded)
 
-    async def predict_once(
+    async def predict_new(
         self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
     ) -> Predicted | None:
-        """As :func:`~vfl_node.training.service.new_records.predict_once`; raises as :meth:`serve`."""
+        """As :func:`~vfl_node.training.prediction.new_records.predict_new`; raises as :meth:`predict_known`."""
         async with _exchange(session, model, alignment, table) as exchange:
-            return await predict_once(session, exchange.side, shown=shown, exchange=exchange.guarded)
+            return await predict_new(session, exchange.side, shown=shown, exchange=exchange.guarded)
 
     def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> AnswerDealing:
         """The coordinator deals."""
         return AnswerDealing(session, trained, tally)
 
-    def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+    def learnt(self, job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
         """As :func:`~vfl_node.training.hidden.answers_tell.learnt`."""
         return learnt(job, exchanged)
 

@@ -17,14 +17,14 @@ from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version, cut_width
 from vfl_node.settings.declared import Declared
 from vfl_node.settings.node import DEFAULT_TABLE
-from vfl_node.training.service.sides import ServiceTerms
-from vfl_node.training.serving import StoredModel
+from vfl_node.training.prediction.sides import ServiceTerms
+from vfl_node.training.predictor import StoredModel
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.tasks import SplitTask, stored_task
 from vfl_node.training.targets import TargetScale
 
 VERSION = 3
-"""Version of the form of :attr:`ServedModel.serving`. Version 1 does not state the version of the architecture, which was 1;
+"""Version of the form of :attr:`SplitModel.state`. Version 1 does not state the version of the architecture, which was 1;
 up to version 2 no epoch was chosen by validation."""
 
 STEPS: Steps = {1: lambda document: {**document, "model_version": 1}, 2: lambda document: document}
@@ -33,7 +33,7 @@ _WHAT, _HINT = "what a training stored for predictions", "restore it from a back
 
 
 @dataclass(frozen=True)
-class ServedModel:
+class SplitModel:
     """One party's part of a trained model.
 
     Attributes:
@@ -41,23 +41,23 @@ class ServedModel:
         serve: its ``serve`` section.
         weights: parameter → tensor, as :attr:`~vfl_node.training.trainer.Trained.weights`.
         encoder: JSON of the encoder of the party's columns.
-        serving: JSON, as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
+        state: JSON, as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
         models: name → ``module:Class`` of an architecture, from this node's settings.
         passive_parties: how many sent embeddings in training.
-        table: as :attr:`~vfl_node.training.serving.StoredModel.table`.
+        table: as :attr:`~vfl_node.training.predictor.StoredModel.table`.
     """
 
     train: Train
     serve: Serve
     weights: Mapping[str, Tensor] = field(repr=False)
     encoder: str = field(repr=False)
-    serving: str = field(repr=False)
+    state: str = field(repr=False)
     models: Mapping[str, str] = field(default_factory=dict)
     passive_parties: int = 1
     table: str = DEFAULT_TABLE
 
     @classmethod
-    def of(cls, model: StoredModel) -> ServedModel:
+    def of(cls, model: StoredModel) -> SplitModel:
         """The same, of what a node has stored."""
         job = model.job
         assert job.serve is not None
@@ -72,19 +72,19 @@ class ServedModel:
             StateError: the architecture has another version than the stored weights (``E_STATE_VERSION``).
             UsageError: this node no longer has the architecture (``E_EXTENSION``).
         """
-        architecture, stored = architecture_of(self.train.model, self.models), self._serving.model_version
+        architecture, stored = architecture_of(self.train.model, self.models), self._stored.model_version
         check_version(self.train.model, architecture.version, stored)
         return architecture
 
     @property
     def draws(self) -> bytes:
         """32 secret bytes: the seed of the synthetic columns of rows that the party does not own."""
-        return bytes.fromhex(self._serving.draws)
+        return bytes.fromhex(self._stored.draws)
 
     @property
     def batches(self) -> bytes:
         """32 bytes that all parties know: the seed by which the shared rows are cut into batches."""
-        return bytes.fromhex(self._serving.batches)
+        return bytes.fromhex(self._stored.batches)
 
     @property
     def terms(self) -> ServiceTerms:
@@ -94,20 +94,20 @@ class ServedModel:
     @property
     def epoch(self) -> int:
         """The epoch whose weights these are, if validation has chosen it; else 0. Rows are named by it (the same noise)."""
-        return self._serving.epoch
+        return self._stored.epoch
 
     @property
     def scoring(self) -> tuple[str, SplitTask]:
         """At the active party: JSON of the calibration, and what its labels are. Raises StateError if missing."""
-        stored = self._serving
+        stored = self._stored
         regression = self.train.task == "regression"
         if stored.calibration is None or stored.positive_rate is None or regression != (stored.target is not None):
             raise damaged(_WHAT, _HINT)
         return stored.calibration, stored_task(self.train, stored.positive_rate, stored.target)
 
     @cached_property
-    def _serving(self) -> _StoredModel:
-        document = parsed(self.serving, VERSION, STEPS, what=_WHAT, hint=_HINT)
+    def _stored(self) -> _StoredModel:
+        document = parsed(self.state, VERSION, STEPS, what=_WHAT, hint=_HINT)
         try:
             return _StoredModel.model_validate(document)
         except ValidationError:
@@ -118,7 +118,7 @@ _Seed = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _StoredModel(BaseModel, extra="forbid", frozen=True):
-    """The content of ``serving``, in its newest version."""
+    """The content of ``state``, in its newest version."""
 
     model_version: int
     draws: _Seed
@@ -135,7 +135,7 @@ def column_kinds(encoder: str) -> dict[str, Declared]:
     In a short file, kinds that are inferred may differ from these.
 
     Args:
-        encoder: JSON, as :attr:`ServedModel.encoder`.
+        encoder: JSON, as :attr:`SplitModel.encoder`.
 
     Raises:
         StateError: it is not an encoder (``E_STATE_CORRUPT``).

@@ -1,6 +1,6 @@
 """Predictions by the halves of a split network, which stay where they are.
 
-They are asked by :mod:`vfl_node.training.service`::
+They are asked by :mod:`vfl_node.training.prediction`::
 
     embedding(X_p) = bottom(X_p)  [B, d]        p = σ(top(bottom(X_a), H))
 
@@ -20,20 +20,15 @@ What each party learns: :func:`learnt`.
 
 from __future__ import annotations
 
-from vfl_node.training.service.known_records import serve
-from vfl_node.training.service.new_records import predict_once
-from vfl_node.training.split.serving.disclosures import learnt
-from vfl_node.training.split.serving.predictor import SplitPredictor
-from vfl_node.training.split.serving.served_model import ServedModel, column_kinds
-from vfl_node.training.split.serving.sides import Embedder, Scorer
+from vfl_node.training.split.prediction.model import SplitModel, column_kinds
+from vfl_node.training.split.prediction.predictor import SplitPredictor, learnt
+from vfl_node.training.split.prediction.sides import Embedder, Scorer
 
 __all__ = [
     "Embedder",
     "Scorer",
-    "ServedModel",
+    "SplitModel",
     "SplitPredictor",
     "column_kinds",
     "learnt",
-    "predict_once",
-    "serve",
 ]

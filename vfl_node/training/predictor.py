@@ -134,7 +134,7 @@ class ShownRows(Protocol):
 
 
 @dataclass
-class Served:
+class ServiceCount:
     """What a service has exchanged, in all attempts.
 
     Attributes:
@@ -157,12 +157,12 @@ class Served:
 
 
 class ServiceTally(Protocol):
-    """Stores :class:`Served`, so that it outlives an attempt."""
+    """Stores :class:`ServiceCount`, so that it outlives an attempt."""
 
-    def read(self) -> Served | None:
+    def read(self) -> ServiceCount | None:
         """What was written last; None if nothing was."""
 
-    def write(self, served: Served) -> None:
+    def write(self, served: ServiceCount) -> None:
         """Store ``served``; called before the batches that it counts are exchanged."""
 
 
@@ -187,7 +187,7 @@ class Answering(Protocol):
     async def serve(self, channel: Channel) -> None:
         """Do what one data party asks for until it needs no more."""
 
-    def exchanged(self) -> Served | Predicted:
+    def exchanged(self) -> ServiceCount | Predicted:
         """What the coordinator knows of the predictions, once it has served every data party."""
 
 
@@ -219,7 +219,7 @@ class Predictor(Protocol):
             StateError: it is damaged (``E_STATE_CORRUPT``).
         """
 
-    async def serve(
+    async def predict_known(
         self,
         session: Session,
         model: StoredModel,
@@ -229,7 +229,7 @@ class Predictor(Protocol):
         *,
         shown: ShownRows,
         tally: ServiceTally,
-    ) -> Served:
+    ) -> ServiceCount:
         """Predict known rows, request by request, until the asker's owner ends it.
 
         Args:
@@ -247,12 +247,12 @@ class Predictor(Protocol):
         Leaks: what :meth:`learnt` says.
         """
 
-    async def predict_once(
+    async def predict_new(
         self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
     ) -> Predicted | None:
         """Predict all rows of a new alignment, in which each party owns every row.
 
-        Args as :meth:`serve`, but of the new alignment. Returns the predictions at the asker, None at another party.
+        Args as :meth:`predict_known`, but of the new alignment. Returns the predictions at the asker, None at another party.
         """
 
     def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> Answering:
@@ -264,12 +264,12 @@ class Predictor(Protocol):
             tally: stores what is exchanged of known records, and has what earlier attempts exchanged.
         """
 
-    def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+    def learnt(self, job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
         """Data party, and a coordinator that takes part, → what it learnt.
 
         Args:
             job: that predicts; ``job.asker`` names the party that asked.
-            exchanged: the result of :meth:`serve`, or of :meth:`predict_once` (without rows at a party that does not ask).
+            exchanged: the result of :meth:`predict_known` or :meth:`predict_new` (without rows at a party that does not ask).
         """
 
 
@@ -283,7 +283,7 @@ class ReportedPredictions:
         warnings: whole sentences for this party's owner.
     """
 
-    exchanged: Served | Predicted
+    exchanged: ServiceCount | Predicted
     disclosures: Mapping[str, tuple[Disclosure, ...]]
     warnings: tuple[str, ...] = ()
 

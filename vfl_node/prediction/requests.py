@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import csv
 import io
+import tempfile
 import threading
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.data.named import data_of
+from vfl_node.data.readers.opening import open_input
+from vfl_node.data.reading import columns_for, table_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.errors import DataError, PolicyError, UsageError, VflError
+from vfl_node.job import Job
 from vfl_node.metrics.weighted import predicted
+from vfl_node.prediction.jobs import predict_of
 from vfl_node.roles import Task
-
-if TYPE_CHECKING:
-    from vfl_node.training.serving import Predicted
+from vfl_node.settings.declared import Declared, as_fitted
+from vfl_node.settings.node import Data, Settings
+from vfl_node.training.prediction.stored import StoredPredictor
+from vfl_node.training.predictor import Predicted, predictor_of
 
 MOST_WAITING = 64
 """Requests that may wait for their turn."""
+
+NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
+"""What is not read of a table whose columns a model's encoder knows, and its image."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +88,61 @@ class Records:
         return file.getvalue().encode()
 
 
+def read_records(
+    settings: Settings, trained: Job, kinds: Mapping[str, Declared], source: Data, *, all_columns: bool
+) -> Records:
+    """Read records with the columns that a model reads; other columns are left out.
+
+    Args:
+        settings: of this party.
+        trained: the job that trained the model.
+        kinds: column → what is declared of it, of those that the model reads.
+        source: where the records are; it names the id columns.
+        all_columns: whether every one of them must be there.
+
+    Raises:
+        DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
+    """
+    ids = (source.id,) if isinstance(source.id, str) else source.id
+    form, party = trained.align.id_form, settings.name
+    with closing(open_input(source, party=party)) as reader:
+        fitted = {name: as_fitted(declared) for name, declared in kinds.items()}
+        present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
+        columns = {**present, **fitted} if all_columns else present
+        as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
+        text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
+    table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
+    return Records(table, text, ids, task=trained.task)
+
+
+def read_request(settings: Settings, trained: Job, stored: StoredPredictor, job: Job, request: bytes, scratch: Path) -> Records:
+    """Read a request of this node's owner, as :func:`read_records`; errors do not name the temporary file.
+
+    Args:
+        settings: of this party.
+        trained: the job that trained the model.
+        stored: what this party has stored of it for predictions.
+        job: that predicts.
+        request: CSV.
+        scratch: folder for the temporary file.
+    """
+    new = predict_of(job).rows == "new"
+    of_training = job.asker == job.parties.active and not new  # its own columns, then, and no others
+    kinds = {} if of_training else predictor_of(trained.train).column_kinds(stored.encoder)
+    with tempfile.NamedTemporaryFile(dir=scratch) as file:
+        file.write(request)
+        file.flush()
+        source = Data(path=Path(file.name), id=data_of(settings, trained).id)
+        try:
+            records = read_records(settings, trained, kinds, source, all_columns=new)
+            return replace(records, classes=stored.classes, threshold=trained.evaluate.threshold)
+        except DataError as error:
+            message = error.message.replace(file.name, "the records to predict")
+            raise DataError(message, code=error.code, hint=error.hint) from None
+
+
 class PredictionRequest:
-    """One request of the owner (:class:`vfl_node.training.serving.Request`); asked and answered on different threads."""
+    """One request of the owner (:class:`vfl_node.training.predictor.Request`); asked and answered on different threads."""
 
     def __init__(self, records: Records) -> None:
         self.table = records.table
@@ -115,7 +181,7 @@ class PredictionRequest:
 
 
 class Requests:
-    """The owner's requests in turn, a :class:`~vfl_node.training.serving.RequestQueue`; safe for several threads."""
+    """The owner's requests in turn, a :class:`~vfl_node.training.predictor.RequestQueue`; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

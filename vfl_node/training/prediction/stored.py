@@ -1,21 +1,70 @@
-"""Which rows of a model a node has told its peer about, kept beside the model."""
+"""What a party keeps for predictions beside model and alignment: how to predict, and which rows a peer was told about."""
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from pydantic import StringConstraints, ValidationError
 
+from vfl_node.configuration import versions
+from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.process.files import read_checked, write_checked
-from vfl_node.training.serving import Names
+from vfl_node.training.predictor import Names
+
+VERSION = 2
+"""Of the form of its JSON; version 1 has no names of classes."""
+
+STEPS: versions.Steps = {1: lambda document: {**document, "classes": []}}
+
+_WHAT, _HINT = "what a training stored for predictions", "restore it from a backup, or train again"
 
 _COUNTING = threading.Lock()
 
 
+class StoredPredictor(Frozen):
+    """What predictions need.
+
+    Attributes:
+        input: digest of the records that took part, hexadecimal.
+        encoder: JSON of the encoder that belongs to the model.
+        serving: JSON, as :attr:`vfl_node.training.trainer.Servable.state`; holds a secret.
+        classes: their names, as :attr:`vfl_node.data.tables.Table.classes`; empty at a party without labels.
+        held_out: shared positions that were held out; None but in a trial.
+        validated: shared positions set apart for validation; likewise.
+    """
+
+    input: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    encoder: str
+    serving: str
+    classes: tuple[str, ...] = ()
+    held_out: tuple[int, ...] | None = None
+    validated: tuple[int, ...] | None = None
+
+    def to_json(self) -> str:
+        """As JSON, with the version of its form."""
+        return json.dumps({"version": VERSION, **self.model_dump(mode="json")}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> StoredPredictor:
+        """What :meth:`to_json` wrote, of this version or an earlier one.
+
+        Raises:
+            StateError: it is something else (``E_STATE_CORRUPT``), or of a version that is not known (``E_STATE_VERSION``).
+        """
+        document = versions.parsed(text, VERSION, STEPS, what=_WHAT, hint=_HINT)
+        try:
+            return cls.model_validate(document)
+        except ValidationError:
+            raise versions.damaged(_WHAT, _HINT) from None
+
+
 class FileShown:
-    """The rows of one model (:class:`vfl_node.training.serving.ShownRows`), for all services and directions over it.
+    """The rows of one model (:class:`vfl_node.training.predictor.ShownRows`), for all services and directions over it.
 
     Rows held out in training, or validated on, met the same weights: the peer was told about them before anybody asked, so
     that they are attacked with the others, and are free.
@@ -67,11 +116,11 @@ class FileShown:
             raise self._too_many(told, "new records would add to them")
 
     def check(self, rows: Names) -> None:
-        """As :meth:`vfl_node.training.serving.ShownRows.check`."""
+        """As :meth:`vfl_node.training.predictor.ShownRows.check`."""
         self._with(rows)
 
     def add(self, rows: Names) -> None:
-        """As :meth:`vfl_node.training.serving.ShownRows.add`."""
+        """As :meth:`vfl_node.training.predictor.ShownRows.add`."""
         with _COUNTING:  # two services over one model may run at once
             _write(self._path, *self._with(rows))
 

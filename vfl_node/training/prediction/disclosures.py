@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
-from vfl_node.training.serving import Predicted, Served
+from vfl_node.training.predictor import Predicted, ServiceCount
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class RowsTold:
 
 
 def learnt(
-    job: Job, exchanged: Served | Predicted, sent: Callable[[str, RowsTold], Disclosure], *, solved: str = ""
+    job: Job, exchanged: ServiceCount | Predicted, sent: Callable[[str, RowsTold], Disclosure], *, solved: str = ""
 ) -> dict[str, tuple[Disclosure, ...]]:
     """Data party → what it learnt.
 
@@ -49,7 +49,7 @@ def learnt(
         )
     entries: dict[str, tuple[Disclosure, ...]] = dict.fromkeys(job.parties.data, ())
     entries[active] = tuple(sent(name, RowsTold(rows, which, of_all)) for name in passive)
-    if isinstance(exchanged, Served):
+    if isinstance(exchanged, ServiceCount):
         asked = requests(asker, exchanged)
         entries = {name: of if name == asker else (*of, asked) for name, of in entries.items()}
     if asker != active:
@@ -66,7 +66,7 @@ def learnt(
     return entries
 
 
-def requests(asker: str, served: Served) -> Disclosure:
+def requests(asker: str, served: ServiceCount) -> Disclosure:
     """What a party learns that is asked."""
     if served.unnamed:
         text = (

@@ -10,46 +10,24 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vfl_node.configuration.registry import load
 from vfl_node.data.named import data_of
-from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import StateError, UsageError
-from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import opened
+from vfl_node.execution.joint import TrialParty
 from vfl_node.job import Job
 from vfl_node.metrics.weighted import predicted
 from vfl_node.models import storage
 from vfl_node.process.files import write_whole
-from vfl_node.settings.node import Settings
-from vfl_node.training.serving import KeptHalf, StoredModel
-
-
-@dataclass(frozen=True)
-class TrialParty:
-    """One data party of a trial that has ended.
-
-    Attributes:
-        settings: its own.
-        folder: of the job, in which it kept its half.
-        whole: its table.
-        table: the records of it that took part.
-        in_memory: as :func:`vfl_node.execution.inputs.opened` takes it.
-    """
-
-    settings: Settings
-    folder: JobFolder
-    whole: Table
-    table: Table
-    in_memory: Any = None
+from vfl_node.training.predictor import KeptHalf, StoredModel
 
 
 def check_predictable(job: Job) -> None:
@@ -68,6 +46,11 @@ def check_predictable(job: Job) -> None:
             "--predictions: in this job the passive party has the labels, and the active party never sees a score",
             hint=f"{hint}, or choose a flow in which the active party has the labels",
         )
+
+
+def written_to(out: Path) -> Callable[[Job, Mapping[str, TrialParty]], None]:
+    """What writes ``out`` at the end of a trial, as :func:`write_predictions`."""
+    return partial(write_predictions, out=out)
 
 
 def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) -> None:
@@ -90,14 +73,14 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     assert job.train is not None
     active = parties[job.parties.active]
     half, passives = _half(job, active), [_half(job, parties[name]) for name in job.parties.passive]
-    view, serving, table = half.alignment, active.folder.serving, active.table
-    assert serving is not None
+    view, stored, table = half.alignment, active.folder.predictor, active.table
+    assert stored is not None
     positions = np.flatnonzero(view.owned)
     positions = positions[np.argsort(view.rows[positions])]
     predict = load(job.train.joined, what=f"predictions of trainer {job.train.algorithm!r}")
     said = predict(half, passives, positions).reshape(len(positions), -1)
     used = np.full(len(positions), "trained", dtype=object)
-    for use, rows_of_it in (("validated", serving.validated), ("held_out", serving.held_out)):
+    for use, rows_of_it in (("validated", stored.validated), ("held_out", stored.held_out)):
         used[np.isin(positions, np.array(rows_of_it or (), dtype=np.int64))] = use
 
     data = data_of(active.settings, job)
@@ -109,7 +92,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     assert table.labels is not None
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    classes, several = serving.classes, said.shape[1] > 1
+    classes, several = stored.classes, said.shape[1] > 1
     name = "prediction" if job.task == "regression" else "probability"
     names = [f"probability_{k}" for k in classes or range(said.shape[1])] if several else [name]
     writer.writerow([*ids, "rows", "label", *names, *(["class"] if classes else [])])
@@ -129,13 +112,13 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
 
 def _half(job: Job, party: TrialParty) -> KeptHalf:
     folder, settings = party.folder, party.settings
-    aligned, serving = folder.load_alignment(job.parties.others(settings.name)), folder.serving
-    if aligned is None or serving is None:
+    aligned, stored = folder.load_alignment(job.parties.others(settings.name)), folder.predictor
+    if aligned is None or stored is None:
         raise StateError(f"{settings.name} has not kept its half of the model", code="E_STATE_LOST", hint="run the trial again")
-    if serving.input != party.table.digest().hex():
+    if stored.input != party.table.digest().hex():
         raise StateError(
             f"the table of {settings.name} has changed during the run", code="E_INPUT_CHANGED", hint="run the trial again"
         )
     weights, _ = storage.load(folder.artefact("model.safetensors"))
-    model = StoredModel(job, weights, serving.encoder, serving.serving, settings.models)
+    model = StoredModel(job, weights, stored.encoder, stored.serving, settings.models)
     return KeptHalf(model, aligned[0], party.table, settings.protection.defences)

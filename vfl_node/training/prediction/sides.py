@@ -21,7 +21,7 @@ from vfl_node.data.tables import LabelColumn, Table
 from vfl_node.job import Serve
 from vfl_node.roles import Task
 from vfl_node.settings.node import DEFAULT_TABLE
-from vfl_node.training.service.batches import Batches
+from vfl_node.training.prediction.batches import Batches
 
 Positions = NDArray[np.int64]
 Probabilities = NDArray[np.float64]

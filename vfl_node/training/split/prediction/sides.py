@@ -26,22 +26,22 @@ from vfl_node.settings.defences import DefenceParams
 from vfl_node.training.network.half import defence_draws
 from vfl_node.training.network.local import local_logits
 from vfl_node.training.network.positioned_input import PositionedInput
-from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
+from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.calibration import Calibration
 from vfl_node.training.split.missing.features.contract import Rows, Substitute, substitute, synthetic_rows
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.missing.strategies import FEATURES
-from vfl_node.training.split.serving.served_model import ServedModel
+from vfl_node.training.split.prediction.model import SplitModel
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
-class ServingSide(ServiceSide):
+class SplitSide(ServiceSide):
     """What every party has: the shared rows, their own columns, and the batches in which rows are hidden.
 
     Args:
-        served_model: the party's part of the trained model.
+        model: the party's part of the trained model.
         alignment: the one of the training, or a new one.
         table: the party's records that were aligned.
         device: where to compute.
@@ -51,14 +51,14 @@ class ServingSide(ServiceSide):
         StateError: the stored model is damaged (``E_STATE_CORRUPT``).
     """
 
-    def __init__(self, served_model: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
-        super().__init__(served_model.terms, alignment, table)
-        self.served_model, self.device, self.table_name = served_model, device, served_model.table
-        self.encoder = Encoder.from_json(served_model.encoder)
-        self.draws = Randomness(served_model.draws)
-        train = served_model.train
+    def __init__(self, model: SplitModel, alignment: Alignment, table: Table, device: torch.device) -> None:
+        super().__init__(model.terms, alignment, table)
+        self.model, self.device, self.table_name = model, device, model.table
+        self.encoder = Encoder.from_json(model.encoder)
+        self.draws = Randomness(model.draws)
+        train = model.train
         features, source = fill_in(alignment, table, self.encoder, train.missing, self.draws, train.scaling)
-        self.architecture = served_model.architecture
+        self.architecture = model.architecture
         self.inputs = self._positioned(features, source)
 
     def own(self, positions: Positions) -> list[bytes]:
@@ -70,35 +70,35 @@ class ServingSide(ServiceSide):
         return PositionedInput.of(features, source, self.device, images=self.architecture.reads_images())
 
 
-class Embedder(ServingSide, EmbeddingSide):
+class Embedder(SplitSide, EmbeddingSide):
     """A passive party's half: a bottom network. Its embeddings may be sent as they are: the defences are applied.
 
-    Args: as :class:`ServingSide`, and
+    Args: as :class:`SplitSide`, and
         defences: from this party's settings. A row has the same noise whenever it is asked for.
     """
 
     def __init__(
         self,
-        served_model: ServedModel,
+        model: SplitModel,
         alignment: Alignment,
         table: Table,
         device: torch.device,
         defences: Sequence[DefenceParams] = (),
     ) -> None:
-        super().__init__(served_model, alignment, table, device)
-        bottom = build_bottom(self.architecture, served_model.train, self.inputs.schema, served_model.train.bottom)
-        self._bottom = _loaded(bottom, "bottom", served_model, device)
+        super().__init__(model, alignment, table, device)
+        bottom = build_bottom(self.architecture, model.train, self.inputs.schema, model.train.bottom)
+        self._bottom = _loaded(bottom, "bottom", model, device)
         self._owned = torch.from_numpy(alignment.owned).to(device)
-        strategy = served_model.train.missing.feature_strategy
+        strategy = model.train.missing.feature_strategy
         self._substitute = substitute(strategy, self.draws) if alignment.missing else None
         if self._substitute:
-            self._substitute.restore(under("substitute", served_model.weights))
+            self._substitute.restore(under("substitute", model.weights))
         sender = Sender("embeddings", alignment.owned, self._bottom, self.inputs.at)
         self._exit = Exit(build(defences, sender, defence_draws(self.draws, 0)))
 
     def shared(self, positions: Positions) -> Tensor:
         """Embedding float32[B, d] at shared ``positions`` of the training; on one machine the same bits every time."""
-        leaving = Leaving("predictions", positions, rows=partial(names_of_positions, positions, self.served_model.epoch))
+        leaving = Leaving("predictions", positions, rows=partial(names_of_positions, positions, self.model.epoch))
         return self._exit.protect(self._clean(positions), leaving)
 
     def new(self, positions: Positions) -> Tensor:
@@ -195,28 +195,26 @@ class Embedder(ServingSide, EmbeddingSide):
         return synthetic_rows(FEATURES[SERVED_FEATURES](), self._own, self.draws.derive("unnamed"))
 
 
-class Scorer(ServingSide, ScoringSide):
+class Scorer(SplitSide, ScoringSide):
     """The active party's half: its own bottom network, if it has columns, the top network, and the calibration of logits.
 
     Attributes:
         unnamed: whether only one party has columns, a passive one, so nobody need know to which row an embedding belongs.
     """
 
-    def __init__(self, served_model: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
-        super().__init__(served_model, alignment, table, device)
-        train = served_model.train
-        self.unnamed = self.inputs.schema.empty and served_model.passive_parties == 1
-        received = [self.terms.width] * served_model.passive_parties
+    def __init__(self, model: SplitModel, alignment: Alignment, table: Table, device: torch.device) -> None:
+        super().__init__(model, alignment, table, device)
+        train = model.train
+        self.unnamed = self.inputs.schema.empty and model.passive_parties == 1
+        received = [self.terms.width] * model.passive_parties
         joint = build_classifier(self.architecture, train, self.inputs.schema, received)
-        self._model = _loaded(joint, "", served_model, device)
-        calibration, self._task = served_model.scoring
+        self._model = _loaded(joint, "", model, device)
+        calibration, self._task = model.scoring
         self._calibration = Calibration.from_json(calibration, self._task.calibration)
         shifted = train.missing.calibration != "none" and not self.inputs.schema.empty
         self._local: Classifier | None = None
         if shifted:
-            self._local = _loaded(
-                build_classifier(self.architecture, train, self.inputs.schema, []), "local", served_model, device
-            )
+            self._local = _loaded(build_classifier(self.architecture, train, self.inputs.schema, []), "local", model, device)
 
     def expected(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
         """Predictions for this party, float64[B] or float64[B, K], of the rows at ``positions``.
@@ -255,14 +253,10 @@ class Scorer(ServingSide, ScoringSide):
         return self._task.base_rate(local_logits(self._local, self.inputs, positions))
 
 
-def _loaded(module: Module, prefix: str, served_model: ServedModel, device: torch.device) -> Module:
+def _loaded(module: Module, prefix: str, model: SplitModel, device: torch.device) -> Module:
     """``module`` with the stored weights under ``prefix``, ready to predict."""
     apart = ("local.", "substitute.")
-    weights = (
-        under(prefix, served_model.weights)
-        if prefix
-        else {k: v for k, v in served_model.weights.items() if not k.startswith(apart)}
-    )
+    weights = under(prefix, model.weights) if prefix else {k: v for k, v in model.weights.items() if not k.startswith(apart)}
     try:
         module.load_state_dict(weights)
     except RuntimeError:

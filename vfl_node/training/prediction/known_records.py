@@ -1,13 +1,13 @@
 """A service: predictions of known rows, request by request, until the asker's owner ends it.
 
-The asker sends an ``Ask`` for at most :data:`~vfl_node.training.service.exchange.AT_ONCE` batches to every party that it
-asks (:mod:`~vfl_node.training.service.asking`) and, if it is a passive party, an embedding for each. The active party
+The asker sends an ``Ask`` for at most :data:`~vfl_node.training.prediction.exchange.AT_ONCE` batches to every party that it
+asks (:mod:`~vfl_node.training.prediction.exchange`) and, if it is a passive party, an embedding for each. The active party
 passes the ``Ask`` of a passive party on to the other passive parties. The asker receives all answers before it goes on, so two
 parties never send to each other at the same time. Sizes and number of the messages depend on the number of batches alone.
 
 Source: Song et al. 2021 (FLORIST), Appendix D.
 
-Leaks: see :func:`~vfl_node.training.service.disclosures.learnt`.
+Leaks: see :func:`~vfl_node.training.prediction.disclosures.learnt`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from vfl_node.errors import DataError, PolicyError, ProtocolError
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
-from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
-from vfl_node.training.service.shown import DisclosureGuard, check_judged, served_labels
-from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide
-from vfl_node.training.serving import Request, RequestQueue, Served, ServiceTally, ShownRows, check_allowed
+from vfl_node.training.prediction.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
+from vfl_node.training.prediction.shown import DisclosureGuard, check_judged, label_audit
+from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide
+from vfl_node.training.predictor import Request, RequestQueue, ServiceCount, ServiceTally, ShownRows, check_allowed
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 
 
-async def serve(
+async def predict_known(
     session: Session,
     side: ServiceSide,
     requests: RequestQueue | None,
@@ -39,7 +39,7 @@ async def serve(
     shown: ShownRows,
     tally: ServiceTally | None = None,
     exchange: Exchanges = Exchange,
-) -> Served:
+) -> ServiceCount:
     """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
 
     Args:
@@ -63,11 +63,11 @@ async def serve(
     service = _Service(session, side, _guard(session, side, shown), tally, exchange)
     async with session.phase("predict"):
         await service.run(requests)
-    return service.served
+    return service.counted
 
 
 def _guard(session: Session, side: ServiceSide, shown: ShownRows) -> DisclosureGuard:
-    return DisclosureGuard(side, shown, session.policy.protection, served_labels(session, side))
+    return DisclosureGuard(side, shown, session.policy.protection, label_audit(session, side))
 
 
 class _Service:
@@ -84,7 +84,7 @@ class _Service:
         self._session, self._side, self._progress, self._tally = session, side, session.progress, tally
         self._guard, self._exchange = guard, exchange(session, side, guard)
         self._asked, self._asker = self._exchange.asking.asked, self._exchange.asking.asker
-        self.served = (tally.read() if tally else None) or Served(side.terms.serve.batch_size)
+        self.counted = (tally.read() if tally else None) or ServiceCount(side.terms.serve.batch_size)
         self._progress.emit(PhaseBegan("predict", 0, "batches"))
 
     async def run(self, requests: RequestQueue | None) -> None:
@@ -93,7 +93,7 @@ class _Service:
             terms = await channel.receive(prediction_pb2.PredictionTerms)
             if terms.batches != self._side.batches.fingerprint:
                 raise _refused(channel, "cuts the shared rows into other batches")
-            self.served.unnamed = terms.unnamed and isinstance(self._side, EmbeddingSide)
+            self.counted.unnamed = terms.unnamed and isinstance(self._side, EmbeddingSide)
         if self._asker:
             await self._answer(self._asker)
         else:
@@ -120,18 +120,18 @@ class _Service:
     async def _answer(self, asker: Channel) -> None:
         """Answer until ``asker`` has no more to ask."""
         side = self._side
-        self.served.unnamed = isinstance(side, ScoringSide) and side.unnamed
-        check_judged(self._session, named=not self.served.unnamed)
-        terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.served.unnamed)
+        self.counted.unnamed = isinstance(side, ScoringSide) and side.unnamed
+        check_judged(self._session, named=not self.counted.unnamed)
+        terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.counted.unnamed)
         await asker.send(terms)
         while not (ask := await asker.receive(prediction_pb2.PredictionAsk)).done:
             await self._exchanged(self._batches(asker, ask))
 
     def _count(self, *, batches: int = 0, requests: int = 0) -> None:
-        self.served.batches += batches
-        self.served.requests += requests
+        self.counted.batches += batches
+        self.counted.requests += requests
         if self._tally:
-            self._tally.write(self.served)
+            self._tally.write(self.counted)
 
     async def _exchanged(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
         self._count(batches=len(batches))
@@ -148,8 +148,8 @@ class _Service:
     def _record_audit(self) -> None:
         """Record what the peer was told, also if the service ends because of it."""
         rows, judged, labels = self._guard.rows_told, self._guard.judged, self._guard.labels_read
-        if (rows, judged.attacks, labels) != (self.served.told, self.served.attacks, self.served.labels):
-            self.served.told, self.served.attacks, self.served.labels = rows, judged.attacks, labels
+        if (rows, judged.attacks, labels) != (self.counted.told, self.counted.attacks, self.counted.labels):
+            self.counted.told, self.counted.attacks, self.counted.labels = rows, judged.attacks, labels
             self._count()
             self._progress.emit(PredictionsAudited(judged.attacks, judged.judged, labels))
 
@@ -161,7 +161,7 @@ class _Service:
             PolicyError: embeddings of more rows would be sent than this party's owner allows (``E_BUDGET``).
         """
         side = self._side
-        if self.served.unnamed and isinstance(side, EmbeddingSide):
+        if self.counted.unnamed and isinstance(side, EmbeddingSide):
             unnamed = side.unnamed(request.table)
             batches = [PredictionBatch(None, number, unnamed) for number in range(unnamed.count)]
             return _RequestedBatches(batches, unnamed.places)
@@ -190,7 +190,7 @@ class _Service:
         numbers = list(ask.batches)
         if (
             not 0 < len(numbers) + ask.unnamed <= AT_ONCE
-            or (ask.unnamed > 0) != self.served.unnamed
+            or (ask.unnamed > 0) != self.counted.unnamed
             or (numbers and ask.unnamed)
         ):
             raise _refused(asker, f"asks for {len(numbers)} batches and {ask.unnamed} of rows that are not named")

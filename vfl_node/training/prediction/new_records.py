@@ -1,6 +1,6 @@
 """Predictions of new records: all rows of a new intersection, once.
 
-Leaks: see :func:`~vfl_node.training.service.disclosures.learnt`.
+Leaks: see :func:`~vfl_node.training.prediction.disclosures.learnt`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.settings.protection import Protection
+from vfl_node.training.prediction.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
+from vfl_node.training.prediction.shown import DisclosureGuard, check_judged
+from vfl_node.training.prediction.sides import Probabilities, ServiceSide
+from vfl_node.training.predictor import Predicted, ShownRows, check_allowed
 from vfl_node.training.schedule import cut
-from vfl_node.training.service.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
-from vfl_node.training.service.shown import DisclosureGuard, check_judged
-from vfl_node.training.service.sides import Probabilities, ServiceSide
-from vfl_node.training.serving import Predicted, ShownRows, check_allowed
 
 
-async def predict_once(
+async def predict_new(
     session: Session, side: ServiceSide, *, shown: ShownRows, exchange: Exchanges = Exchange
 ) -> Predicted | None:
     """Predict all rows of a new intersection, in its order. Returns the predictions at the asker, None at another party.
@@ -28,11 +28,11 @@ async def predict_once(
     stay the same. So a peer that compared two jobs over the same ids, or one job with known rows, could tell which rows are
     real.
 
-    Args: as :func:`~vfl_node.training.service.known_records.serve`.
+    Args: as :func:`~vfl_node.training.prediction.known_records.predict_known`.
 
     Raises:
         UsageError: a party does not own some of the rows, or might not (``E_PREDICT``).
-        VflError: as :func:`~vfl_node.training.service.known_records.serve`.
+        VflError: as :func:`~vfl_node.training.prediction.known_records.predict_known`.
 
     Cost: 4·d bytes a shared row and passive party, and 8 more to a passive asker (8·K with K > 2 classes).
     """

@@ -14,12 +14,11 @@ from torch import Tensor
 from vfl_node.errors import PolicyError
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.labels.evidence import record_names
-from vfl_node.privacy.labels.served import SERVED, ServedLabels
-from vfl_node.privacy.served import ServedAudit
 from vfl_node.session.session import Session
 from vfl_node.settings.protection import Protection
-from vfl_node.training.service.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
-from vfl_node.training.serving import Names, ShownRows
+from vfl_node.training.prediction.audit import SERVED, PredictionAudit, PredictionLabelAudit
+from vfl_node.training.prediction.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
+from vfl_node.training.predictor import Names, ShownRows
 
 ROWS_AT_ONCE = 4096
 
@@ -51,18 +50,20 @@ class DisclosureGuard:
         labels: judges predictions that another party asks for; None: they are not.
     """
 
-    def __init__(self, side: ServiceSide, shown: ShownRows, protection: Protection, labels: ServedLabels | None = None) -> None:
+    def __init__(
+        self, side: ServiceSide, shown: ShownRows, protection: Protection, labels: PredictionLabelAudit | None = None
+    ) -> None:
         self._labels = labels
         audit, limit = side.draws.derive("audit of predictions"), protection.max_attack_auc
         active = protection.membership and side.makes_rows_up
-        self._shown, self._audit = shown, ServedAudit(audit, limit=limit, active=active)
+        self._shown, self._audit = shown, PredictionAudit(audit, limit=limit, active=active)
         audited = isinstance(side, EmbeddingSide) and side.alignment.missing and active
         self._embedder = side if audited and isinstance(side, EmbeddingSide) else None
         self._known = np.empty(0, dtype=np.int64)
         self._add_others()
-        self._expected: ServedAudit | None = None
+        self._expected: PredictionAudit | None = None
         if self._embedder and limit is not None:
-            self._expected = ServedAudit(audit, limit=limit)
+            self._expected = PredictionAudit(audit, limit=limit)
             _embed(self._expected, self._embedder, self._embedder.some(shown.most))
 
     @property
@@ -116,7 +117,7 @@ class DisclosureGuard:
         self._known = np.union1d(self._known, others)
 
 
-def served_labels(session: Session, side: ServiceSide) -> ServedLabels | None:
+def label_audit(session: Session, side: ServiceSide) -> PredictionLabelAudit | None:
     """What judges predictions that another party asks for; None at a party without labels, or whose owner wants it not."""
     job, asker, labels = session.job, session.job.asker, side.labels
     if job.predict is None or asker in (None, session.name) or labels is None or not session.policy.protection.labels:
@@ -124,7 +125,7 @@ def served_labels(session: Session, side: ServiceSide) -> ServedLabels | None:
     if not isinstance(side, ScoringSide) or str(asker) not in session.memories:
         return None
     memory, everywhere = session.memories[str(asker)], np.arange(len(labels))
-    return ServedLabels(
+    return PredictionLabelAudit(
         memory,
         side.table_name,
         job.predict.model,
@@ -191,7 +192,7 @@ def _bytes_of(rows: Tensor) -> list[bytes]:
     return [row.tobytes() for row in rows.detach().cpu().contiguous().numpy()]
 
 
-def _embed(audit: ServedAudit, side: EmbeddingSide, positions: Positions) -> None:
+def _embed(audit: PredictionAudit, side: EmbeddingSide, positions: Positions) -> None:
     """Show ``audit`` the rows at ``positions`` as the peer receives them."""
     synthetic = ~side.alignment.owned
     for start in range(0, len(positions), ROWS_AT_ONCE):

@@ -1,8 +1,15 @@
 """Batches of predictions on the wire: embeddings to the active party and, if a passive party asks, probabilities back to it.
 
+Passive parties talk with the active party only. What one of them asks for, the active party therefore asks the other passive
+parties for, and it sends the predictions to the asker alone::
+
+    the asker     asks                           and these ask
+    active        every passive party
+    passive       the active party               every other passive party
+
 Source: Song et al. 2021 (FLORIST), Appendix D.
 
-Leaks: see :func:`~vfl_node.training.service.disclosures.learnt`.
+Leaks: see :func:`~vfl_node.training.prediction.disclosures.learnt`.
 """
 
 from __future__ import annotations
@@ -20,9 +27,8 @@ from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_step, received
-from vfl_node.training.service.asking import Asking
-from vfl_node.training.service.shown import DisclosureGuard, OutgoingBatch, names_of_new, names_of_unnamed
-from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
+from vfl_node.training.prediction.shown import DisclosureGuard, OutgoingBatch, names_of_new, names_of_unnamed
+from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2, training_pb2
@@ -31,6 +37,29 @@ AT_ONCE = 16
 """Most batches that are asked for at once, before the first answer."""
 
 _EXACT = np.dtype("<f8")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Whom one party asks for the batches of a prediction, and who asks it.
+
+    Attributes:
+        asked: conversations with those that this party asks, in the job's order.
+        asker: conversation with the one that asks this party; None at the party that wants the predictions.
+    """
+
+    asked: tuple[Channel, ...]
+    asker: Channel | None
+
+    @classmethod
+    def of(cls, session: Session) -> Asking:
+        """That of a party in a job of predictions."""
+        asker, peers = session.job.asker, session.data_peers
+        if asker == session.name:
+            return cls(tuple(peers.values()), None)
+        if session.role == "passive":
+            return cls((), session.peer)
+        return cls(tuple(channel for name, channel in peers.items() if name != asker), peers[str(asker)])
 
 
 @dataclass(frozen=True)
