@@ -154,8 +154,8 @@ class World:
     def kept(self, index: int, *, draws: bytes | None = None) -> SplitModel:
         """What a party kept; ``draws``: with another seed of synthetic rows than that of training."""
         of = self.results[index]
-        serving = of.servable.state if draws is None else json.dumps({**json.loads(of.servable.state), "draws": draws.hex()})
-        return SplitModel(self.train, self.serve, of.weights, of.encoder, serving, self.models)
+        state = of.servable.state if draws is None else json.dumps({**json.loads(of.servable.state), "draws": draws.hex()})
+        return SplitModel(self.train, self.serve, of.weights, of.encoder, state, self.models)
 
     @property
     def sides(self) -> tuple[Scorer, Embedder]:

@@ -13,9 +13,9 @@ STORED = {"input": "0f" * 32, "encoder": "e", "serving": "s"}
 
 
 def test_it_comes_back_with_the_names_of_classes() -> None:
-    serving = StoredPredictor(**STORED, classes=("benign", "malignant"))
-    assert json.loads(serving.to_json())["version"] == VERSION
-    assert StoredPredictor.from_json(serving.to_json()) == serving
+    stored = StoredPredictor(**STORED, classes=("benign", "malignant"))
+    assert json.loads(stored.to_json())["version"] == VERSION
+    assert StoredPredictor.from_json(stored.to_json()) == stored
 
 
 def test_one_without_a_version_has_no_names() -> None:
