@@ -15,6 +15,7 @@ from tests.node.several import make_several
 from vfl_node.cli.shared import check_writable
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.known_rows import check_predictable
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.execution.trial import FILE, Trial, read_trial, write_trial
@@ -24,7 +25,6 @@ from vfl_node.node.federation import LocalFederation
 from vfl_node.node.partners import Partner
 from vfl_node.node.service import Node
 from vfl_node.node.store import Store
-from vfl_node.prediction.trial import check_predictable, written_to
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.node import Settings
 
@@ -50,7 +50,7 @@ def test_a_seed_repeats_a_run_in_whatever_processes_and_another_does_not(
     monkeypatch.setattr(federation, "subprocess", TrialNodes(context=FORKS))
     job = trial.job("align: {protocol: psu, dummies: 5}\n" + SPLIT.replace("}", ", missing: {calibration: none}}", 1))
     for name, seed in (("a", 7), ("again", 7), ("other", 8)):
-        simulate(job, trial.files, tmp_path / name, seed=seed, predictions=written_to(tmp_path / f"{name}.csv"))
+        simulate(job, trial.files, tmp_path / name, seed=seed, predictions=tmp_path / f"{name}.csv")
     first = outcome(tmp_path / "a")
     assert outcome(tmp_path / "again") == first
     assert all(ours != theirs for ours, theirs in zip(outcome(tmp_path / "other"), first, strict=True))
@@ -169,7 +169,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 )
 def test_held_out_rows_are_predicted_as_they_were_measured(trial: Any, tmp_path: Path, text: str, count: int | None) -> None:
     out = tmp_path / "p.csv"
-    simulate(trial.job(text), trial.files, tmp_path / "out", predictions=written_to(out))
+    simulate(trial.job(text), trial.files, tmp_path / "out", predictions=out)
     found, report = rows_of(out), json.loads((tmp_path / "out" / "report.json").read_text())
     assert out.stat().st_mode & 0o777 == 0o600
     table = {row["id"]: row for row in rows_of(trial.clinic)}
@@ -191,7 +191,7 @@ def test_held_out_rows_are_predicted_as_they_were_measured(trial: Any, tmp_path:
 def test_held_out_rows_of_three_parties_are_predicted_as_they_were_measured(tmp_path: Path, protocol: str, count: int) -> None:
     several, out = make_several(tmp_path), tmp_path / "p.csv"
     job = several.job(f"align: {{protocol: {protocol}}}\n" + SPLIT, ("lab", "insurer"))
-    simulate(job, {name: several.files[name] for name in job.parties.data}, tmp_path / "out", predictions=written_to(out))
+    simulate(job, {name: several.files[name] for name in job.parties.data}, tmp_path / "out", predictions=out)
     found, report = rows_of(out), json.loads((tmp_path / "out" / "report.json").read_text())
     assert len(found) == count
     held_out = [row for row in found if row["rows"] == "held_out"]
@@ -211,7 +211,7 @@ def test_rows_that_chose_the_epoch_are_named_and_targets_are_spelled_as_the_tabl
         "align: {protocol: psi}\ntrain: {task: regression, bottom: [8], active_bottom: [4], top: [8], epochs: 2}\n"
         "evaluate: {test_fraction: 0.3, validation_fraction: 0.2}"
     )
-    simulate(job, trial.files | {"clinic": clinic}, tmp_path / "out", seed=3, predictions=written_to(tmp_path / "p.csv"))
+    simulate(job, trial.files | {"clinic": clinic}, tmp_path / "out", seed=3, predictions=tmp_path / "p.csv")
     found, report = rows_of(tmp_path / "p.csv"), json.loads((tmp_path / "out" / "report.json").read_text())
     assert list(found[0]) == ["id", "rows", "label", "prediction"]
     uses = [row["rows"] for row in found]
@@ -226,7 +226,7 @@ def test_rows_that_chose_the_epoch_are_named_and_targets_are_spelled_as_the_tabl
 
 def test_of_several_classes_each_has_a_column_and_without_held_out_rows_all_are_trained(trial: Any, tmp_path: Path) -> None:
     text = "align: {protocol: psi}\n" + SPLIT.replace("{bottom", "{classes: 3, bottom", 1).replace("0.3", "0")
-    simulate(trial.job(text), trial.files, tmp_path / "out", predictions=written_to(tmp_path / "p.csv"))
+    simulate(trial.job(text), trial.files, tmp_path / "out", predictions=tmp_path / "p.csv")
     found = rows_of(tmp_path / "p.csv")
     assert list(found[0]) == ["id", "rows", "label", "probability_0", "probability_1", "probability_2"]
     assert {row["rows"] for row in found} == {"trained"}
@@ -241,7 +241,7 @@ def test_targets_of_a_regression_stand_beside_the_prediction_as_they_were_writte
         writer.writeheader()
         writer.writerows(table)
     job = trial.job("align: {protocol: psi}\n" + SPLIT.replace("{bottom", "{task: regression, bottom", 1))
-    simulate(job, trial.files | {"clinic": clinic}, tmp_path / "out", predictions=written_to(tmp_path / "p.csv"))
+    simulate(job, trial.files | {"clinic": clinic}, tmp_path / "out", predictions=tmp_path / "p.csv")
     found, written = rows_of(tmp_path / "p.csv"), {row["id"]: float(row["label"]) for row in table}
     assert list(found[0]) == ["id", "rows", "label", "prediction"]
     assert all(float(row["label"]) == written[row["id"]] and len(row["label"]) <= 6 for row in found)

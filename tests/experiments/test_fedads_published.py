@@ -21,7 +21,6 @@ from vfl_node.errors import UsageError
 from vfl_node.execution.private import read_private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
-from vfl_node.prediction.trial import written_to
 
 ROOT = Path(__file__).parents[2]
 ROWS = {"sample_train_aligned": 400, "sample_train_nonaligned": 1600, "sample_test": 203}
@@ -214,7 +213,7 @@ def test_the_job_holds_out_exactly_the_test_clicks(published: Any, tmp_path: Pat
     job = load(tmp_path / "out" / "job.yaml", Job)
     given = {role: read_private(tmp_path / "out" / f"{role}.yaml") for role in ("active", "passive")}
     settings = trial_settings(job, {}, given=given)
-    simulate(job, {}, tmp_path / "run", settings=settings, predictions=written_to(tmp_path / "said.csv"), seed=1)
+    simulate(job, {}, tmp_path / "run", settings=settings, predictions=tmp_path / "said.csv", seed=1)
     rows = read(tmp_path / "said.csv")
     held_out = {row["sample_id"] for row in rows if row["rows"] == "held_out"}
     parts = {row["sample_id"]: row["part"] for row in read(tmp_path / "out" / "active.csv")}

@@ -9,9 +9,8 @@ from typing import Any
 
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
-from vfl_node.execution.joint import TrialParty
+from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.job import Job
-from vfl_node.prediction.trial import write_predictions
 from vfl_node.settings.node import load_settings
 
 

@@ -78,7 +78,7 @@ def run(
     """
     spec = _job_of(job, passive)
     if predictions:
-        from vfl_node.prediction.trial import check_predictable
+        from vfl_node.execution.known_rows import check_predictable
 
         check_predictable(spec)
     received = None if transcript is None else Path(transcript)
@@ -129,7 +129,6 @@ def _in_one(
     import torch
 
     from vfl_node.execution.simulation import simulate
-    from vfl_node.prediction.trial import written_to
 
     threads = torch.get_num_threads()
     try:
@@ -141,7 +140,7 @@ def _in_one(
             tables=frames,
             on_view=view,
             seed=seed,
-            predictions=written_to(predictions) if predictions else None,
+            predictions=predictions,
             transcript=transcript,
             joint=True,
         )

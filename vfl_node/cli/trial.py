@@ -63,7 +63,7 @@ def run(
             "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
         )
     if predictions:
-        from vfl_node.prediction.trial import check_predictable
+        from vfl_node.execution.known_rows import check_predictable
 
         check_predictable(spec)
     if transcript:
@@ -107,7 +107,6 @@ def run(
     with ShownProgress(spec.name, as_json=as_json) as shown:
         if in_process:
             from vfl_node.execution.simulation import simulate
-            from vfl_node.prediction.trial import written_to
 
             simulate(
                 spec,
@@ -116,7 +115,7 @@ def run(
                 on_view=shown.update,
                 settings=parties,
                 seed=seed,
-                predictions=written_to(predictions) if predictions else None,
+                predictions=predictions,
                 transcript=transcript,
                 joint=True,
             )

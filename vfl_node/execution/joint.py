@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +17,17 @@ from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import Table
 from vfl_node.execution.cautions import of_membership
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.known_rows import TrialParty
 from vfl_node.job import Job
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import joint
 from vfl_node.privacy.silent import attempted
 from vfl_node.report import envelope, page
 from vfl_node.report.meters import with_joint
-from vfl_node.settings.node import Settings
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.section import JointAttack
-
-
-@dataclass(frozen=True)
-class TrialParty:
-    """One data party of a trial that has ended.
-
-    Attributes:
-        settings: its own.
-        folder: of the job, in which it kept its half.
-        whole: its table.
-        table: the records of it that took part.
-        in_memory: as :func:`vfl_node.execution.inputs.opened` takes it.
-    """
-
-    settings: Settings
-    folder: JobFolder
-    whole: Table
-    table: Table
-    in_memory: Any = None
 
 
 def runs_joint(job: Job) -> bool:

@@ -21,8 +21,9 @@ from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.conversations import conversations
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
-from vfl_node.execution.joint import TrialParty, report_joint, runs_joint
+from vfl_node.execution.joint import report_joint, runs_joint
 from vfl_node.execution.keep import clear_artefacts, copy_artefacts
+from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.run import Run, set_up
@@ -54,7 +55,7 @@ def simulate(
     settings: Mapping[str, Settings] | None = None,
     tables: Mapping[str, Any] = NO_TABLES,
     seed: int | None = None,
-    predictions: Callable[[Job, Mapping[str, TrialParty]], None] | None = None,
+    predictions: Path | None = None,
     transcript: Path | None = None,
     joint: bool = False,
 ) -> dict[str, Path]:
@@ -75,7 +76,7 @@ def simulate(
         tables: party name → its table in memory, in place of its file, as
             :class:`vfl_node.data.readers.arrow.ArrowReader` takes it.
         seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
-        predictions: gets what all data parties have at the end, to predict with (:func:`vfl_node.prediction.trial.written_to`).
+        predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.execution.known_rows`).
         transcript: folder for what each party receives in training (:mod:`vfl_node.execution.transcripts`).
         joint: whether the joint attack runs at the end, where it has something to find (:mod:`vfl_node.execution.joint`).
 
@@ -140,7 +141,7 @@ def simulate(
         if joint:
             report_joint(job, halves, folders)
         if predictions:
-            predictions(job, halves)
+            write_predictions(job, halves, predictions)
         if transcript:
             write_transcripts(job, {run.session.name: run.folder for run in runs}, transcript)
     return folders

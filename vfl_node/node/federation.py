@@ -27,15 +27,15 @@ import yaml
 from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input, taking_part
-from vfl_node.execution.joint import TrialParty, enough_received, report_joint, runs_joint
+from vfl_node.execution.joint import enough_received, report_joint, runs_joint
 from vfl_node.execution.keep import clear_artefacts, copy_artefacts
+from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial, write_trial
 from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
-from vfl_node.prediction.trial import write_predictions
 from vfl_node.process.files import private_folder, scratch_folder
 from vfl_node.roles import Role
 from vfl_node.session.memory import joint as as_one
@@ -157,7 +157,7 @@ class LocalFederation:
         return view
 
     def predict(self, job_id: str, out: Path) -> None:
-        """Write ``out``, as :func:`vfl_node.prediction.trial.write_predictions`, once :meth:`run` has ended."""
+        """Write ``out``, as :func:`vfl_node.execution.known_rows.write_predictions`, once :meth:`run` has ended."""
         write_predictions(self._job, self._ended(job_id), out)
 
     def _ended(self, job_id: str) -> dict[str, TrialParty]:

@@ -153,8 +153,8 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         UsageError: the job that trained the model is gone (``E_UNKNOWN_JOB``), or what predicts by it is (``E_EXTENSION``).
     """
     folder = store.job_folder(record)
-    served = None if folder.sealed else FileTally(folder).read()
-    if served is None:
+    count = None if folder.sealed else FileTally(folder).read()
+    if count is None:
         return
     predictor = predictor_of(store.record(predict_of(record.job).model).job.train)
     report = envelope.build(
@@ -167,7 +167,7 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         protection=settings.protection,
         traffic={},
         training=None,
-        predictions=reported(predictor, record.job, settings.name, served, settings.protection),
+        predictions=reported(predictor, record.job, settings.name, count, settings.protection),
         started=record.submitted,
         finished=now(),
         versions=envelope.installed_versions(),

@@ -8,7 +8,6 @@ one conversation. With ``rows: new`` it intersects a file of new records with th
     requests   what the owner asks, and what comes back: files of records
     models     a party's half of the model, as its training has left it
     play       a party's run of the job, from its inputs to the report
-    trial      without a service: all halves on one machine
 
 How the halves of a model predict together, and what each party learns by it, is the trainer's
 :class:`~vfl_node.training.predictor.Predictor`; what trainers have in common of it is :mod:`vfl_node.training.prediction`.

@@ -33,7 +33,7 @@ from vfl_node.transport.channel import Channel
 PREDICTIONS = "predictions.csv"
 """What a job that predicts new records leaves, beside its report."""
 
-_SERVED = TypeAdapter(ServiceCount)
+_COUNT = TypeAdapter(ServiceCount)
 
 _TALLY_BYTES = 1024
 
@@ -110,7 +110,7 @@ async def play(run: Run, predicting: Predicting) -> None:
 
 
 class CoordinatedPredictions:
-    """A coordinator's part (:class:`vfl_node.execution.coordinator.PredictionsPart`) by the model that ``trained`` has trained."""
+    """A coordinator's part (:class:`vfl_node.execution.coordinator.PredictionsPart`), by the model of the job ``trained``."""
 
     def __init__(self, run: Run, trained: Job) -> None:
         self._session, self._predictor = run.session, predictor_of(trained.train)
@@ -163,13 +163,13 @@ class FileTally:
     def read(self) -> ServiceCount | None:
         """What was written last; None: nothing yet. Raises StateError (``E_STATE_CORRUPT``)."""
         try:
-            return _SERVED.validate_json(read_checked(self._path, hint="cancel the service; the next request begins another"))
+            return _COUNT.validate_json(read_checked(self._path, hint="cancel the service; the next request begins another"))
         except FileNotFoundError:
             return None
 
-    def write(self, served: ServiceCount) -> None:
-        """Store ``served``; takes 20 µs after the first time."""
-        text = _SERVED.dump_json(served).ljust(_TALLY_BYTES)
+    def write(self, count: ServiceCount) -> None:
+        """Store ``count``; takes 20 µs after the first time."""
+        text = _COUNT.dump_json(count).ljust(_TALLY_BYTES)
         if not self._path.exists():
             write_checked(self._path, text)
         opened = os.open(self._path, os.O_WRONLY)

@@ -162,8 +162,8 @@ class ServiceTally(Protocol):
     def read(self) -> ServiceCount | None:
         """What was written last; None if nothing was."""
 
-    def write(self, served: ServiceCount) -> None:
-        """Store ``served``; called before the batches that it counts are exchanged."""
+    def write(self, count: ServiceCount) -> None:
+        """Store ``count``; called before the batches that it counts are exchanged."""
 
 
 @dataclass(frozen=True)

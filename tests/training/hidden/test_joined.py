@@ -14,9 +14,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 from vfl_node.configuration.models import parse
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
-from vfl_node.prediction.trial import written_to
 from vfl_node.report.envelope import Report
-from vfl_node.training.hidden import answers
+from vfl_node.training.hidden.prediction import answers
 
 pytestmark = pytest.mark.usefixtures("silent")
 
@@ -32,7 +31,7 @@ evaluate: {{test_fraction: 0.4, metrics: [{metrics}]}}
 def predicted(trial: Any, folder: Path, align: str, train: str, metrics: str) -> tuple[Report, np.ndarray, np.ndarray]:
     """The report; labels and predictions of the records held out that both have."""
     job = parse(JOB.format(align=align, train=train, metrics=metrics), Job, source="job")
-    simulate(job, trial.files, folder / "out", predictions=written_to(folder / "said.csv"), seed=3)
+    simulate(job, trial.files, folder / "out", predictions=folder / "said.csv", seed=3)
     with (folder / "said.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == (160 if align == "psu" else 120)

@@ -16,7 +16,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.privacy.equal_weights import Judged, audit_equal_weights
-from vfl_node.privacy.labels.evidence import MOST_ROWS, Evidence, History, Names, Said, about_labels, served_by
+from vfl_node.privacy.labels.evidence import MOST_ROWS, Evidence, History, Names, Said, about_labels, predictions_by
 from vfl_node.privacy.labels.truth import Labels, attacks_on, truth_of
 from vfl_node.session.memory import Memory
 
@@ -138,8 +138,8 @@ class PredictionLabelAudit:
         columns = classes if classes > 2 else 1
         about = about_labels(table, column, classes)
         summed = attacks_on(classes).summed
-        self._said = Said(memory, f"{about} said", columns, served_by(model), names)
-        self._histories = [History(memory, f"{about} {of}", columns, served_by(model), names) for of in summed]
+        self._said = Said(memory, f"{about} said", columns, predictions_by(model), names)
+        self._histories = [History(memory, f"{about} {of}", columns, predictions_by(model), names) for of in summed]
         self._attacked = self._admitted = 0
         self.figure: float | None = None
 

@@ -10,24 +10,46 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vfl_node.configuration.registry import load
 from vfl_node.data.named import data_of
+from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import StateError, UsageError
+from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import opened
-from vfl_node.execution.joint import TrialParty
 from vfl_node.job import Job
 from vfl_node.metrics.weighted import predicted
 from vfl_node.models import storage
 from vfl_node.process.files import write_whole
+from vfl_node.settings.node import Settings
 from vfl_node.training.predictor import KeptHalf, StoredModel
+
+
+@dataclass(frozen=True)
+class TrialParty:
+    """One data party of a trial that has ended.
+
+    Attributes:
+        settings: its own.
+        folder: of the job, in which it kept its half.
+        whole: its table.
+        table: the records of it that took part.
+        in_memory: as :func:`vfl_node.execution.inputs.opened` takes it.
+    """
+
+    settings: Settings
+    folder: JobFolder
+    whole: Table
+    table: Table
+    in_memory: Any = None
 
 
 def check_predictable(job: Job) -> None:
@@ -46,11 +68,6 @@ def check_predictable(job: Job) -> None:
             "--predictions: in this job the passive party has the labels, and the active party never sees a score",
             hint=f"{hint}, or choose a flow in which the active party has the labels",
         )
-
-
-def written_to(out: Path) -> Callable[[Job, Mapping[str, TrialParty]], None]:
-    """What writes ``out`` at the end of a trial, as :func:`write_predictions`."""
-    return partial(write_predictions, out=out)
 
 
 def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) -> None:

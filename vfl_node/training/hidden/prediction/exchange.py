@@ -21,9 +21,9 @@ from vfl_node.job import Job
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
-from vfl_node.training.hidden import answers
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.kept import KeptShares
+from vfl_node.training.hidden.prediction import answers
 from vfl_node.training.prediction.exchange import Asking, PredictionBatch
 from vfl_node.training.prediction.shown import DisclosureGuard, OutgoingBatch, names_of_new
 from vfl_node.training.prediction.sides import Positions, Probabilities, ServiceSide, ServiceTerms

@@ -1,4 +1,4 @@
-"""Predictions by a model whose weights stay in shares: between nodes, and in one place for a trial.
+"""Predictions by a model whose weights stay in shares: between nodes, and in one place for a trial; and what each party learns.
 
 ::
 
@@ -32,13 +32,14 @@ from vfl_node.session.counted import served_model
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
-from vfl_node.training.hidden import alone, answers, terms
-from vfl_node.training.hidden.answer_exchange import AnswerExchange, ShareSide
-from vfl_node.training.hidden.answers_tell import learnt
+from vfl_node.training.hidden import alone, terms
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.dealing_answers import AnswerDealing
 from vfl_node.training.hidden.kept import KeptShares
+from vfl_node.training.hidden.prediction import answers
+from vfl_node.training.hidden.prediction.dealing import AnswerDealing
+from vfl_node.training.hidden.prediction.exchange import AnswerExchange, ShareSide
 from vfl_node.training.hidden.rows import RowEncoder
+from vfl_node.training.prediction.disclosures import requests as asked_for
 from vfl_node.training.prediction.known_records import predict_known
 from vfl_node.training.prediction.new_records import predict_new
 from vfl_node.training.predictor import (
@@ -104,7 +105,7 @@ class HiddenPredictor:
         return AnswerDealing(session, trained, tally)
 
     def learnt(self, job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As :func:`~vfl_node.training.hidden.answers_tell.learnt`."""
+        """As :func:`learnt`."""
         return learnt(job, exchanged)
 
 
@@ -148,7 +149,7 @@ def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[n
         positions: shared ones, int64[k].
 
     Returns:
-        As :func:`vfl_node.training.hidden.answers.said`.
+        As :func:`vfl_node.training.hidden.prediction.answers.said`.
     """
     halves = [active, *passives]
     kept = [KeptShares.of(half.model) for half in halves]
@@ -167,3 +168,38 @@ def _columns(kept: KeptShares, half: KeptHalf, positions: NDArray[np.int64]) -> 
     rows = half.alignment.rows[positions]
     columns: Ring = kept.columns(half.table)
     return decode(np.where((rows >= 0)[:, None], columns[rows], np.uint64(0)))
+
+
+def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+    """Party → what it learnt; the coordinator, too. See docs/guides/train-hidden.md."""
+    parties, asker = job.parties, str(job.asker)
+    masked = Disclosure(
+        "masked values", None, "columns and scores of the others, each under a mask of its own: uniform numbers"
+    )
+    if isinstance(exchanged, Predicted):
+        rows, which = exchanged.shared, f"each record that {'all' if len(parties.passive) > 1 else 'both'} have"
+        about = Disclosure(
+            "requests",
+            rows,
+            f"that {asker} has these records predicted, and which of them it has asked for before with the same columns",
+        )
+        told = "how many records are predicted, and when"
+    else:
+        rows, which = exchanged.rows * exchanged.batches, "each row of the batches asked for"
+        about, told = asked_for(asker, exchanged), "how many batches are asked for, and when"
+    scores = Disclosure(
+        "scores",
+        rows,
+        f"of {which} the score rounded to 9 bits for each output of the model, however often it is asked: minus the asker's "
+        "own part that is an equation for the columns of the others in this record. Each further model gives another equation "
+        "(limits.models_served). "
+        "From enough answers the weights can be computed",
+    )
+    entries = {name: (masked, scores) if name == asker else (masked, about) for name in parties.data}
+    dealer = Disclosure(
+        "shapes",
+        rows,
+        f"{told}, how many columns each party has, and when one of them restarts. No other number that it gets depends on "
+        "data; but it knows every mask, so with what one data party receives it knows everything",
+    )
+    return {**entries, **({parties.coordinator: (dealer,)} if parties.coordinator else {})}

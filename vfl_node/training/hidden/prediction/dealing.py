@@ -13,11 +13,11 @@ from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import DealingSink
 from vfl_node.training.hidden import terms
-from vfl_node.training.hidden.answers import answer, check_memory, masks_of
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import seed_of
 from vfl_node.training.hidden.kept import shared_model
 from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.prediction.answers import answer, check_memory, masks_of
 from vfl_node.training.predictor import Predicted, ServiceCount, ServiceTally
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms, DealerSeed
