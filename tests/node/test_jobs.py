@@ -24,9 +24,8 @@ from vfl_node.node.offers import Offers
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.prediction.play import FileTally
 from vfl_node.settings.node import Data, Limits, Settings
-from vfl_node.training.prediction.stored import StoredPredictor
+from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
@@ -186,7 +185,7 @@ def test_what_a_service_has_disclosed_is_reported_however_it_ends(node: Node) ->
         record = node.store.update(record, state="failed", code="E_PEER_ABSENT", message="no word from lab")
         folder = node.store.job_folder(record)
         if served:
-            FileTally(folder).write(served)
+            FileTally(folder.path).write(served)
         node.works.start()
         assert not folder.sealed
         assert node.jobs.cancel(record.id).state == "cancelled"
@@ -203,7 +202,7 @@ def test_a_job_ends_though_its_report_cannot_be_written(node: Node) -> None:
     job = predictions.job_for(node.store, node.trained().id, "clinic", new=False)
     record = node.store.update(node.store.add(job, submitter="clinic"), state="failed", code="E_PEER_ABSENT")
     folder = node.store.job_folder(record)
-    FileTally(folder).write(ServiceCount(256, batches=1))
+    FileTally(folder.path).write(ServiceCount(256, batches=1))
     (folder.path / "served").write_text("{")
     assert node.jobs.cancel(record.id).state == "cancelled"
     with pytest.raises(VflError, match="has already ended"):

@@ -40,11 +40,10 @@ from vfl_node.node.partners import Partner
 from vfl_node.node.predictions import Model
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.prediction.play import FileTally
 from vfl_node.process.files import read_checked
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.node import Data, Peer, Settings, load_settings
-from vfl_node.training.prediction.stored import FileShown, StoredPredictor
+from vfl_node.training.prediction.stored import FileShown, FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount as Exchanged
 from vfl_node.training.split.prediction import Embedder, Scorer, SplitModel
 from vfl_node.transport.memory import memory_channels
@@ -899,11 +898,11 @@ def test_nothing_but_what_training_says_can_be_agreed_on(
 
 def test_what_was_exchanged_is_counted_on_the_disk(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
-    tally = FileTally(folder)
+    tally = FileTally(folder.path)
     assert tally.read() is None
     for served in (Exchanged(16, 123456, 98765, unnamed=True), Exchanged(16, 1, 2)):
         tally.write(served)
-        assert FileTally(folder).read() == served
+        assert FileTally(folder.path).read() == served
     (path,) = folder.path.iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.write_text("{}")

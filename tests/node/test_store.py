@@ -25,11 +25,10 @@ from vfl_node.models import storage
 from vfl_node.node import index
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.prediction.play import FileTally
 from vfl_node.process.files import write_whole
 from vfl_node.process.machine import now
 from vfl_node.session.memory import Memory
-from vfl_node.training.prediction.stored import StoredPredictor
+from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount
 from vfl_node.transport.pipe import Traffic
 
@@ -282,7 +281,7 @@ def kept_files(folder: JobFolder) -> dict[str, Any]:
     folder.keep_request(b"id\na\n")
     alignment = Alignment(ALIGNMENTS["psu"], "curve25519", np.arange(3), 3, {"lab": PeerFacts(3, intersection=3, missing=0)})
     folder.save_alignment(alignment, 1.0, Traffic())
-    FileTally(folder).write(ServiceCount(256, batches=1))
+    FileTally(folder.path).write(ServiceCount(256, batches=1))
     folder.artefacts.mkdir()
     (folder.artefacts / "model.safetensors").write_bytes(b"weights")
     folder.seal()
@@ -293,7 +292,7 @@ def kept_files(folder: JobFolder) -> dict[str, Any]:
         "serving": lambda: folder.predictor,
         "request": lambda: folder.request,
         "alignment": lambda: folder.load_alignment(["lab"]),
-        "served": FileTally(folder).read,
+        "served": FileTally(folder.path).read,
         "artefacts/model.safetensors": model,
         f"artefacts/{SUMS}": model,
     }

@@ -15,13 +15,13 @@ from vfl_node.node.store import Store
 from vfl_node.prediction import jobs, models, requests
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
-from vfl_node.prediction.play import Coordinating, FileTally, Predicting, reported
+from vfl_node.prediction.play import Coordinating, Predicting, reported
 from vfl_node.prediction.requests import Records, Requests, read_records
 from vfl_node.process.machine import now
 from vfl_node.report import envelope, page
 from vfl_node.session.memory import joint
 from vfl_node.settings.node import Settings
-from vfl_node.training.prediction.stored import StoredPredictor
+from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import predictor_of
 
 
@@ -153,7 +153,7 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         UsageError: the job that trained the model is gone (``E_UNKNOWN_JOB``), or what predicts by it is (``E_EXTENSION``).
     """
     folder = store.job_folder(record)
-    count = None if folder.sealed else FileTally(folder).read()
+    count = None if folder.sealed else FileTally(folder.path).read()
     if count is None:
         return
     predictor = predictor_of(store.record(predict_of(record.job).model).job.train)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from vfl_node.execution import coordinator
 from vfl_node.execution.align import aligned
 from vfl_node.execution.finish import finish
-from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.job import Job
@@ -21,21 +18,17 @@ from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
 from vfl_node.prediction.requests import Records, Requests
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit
-from vfl_node.process.files import checked, private_folder, read_checked, write_checked, write_whole
+from vfl_node.process.files import private_folder, write_whole
 from vfl_node.process.machine import now
 from vfl_node.settings.node import role_in
 from vfl_node.settings.protection import Protection
-from vfl_node.training.prediction.stored import FileShown
+from vfl_node.training.prediction.stored import FileShown, FileTally
 from vfl_node.training.predictor import Predicted, Predictor, ReportedPredictions, ServiceCount, predictor_of
 from vfl_node.training.trainer import unaudited
 from vfl_node.transport.channel import Channel
 
 PREDICTIONS = "predictions.csv"
 """What a job that predicts new records leaves, beside its report."""
-
-_COUNT = TypeAdapter(ServiceCount)
-
-_TALLY_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -92,7 +85,7 @@ async def play(run: Run, predicting: Predicting) -> None:
                 run.data.table,
                 predicting.requests,
                 shown=shown,
-                tally=FileTally(folder),
+                tally=FileTally(folder.path),
             )
         else:
             if point is None:
@@ -114,7 +107,7 @@ class CoordinatedPredictions:
 
     def __init__(self, run: Run, trained: Job) -> None:
         self._session, self._predictor = run.session, predictor_of(trained.train)
-        self._answering = self._predictor.coordination(run.session, trained, FileTally(run.folder))
+        self._answering = self._predictor.coordination(run.session, trained, FileTally(run.folder.path))
 
     async def serve(self, channel: Channel) -> None:
         """As :meth:`vfl_node.training.predictor.Answering.serve`."""
@@ -149,31 +142,3 @@ def reported(
             *idle_feature_audit(protection.features, role, predictor.defended, "predictions"),
         ),
     )
-
-
-class FileTally:
-    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.serving.ServiceTally`).
-
-    It outlives the process; a power failure may take back what was counted within its last seconds.
-    """
-
-    def __init__(self, folder: JobFolder) -> None:
-        self._path = folder.path / "served"
-
-    def read(self) -> ServiceCount | None:
-        """What was written last; None: nothing yet. Raises StateError (``E_STATE_CORRUPT``)."""
-        try:
-            return _COUNT.validate_json(read_checked(self._path, hint="cancel the service; the next request begins another"))
-        except FileNotFoundError:
-            return None
-
-    def write(self, count: ServiceCount) -> None:
-        """Store ``count``; takes 20 µs after the first time."""
-        text = _COUNT.dump_json(count).ljust(_TALLY_BYTES)
-        if not self._path.exists():
-            write_checked(self._path, text)
-        opened = os.open(self._path, os.O_WRONLY)
-        try:
-            os.pwrite(opened, checked(text), 0)  # always as long, so nothing of an earlier one is left
-        finally:
-            os.close(opened)

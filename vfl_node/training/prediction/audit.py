@@ -162,15 +162,15 @@ class PredictionLabelAudit:
 
         def added(own: Evidence) -> Evidence:  # to what other services of this model may be adding to, too
             told = self._bounded(own.replaced_by(names, sums))
-            if due and (served := self._judge(told)):
-                judged.append(served)
+            if due and (predicted := self._judge(told)):
+                judged.append(predicted)
             return told
 
         self._said.change_own(added)
         self._attacked = self._admitted if due else self._attacked
-        for served in judged:
+        for predicted in judged:
             for history in self._histories:
-                history.keep(served)
+                history.keep(predicted)
 
     def _bounded(self, told: Evidence) -> Evidence:
         """At most :data:`MOST_ROWS` rows, of each class alike, by the smallest names: a rare class is not crowded out."""
@@ -199,12 +199,12 @@ class PredictionLabelAudit:
         now, places = torch.from_numpy(told.sums), torch.from_numpy(truth.followed)
         alone = now[places] if now.shape[1] > 1 else now[places, 0]
         followed = names[truth.followed]
-        served = Evidence.of(followed, now[places], truth.targets(np.arange(len(followed))), trainings=0)
-        together = [history.earlier.plus(served).scores(followed) for history in self._histories]
+        predicted = Evidence.of(followed, now[places], truth.targets(np.arange(len(followed))), trainings=0)
+        together = [history.earlier.plus(predicted).scores(followed) for history in self._histories]
         figures = [truth.figure(each) for each in (alone, *together)]
         self.figure = max((of for of in figures if of is not None), default=None)
         if self._limit is None or self.figure is None or self.figure <= self._limit:
-            return served
+            return predicted
         raise PolicyError(
             f"predictions for {len(labels)} of its rows would let a partner read this party's labels at an AUC of "
             f"{self.figure:.2f}, with all that trainings have told; limits.max_label_auc allows {self._limit:g}",

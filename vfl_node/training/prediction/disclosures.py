@@ -66,13 +66,13 @@ def learnt(
     return entries
 
 
-def requests(asker: str, served: ServiceCount) -> Disclosure:
+def requests(asker: str, count: ServiceCount) -> Disclosure:
     """What a party learns that is asked."""
-    if served.unnamed:
+    if count.unnamed:
         text = (
-            f"how many batches of {served.rows} rows {asker} asked for; a known record may be recognised as one of "
+            f"how many batches of {count.rows} rows {asker} asked for; a known record may be recognised as one of "
             f"its batch by whoever compares with training"
         )
     else:
-        text = f"which of the agreed batches of {served.rows} rows {asker} asked for, and when"
-    return Disclosure("requests", served.batches, text)
+        text = f"which of the agreed batches of {count.rows} rows {asker} asked for, and when"
+    return Disclosure("requests", count.batches, text)

@@ -1,20 +1,21 @@
-"""What a party keeps for predictions beside model and alignment: how to predict, and which rows a peer was told about."""
+"""What a party stores for predictions: how to predict, which rows a peer was told about, what a service has exchanged."""
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import StringConstraints, ValidationError
+from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
-from vfl_node.process.files import read_checked, write_checked
-from vfl_node.training.predictor import Names
+from vfl_node.process.files import checked, read_checked, write_checked
+from vfl_node.training.predictor import Names, ServiceCount
 
 VERSION = 2
 """Of the form of its JSON; version 1 has no names of classes."""
@@ -24,6 +25,10 @@ STEPS: versions.Steps = {1: lambda document: {**document, "classes": []}}
 _WHAT, _HINT = "what a training stored for predictions", "restore it from a backup, or train again"
 
 _COUNTING = threading.Lock()
+
+_COUNT = TypeAdapter(ServiceCount)
+
+_TALLY_BYTES = 1024
 
 
 class StoredPredictor(Frozen):
@@ -144,3 +149,32 @@ class FileShown:
 
 def _write(path: Path, held_out: Names, later: Names) -> None:
     write_checked(path, np.concatenate([[len(held_out)], held_out, later]).astype("<i8").tobytes())
+
+
+class FileTally:
+    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.predictor.ServiceTally`).
+
+    It outlives the process; a power failure may take back what was counted within its last seconds.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """That of the job that is stored in ``folder``."""
+        self._path = folder / "served"
+
+    def read(self) -> ServiceCount | None:
+        """What was written last; None: nothing yet. Raises StateError (``E_STATE_CORRUPT``)."""
+        try:
+            return _COUNT.validate_json(read_checked(self._path, hint="cancel the service; the next request begins another"))
+        except FileNotFoundError:
+            return None
+
+    def write(self, count: ServiceCount) -> None:
+        """Store ``count``; takes 20 µs after the first time."""
+        text = _COUNT.dump_json(count).ljust(_TALLY_BYTES)
+        if not self._path.exists():
+            write_checked(self._path, text)
+        opened = os.open(self._path, os.O_WRONLY)
+        try:
+            os.pwrite(opened, checked(text), 0)  # always as long, so nothing of an earlier one is left
+        finally:
+            os.close(opened)
