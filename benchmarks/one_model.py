@@ -36,7 +36,7 @@ from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
-from vfl_node.training.split.serving import Embedder, ServedModel
+from vfl_node.training.split.prediction import Embedder, SplitModel
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.channel import Channel
@@ -53,7 +53,7 @@ def embedded(met: Overheard, job: Job, tables: Tables, strategy: str) -> Tensor:
     """What a service sends of every shared row, float32[m, d], with the synthetic rows of ``strategy``."""
     train = job.train.model_copy(update={"missing": job.train.missing.model_copy(update={"features": strategy})})
     made = met.results[1]
-    side = Embedder(ServedModel(train, SERVE, made.weights, made.encoder, made.servable.state), met.passive, tables[1], CPU)
+    side = Embedder(SplitModel(train, SERVE, made.weights, made.encoder, made.servable.state), met.passive, tables[1], CPU)
     return side.shared(np.arange(len(met.passive)))
 
 
@@ -151,7 +151,7 @@ def unnamed(strategy: str, trials: int) -> float | None:
     train = Train(bottom=(64, 64), top=(16,), epochs=1, batch_size=256, missing=Missing(features=strategy))
     made, sides = trained((2000, 1500), train)
     (table, view), lab = sides[1], made[1]
-    side = Embedder(ServedModel(train, Serve(to="passive"), lab.weights, lab.encoder, lab.servable.state), view, table, CPU)
+    side = Embedder(SplitModel(train, Serve(to="passive"), lab.weights, lab.encoder, lab.servable.state), view, table, CPU)
     times: list[float] = []
     new: list[bool] = []
     for trial in range(trials):

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.errors import UsageError
-from vfl_node.execution.serving import reported
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
+from vfl_node.prediction.play import reported
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.report import envelope, words
@@ -30,7 +30,7 @@ from vfl_node.trainers import TRAINERS
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.intervals import ConfidenceInterval
-from vfl_node.training.serving import Predicted, Served, predictor_of
+from vfl_node.training.predictor import Predicted, ServiceCount, predictor_of
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 from vfl_node.training.split.section import Drop, EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.split.trainer import strategies_used
@@ -324,9 +324,9 @@ def predicting(rows: str, *, party: str, **changes: Any) -> Report:
     document = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}, "align": {"protocol": "psi"}}
     job = Job.model_validate(document | {"predict": {"model": "trial-1", "to": "active", "rows": rows}})
     asks, shared = party == "clinic", np.arange(453 if party == "clinic" else 0)
-    exchanged: Served | Predicted = Predicted(shared, shared / 453, shared=453)
+    exchanged: ServiceCount | Predicted = Predicted(shared, shared / 453, shared=453)
     if rows == "known":
-        exchanged = Served(rows=256, requests=3 if asks else 0, batches=7)
+        exchanged = ServiceCount(rows=256, requests=3 if asks else 0, batches=7)
         changes |= {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
     protection = changes.get("protection", Protection())
     predictions = reported(predictor_of(a_job().train), job, party, exchanged, protection)
@@ -337,7 +337,7 @@ def predicting(rows: str, *, party: str, **changes: Any) -> Report:
 def test_of_three_parties_the_asker_is_named_and_every_party_has_its_entries(party: str) -> None:
     document = {"name": "trial", "parties": {"active": "clinic", "passive": ["lab", "insurer"]}, "align": {"protocol": "psi"}}
     job = Job.model_validate(document | {"predict": {"model": "trial-1", "to": "insurer"}})
-    exchanged = Served(rows=256, requests=3 if party == "insurer" else 0, batches=7, told=1000)
+    exchanged = ServiceCount(rows=256, requests=3 if party == "insurer" else 0, batches=7, told=1000)
     predictions = reported(predictor_of(a_job().train), job, party, exchanged, Protection())
     nothing = {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
     report = build(job, party=party, predictions=predictions, **nothing)

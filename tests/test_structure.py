@@ -277,7 +277,7 @@ def trainers_imported(source: str) -> set[str]:
         "import vfl_node.training.split.config",
         "from vfl_node.training import split",
         "from vfl_node.training.split import costs",
-        "if TYPE_CHECKING:\n    from vfl_node.training.split.serving import ServedModel",
+        "if TYPE_CHECKING:\n    from vfl_node.training.split.prediction import SplitModel",
     ],
 )
 def test_an_import_of_a_trainer_is_seen(code: str) -> None:

@@ -41,15 +41,15 @@ class TrainerConfig(Frozen):
         implementation: ``module:attribute`` of the :class:`~vfl_node.training.trainer.Trainer`.
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
         plan: ``module:attribute`` of its :class:`~vfl_node.computing.TrainingPlan`, which an estimate loads.
-        serving: ``module:attribute`` of the :class:`~vfl_node.training.serving.Predictor` by its models; empty: they cannot be
-            served.
+        serving: ``module:attribute`` of the :class:`~vfl_node.training.predictor.Predictor` by its models; empty: they cannot
+            be served.
         serves_unshared: whether known records are also predicted over an alignment in which some party may lack a row.
         serves_coordinated: whether the coordinator of the training takes part in predictions by its models, too.
         joined: ``module:attribute`` of what predicts with all parties' halves in one place
             (``(active, passives, positions) → float64[k] or [k, K]``; the halves as
-            :class:`~vfl_node.training.serving.KeptHalf`, those of the passive parties a sequence in the job's order), for a
+            :class:`~vfl_node.training.predictor.KeptHalf`, those of the passive parties a sequence in the job's order), for a
             trial whose tables have one owner; empty: nothing does.
-        embedded: ``module:attribute`` of the :class:`~vfl_node.training.serving.Embeddings` that a passive party's kept half
+        embedded: ``module:attribute`` of the :class:`~vfl_node.training.predictor.Embeddings` that a passive party's kept half
             sends, so that its owner can attack them (``vfl-node audit``); empty: it sends none.
         estimated: ``module:attribute`` of what estimates the joint attack: (table, train, models) → figure; empty: none.
         max_passive_parties: how many passive parties it can train with.

@@ -21,10 +21,10 @@ from vfl_node.session.session import Session
 from vfl_node.training.intervals import DRAWS, NORMAL
 from vfl_node.training.network.alone import logits_alone
 from vfl_node.training.own_rows import OwnRows
-from vfl_node.training.serving import StoredModel
+from vfl_node.training.predictor import StoredModel
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.serving.served_model import ServedModel
-from vfl_node.training.split.serving.sides import Embedder, Scorer
+from vfl_node.training.split.prediction.model import SplitModel
+from vfl_node.training.split.prediction.sides import Embedder, Scorer
 from vfl_node.training.split.tasks import task_of
 from vfl_node.training.trainer import Trained, TrainingData
 
@@ -58,10 +58,10 @@ def said(job: Job, own: Session, data: Mapping[str, TrainingData], trained: Mapp
     cpu, rows = torch.device("cpu"), trained[ACTIVE].held_out
     asked = job.model_copy(update={"serve": Serve(to="active")})
 
-    def served(party: str) -> ServedModel:
+    def served(party: str) -> SplitModel:
         of = trained[party]
         assert of.servable is not None
-        return ServedModel.of(StoredModel(asked, of.weights, of.encoder, of.servable.state))
+        return SplitModel.of(StoredModel(asked, of.weights, of.encoder, of.servable.state))
 
     label_party, other = data[ACTIVE], data[PASSIVE]
     embeddings = Embedder(served(PASSIVE), other.alignment, other.table, cpu).shared(rows)

@@ -28,10 +28,10 @@ from vfl_node.session.toss import toss
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.predictor import StoredModel
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.serving import StoredModel
-from vfl_node.training.split.serving.served_model import ServedModel
-from vfl_node.training.split.serving.sides import Embedder
+from vfl_node.training.split.prediction.model import SplitModel
+from vfl_node.training.split.prediction.sides import Embedder
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport import codec
@@ -103,7 +103,7 @@ class Heard:
         """What predictions of the rows trained on would send, all by the trained weights, float32[t, d]."""
         own, job = self.trained[party], self.job.model_copy(update={"serve": Serve(to="active")})
         assert own.servable is not None
-        served = ServedModel.of(StoredModel(job, own.weights, own.encoder, own.servable.state))
+        served = SplitModel.of(StoredModel(job, own.weights, own.encoder, own.servable.state))
         table = self.split.tables[party]
         return Embedder(served, view(self.split, party), table, torch.device("cpu"), self.defences).shared(self.training)
 

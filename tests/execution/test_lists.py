@@ -11,11 +11,12 @@ import pytest
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import ListColumn
 from vfl_node.errors import DataError
-from vfl_node.execution.inputs import count_input, read_input, read_records
+from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.job import Job
+from vfl_node.prediction.requests import read_records
 from vfl_node.settings.declared import DeclaredList
 from vfl_node.settings.node import Data, Limits, Settings
-from vfl_node.training.split.serving.served_model import column_kinds
+from vfl_node.training.split.prediction.model import column_kinds
 
 WRITTEN = {"kind": "list", "separator": ";", "longest": 2, "keep": "first"}
 

@@ -13,11 +13,12 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError
-from vfl_node.execution.inputs import read_input, read_records
+from vfl_node.execution.inputs import read_input
 from vfl_node.job import Job
+from vfl_node.prediction.requests import read_records
 from vfl_node.settings.declared import Declared
 from vfl_node.settings.node import Data, Limits, Settings
-from vfl_node.training.split.serving.served_model import column_kinds
+from vfl_node.training.split.prediction.model import column_kinds
 
 JOB = Job.model_validate(
     {"name": "written", "parties": {"active": "clinic", "passive": "lab"}, "align": {"protocol": "psi"}, "train": {}}

@@ -29,7 +29,6 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.outcome import SUMS
-from vfl_node.execution.requests import PredictionRequest, Requests
 from vfl_node.execution.run import Run, set_up
 from vfl_node.execution.simulation import side_by_side
 from vfl_node.execution.trial import Trial
@@ -38,6 +37,7 @@ from vfl_node.node import predictions
 from vfl_node.node.faults import returns
 from vfl_node.node.partners import Partner
 from vfl_node.node.store import Store
+from vfl_node.prediction.requests import PredictionRequest, Requests
 from vfl_node.settings.node import Settings
 from vfl_node.training.glm import coordinator
 from vfl_node.transport.channel import Channel
@@ -105,8 +105,12 @@ class Brings:
             attempt,
             self.memories,
             channels,
-            self.predicting,
         )
+
+    def sides(self, attempt: int, channels: Mapping[str, Channel]) -> list[tuple[Any, Any]]:
+        """Its coroutines, each with its channels."""
+        run = self.run(attempt, channels)
+        return side_by_side(run, self.predicting.conversations(run) if self.predicting else ())
 
     def left(self) -> dict[str, Any]:
         """What this party has for its owner once its part is stored."""
@@ -169,7 +173,7 @@ class Players:
             VflError: what a party stored is seen to be damaged before it says a word.
             RuntimeError: all wait for ever.
         """
-        job, runs, speakers, parties = job_of(kind), list[Run](), {}, {}
+        job, sides, speakers, parties = job_of(kind), list[Any](), {}, {}
         with self.scratch() as forgotten, ExitStack() as stack:
             kept = folder or Path(forgotten)
             of_party = self._brings(kind, job, kept, stack) if kind in SERVES else {}
@@ -182,8 +186,7 @@ class Players:
                     channel._pipe = Wire(channel._pipe, changed)  # type: ignore[assignment]
                     speakers[name, peer] = Speaker(channel, changed)
                 brings = parties[name] = of_party.get(name) or Brings.of(job, name, self._tables, kept)
-                runs.append(brings.run(attempt, met))
-            sides = [side for run in runs for side in side_by_side(run)]
+                sides += brings.sides(attempt, met)
             ends = run_together(*((telling(protocol, channels), channels) for protocol, channels in sides))
             left = {name: brings.left() for name, brings in parties.items()}
         return Played(ends, {pair: speaker.types for pair, speaker in speakers.items()}, left)
@@ -235,7 +238,7 @@ class Players:
                     record = store.update(store.add(job, submitter="clinic", job_id="trained"), state="done")
                     memories = {peer: store.partner(peer) for peer in job.remembered_by(name)}
                     brings = replace(brings, folder=store.job_folder(record), memories=memories)
-                runs += side_by_side(brings.run(1, met))
+                runs += brings.sides(1, met)
             for end in run_together(*runs):
                 if end is not None:
                     raise AssertionError(f"a training for predictions: {type(end).__name__}: {end}") from end

@@ -31,7 +31,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
-from vfl_node.training.split.serving import predict_once
+from vfl_node.training.prediction.new_records import predict_new
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Entry, Recorder
 
@@ -125,10 +125,7 @@ def recorded_service(name: str, world: World) -> list[Line]:
         ends = map(recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
         sides = aligned(world, np.arange(60), np.arange(59, -1, -1), "psi")
         run_together(
-            *(
-                (predict_once(met(end, predict=predict), side, shown=Shown()), end)
-                for end, side in zip(ends, sides, strict=True)
-            )
+            *((predict_new(met(end, predict=predict), side, shown=Shown()), end) for end, side in zip(ends, sides, strict=True))
         )
         return list(lines(recorder.entries))
     own = parties.clinic if predict.to == "active" else parties.lab

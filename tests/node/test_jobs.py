@@ -17,8 +17,6 @@ import pytest
 from vfl_node.configuration.models import parse
 from vfl_node.errors import Paused, PeerError, PeerLost, StateError, VflError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.serving import FileTally
-from vfl_node.execution.stored_serving import Serving
 from vfl_node.job import Job
 from vfl_node.node import predictions, work
 from vfl_node.node.jobs import Jobs
@@ -27,7 +25,8 @@ from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
 from vfl_node.settings.node import Data, Limits, Settings
-from vfl_node.training.serving import Served
+from vfl_node.training.prediction.stored import FileTally, StoredPredictor
+from vfl_node.training.predictor import ServiceCount
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
 ALIGN = "name: trial\nparties: {active: clinic, passive: lab}\n"
@@ -99,7 +98,7 @@ class Node:
     def trained(self) -> Record:
         """A job that says it has trained a model, of which something is missing."""
         record = self.store.update(self.store.add(self.job(TRAIN), submitter="clinic"), state="done")
-        self.store.job_folder(record).serve(Serving(input="00" * 32, encoder="", serving=""))
+        self.store.job_folder(record).keep_predictor(StoredPredictor(input="00" * 32, encoder="", serving=""))
         return record
 
     @staticmethod
@@ -181,12 +180,12 @@ def test_a_job_that_was_cancelled_before_its_node_was_killed_does_not_go_on(node
 def test_what_a_service_has_disclosed_is_reported_however_it_ends(node: Node) -> None:
     """Where it waits to be resumed, there is no report before its owner gives it up; where nothing was, there is none."""
     job = predictions.job_for(node.store, node.trained().id, "clinic", new=False)
-    for served in (Served(256, requests=3, batches=7), None):
+    for served in (ServiceCount(256, requests=3, batches=7), None):
         record = node.store.add(job, submitter="clinic")
         record = node.store.update(record, state="failed", code="E_PEER_ABSENT", message="no word from lab")
         folder = node.store.job_folder(record)
         if served:
-            FileTally(folder).write(served)
+            FileTally(folder.path).write(served)
         node.works.start()
         assert not folder.sealed
         assert node.jobs.cancel(record.id).state == "cancelled"
@@ -203,7 +202,7 @@ def test_a_job_ends_though_its_report_cannot_be_written(node: Node) -> None:
     job = predictions.job_for(node.store, node.trained().id, "clinic", new=False)
     record = node.store.update(node.store.add(job, submitter="clinic"), state="failed", code="E_PEER_ABSENT")
     folder = node.store.job_folder(record)
-    FileTally(folder).write(Served(256, batches=1))
+    FileTally(folder.path).write(ServiceCount(256, batches=1))
     (folder.path / "served").write_text("{")
     assert node.jobs.cancel(record.id).state == "cancelled"
     with pytest.raises(VflError, match="has already ended"):
@@ -361,11 +360,11 @@ def test_a_party_that_has_kept_its_report_is_done_where_another_is(
     folder.artefacts.mkdir()
     (folder.artefacts / "report.json").write_text("{}")
     folder.seal()
-    folder.serve(Serving(input="00" * 32, encoder="", serving=""))
+    folder.keep_predictor(StoredPredictor(input="00" * 32, encoder="", serving=""))
     node.works.start()
     node.wait_until(lambda: node.stored(record.id).over)
     assert (node.state(record.id), node.stored(record.id).message) == ("done", None)
-    assert folder.serves(folder.path)
+    assert folder.keeps_predictor(folder.path)
 
 
 def test_a_damaged_row_is_listed_and_the_others_can_be_used(node: Node) -> None:

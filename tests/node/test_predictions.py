@@ -30,10 +30,7 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
-from vfl_node.execution.serving import FileTally
-from vfl_node.execution.shown import FileShown
 from vfl_node.execution.simulation import simulate
-from vfl_node.execution.stored_serving import Serving
 from vfl_node.job import Align, Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.node import predictions
@@ -45,8 +42,9 @@ from vfl_node.node.store import Store
 from vfl_node.process.files import read_checked
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.node import Data, Peer, Settings, load_settings
-from vfl_node.training.serving import Served as Exchanged
-from vfl_node.training.split.serving import Embedder, Scorer, ServedModel
+from vfl_node.training.prediction.stored import FileShown, FileTally, StoredPredictor
+from vfl_node.training.predictor import ServiceCount as Exchanged
+from vfl_node.training.split.prediction import Embedder, Scorer, SplitModel
 from vfl_node.transport.memory import memory_channels
 
 BATCH = 16
@@ -148,7 +146,7 @@ class Served:
             aligned = Alignment(
                 ALIGNMENTS["psi"], "curve25519", rows, len(rows), {OTHER[name]: PeerFacts(len(rows), len(rows), missing=0)}
             )
-            halves.append(kind(ServedModel.of(model.stored), aligned, table, torch.device("cpu")))
+            halves.append(kind(SplitModel.of(model.stored), aligned, table, torch.device("cpu")))
         scorer, embedder = halves
         positions = np.arange(len(ids))
         return list(scorer.expected(positions, [embedder.shared(positions)]))
@@ -211,7 +209,7 @@ def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -
     sides = {}
     for party, kind in (("clinic", Scorer), ("lab", Embedder)):
         _, model, table = served.stored(party)
-        sides[party] = kind(ServedModel.of(model.stored), model.alignment, table, torch.device("cpu"))
+        sides[party] = kind(SplitModel.of(model.stored), model.alignment, table, torch.device("cpu"))
     scorer, embedder = sides["clinic"], sides["lab"]
     _, _, table = served.stored(name)
     rows = [list(table.ids).index(f"text:{id_}".encode()) for id_ in ids]
@@ -523,11 +521,10 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
             1,
             {peer: store.partner(peer)},
             {peer: memory_channels(name, peer)[0]},
-            predicting,
         )
         run.session.machine.processes.close()
         assert run.data.table.ids == table.ids
-        sides[name] = kind(ServedModel.of(predicting.model.stored), predicting.model.alignment, table, torch.device("cpu"))
+        sides[name] = kind(SplitModel.of(predicting.model.stored), predicting.model.alignment, table, torch.device("cpu"))
         store.partner = lambda _: MemoryOfOneRun(Randomness(b"another secret".ljust(32)))
         with pytest.raises(StateError, match="the table has changed") as caught:
             predictions.prepare(settings, store, known, JobFolder(tmp_path / name), None)
@@ -810,7 +807,7 @@ def job() -> Callable[[str], Job]:
     return lambda text: parse(text, Job, source="test")
 
 
-NOTHING = Serving(input="00" * 32, encoder="", serving="")
+NOTHING = StoredPredictor(input="00" * 32, encoder="", serving="")
 
 
 def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Callable[[str], Job]) -> None:
@@ -824,7 +821,7 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
         with pytest.raises(StateError) as caught:
             refuse_()
         assert (caught.value.code, caught.value.for_peer) == ("E_NO_MODEL", "it keeps no model of that job for predictions")
-    store.job_folder(record).serve(NOTHING)
+    store.job_folder(record).keep_predictor(NOTHING)
     wanted = predictions.job_for(store, record.id, "clinic", new=False)
     assert wanted == named
     predictions.check(store, wanted, "clinic", "clinic")
@@ -855,7 +852,7 @@ def test_a_job_of_predictions_comes_from_its_asker_or_through_the_active_party(
     store: Store, job: Callable[[str], Job], asker: str, own: str, offered_by: str, allowed: bool
 ) -> None:
     record = store.add(job(JOB.replace("lab", "[lab, insurer]").replace("to: active", "to: both")), submitter="clinic")
-    store.job_folder(record).serve(NOTHING)
+    store.job_folder(record).keep_predictor(NOTHING)
     wanted = predictions.job_for(store, record.id, asker, new=False)
     assert wanted.asker == asker
     if allowed:
@@ -884,7 +881,7 @@ def test_nothing_but_what_training_says_can_be_agreed_on(
     store: Store, job: Callable[[str], Job], align: dict[str, Any], said: str, new: bool
 ) -> None:
     record = store.add(job(JOB + "align: {at_most: 100}\n"), submitter="clinic")
-    store.job_folder(record).serve(NOTHING)
+    store.job_folder(record).keep_predictor(NOTHING)
     wanted = predictions.job_for(store, record.id, "clinic", new=new)
     predictions.check(store, wanted, "clinic", "clinic")
     other = wanted.model_copy(update={"align": wanted.align.model_copy(update=align)})
@@ -898,11 +895,11 @@ def test_nothing_but_what_training_says_can_be_agreed_on(
 
 def test_what_was_exchanged_is_counted_on_the_disk(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
-    tally = FileTally(folder)
+    tally = FileTally(folder.path)
     assert tally.read() is None
     for served in (Exchanged(16, 123456, 98765, unnamed=True), Exchanged(16, 1, 2)):
         tally.write(served)
-        assert FileTally(folder).read() == served
+        assert FileTally(folder.path).read() == served
     (path,) = folder.path.iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.write_text("{}")
@@ -926,7 +923,7 @@ def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[
         record = store.update(store.add(job(JOB), submitter="clinic"), state=state)
         folder = store.job_folder(record)
         folder.seed()
-        folder.serve(NOTHING)
+        folder.keep_predictor(NOTHING)
         store.destroy_secrets(record)
         assert {path.name for path in folder.path.iterdir()} == kept
 
@@ -934,7 +931,7 @@ def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[
 def test_a_broken_peer_leaves_one_failed_service(store: Store, job: Callable[[str], Job], tmp_path: Path) -> None:
     """However often it is asked; what was answered before, or may go on, stays."""
     trained = store.add(job(JOB), submitter="clinic")
-    store.job_folder(trained).serve(NOTHING)
+    store.job_folder(trained).keep_predictor(NOTHING)
     service = predictions.job_for(store, trained.id, "clinic", new=False)
     broken = ProtocolError("lab sent what cannot be read")
 
@@ -979,7 +976,7 @@ def test_a_broken_peer_leaves_one_failed_service(store: Store, job: Callable[[st
 def test_new_records_are_intersected_whatever_the_training_did(store: Store, job: Callable[[str], Job], protocol: str) -> None:
     rest = "at_most: 100, id_form: nocase, group: modp2048, padding: 3, expect: {at_least: 5000}"
     record = store.add(job(JOB + f"align: {{protocol: {protocol}, {rest}}}\n"), submitter="clinic")
-    store.job_folder(record).serve(NOTHING)
+    store.job_folder(record).keep_predictor(NOTHING)
     known, new = (predictions.job_for(store, record.id, "clinic", new=new) for new in (False, True))
     assert known.align == record.job.align
     assert new.align == Align(protocol="psi", id_form="nocase", group="modp2048", padding=3)

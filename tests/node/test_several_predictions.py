@@ -14,7 +14,7 @@ import pytest
 
 from tests.node.several import SeveralTrial, job_text
 from vfl_node.errors import UsageError, VflError
-from vfl_node.execution.shown import FileShown
+from vfl_node.training.prediction.stored import FileShown
 
 pytestmark = pytest.mark.slow
 

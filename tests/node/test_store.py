@@ -18,8 +18,6 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.outcome import SUMS
-from vfl_node.execution.serving import FileTally
-from vfl_node.execution.stored_serving import Serving
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
@@ -30,7 +28,8 @@ from vfl_node.node.store import Store
 from vfl_node.process.files import write_whole
 from vfl_node.process.machine import now
 from vfl_node.session.memory import Memory
-from vfl_node.training.serving import Served
+from vfl_node.training.prediction.stored import FileTally, StoredPredictor
+from vfl_node.training.predictor import ServiceCount
 from vfl_node.transport.pipe import Traffic
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
@@ -126,10 +125,10 @@ def test_what_an_earlier_release_kept_without_checksums_is_said_to_be_of_it_and_
     assert {path.name for path in folder.path.iterdir()} == {"artefacts", "serving.json", "alignment.safetensors"}
     assert store.prune(days=None, keep=0, dry=True) == []
     with pytest.raises(StateError, match="kept by an earlier") as caught:
-        _ = folder.serving
+        _ = folder.predictor
     assert caught.value.code == "E_STATE_VERSION"
-    folder.serve_no_more()
-    assert folder.serving is None
+    folder.forget_predictor()
+    assert folder.predictor is None
     store.close()
 
 
@@ -275,14 +274,14 @@ def test_an_alignment_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def kept_files(folder: JobFolder) -> dict[str, Any]:
     """Everything a job keeps for itself, by the name of its file: how it is read back."""
-    serving = Serving(input="0f" * 32, encoder="e", serving="s")
+    serving = StoredPredictor(input="0f" * 32, encoder="e", serving="s")
     folder.seed()
     folder.check("step", b"x")
-    folder.serve(serving)
+    folder.keep_predictor(serving)
     folder.keep_request(b"id\na\n")
     alignment = Alignment(ALIGNMENTS["psu"], "curve25519", np.arange(3), 3, {"lab": PeerFacts(3, intersection=3, missing=0)})
     folder.save_alignment(alignment, 1.0, Traffic())
-    FileTally(folder).write(Served(256, batches=1))
+    FileTally(folder.path).write(ServiceCount(256, batches=1))
     folder.artefacts.mkdir()
     (folder.artefacts / "model.safetensors").write_bytes(b"weights")
     folder.seal()
@@ -290,10 +289,10 @@ def kept_files(folder: JobFolder) -> dict[str, Any]:
     return {
         "seed": folder.seed,
         "pins": lambda: folder.check("step", b"x"),
-        "serving": lambda: folder.serving,
+        "serving": lambda: folder.predictor,
         "request": lambda: folder.request,
         "alignment": lambda: folder.load_alignment(["lab"]),
-        "served": FileTally(folder).read,
+        "served": FileTally(folder.path).read,
         "artefacts/model.safetensors": model,
         f"artefacts/{SUMS}": model,
     }
@@ -321,11 +320,11 @@ def test_a_bit_that_flips_in_any_file_is_named(tmp_path: Path) -> None:
 
 def test_what_predictions_need_is_kept_or_not(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
-    assert folder.serving is None
+    assert folder.predictor is None
     assert folder.request is None
-    serving = Serving(input="0f" * 32, encoder="e", serving="s")
-    folder.serve(serving)
-    assert folder.serving == serving
+    serving = StoredPredictor(input="0f" * 32, encoder="e", serving="s")
+    folder.keep_predictor(serving)
+    assert folder.predictor == serving
 
 
 def test_a_wish_to_cancel_lasts_until_the_job_has_ended(tmp_path: Path) -> None:
@@ -393,7 +392,7 @@ def test_jobs_that_have_ended_are_pruned_by_age_and_number(tmp_path: Path) -> No
 
     old = job("done", finished=long_ago)
     served = job("done", finished=long_ago)
-    store.job_folder(served).serve(Serving(input="0f" * 32, encoder="e", serving="s"))
+    store.job_folder(served).keep_predictor(StoredPredictor(input="0f" * 32, encoder="e", serving="s"))
     resumable = job("failed", finished=long_ago, code="E_DISK_FULL")
     running = job("running", submitted=long_ago)
     newest = job("cancelled", finished=now())
@@ -418,7 +417,7 @@ def test_a_job_at_rest_is_small(tmp_path: Path) -> None:
     record = store.add(JOB, submitter="clinic")
     folder = store.job_folder(record)
     kept_files(folder)
-    folder.serve_no_more()
+    folder.forget_predictor()
     store.end(replace(record, state="done"))
     beside = [path for path in folder.path.rglob("*") if path.is_file() and folder.artefacts not in path.parents]
     assert sum(path.stat().st_size for path in beside) < 20_000

@@ -24,17 +24,17 @@ from vfl_node.privacy.labels.evidence import (
     History,
     Said,
     about_labels,
+    predictions_by,
     record_names,
-    served_by,
 )
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
-from vfl_node.privacy.labels.served import ServedLabels
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.session import Policy
 from vfl_node.settings.protection import Protection
-from vfl_node.training.service.shown import check_judged
+from vfl_node.training.prediction.audit import PredictionLabelAudit
+from vfl_node.training.prediction.shown import check_judged
 
 ROWS, WIDTH, BATCH = 1200, 6, 100
 RNG = np.random.default_rng(1)
@@ -313,10 +313,12 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(Evidence.none(1).plus(many).names) == MOST_ROWS
 
 
-def served(folder: Path, kind: str = "two classes", limit: float | None = None, model: str = "job-0") -> ServedLabels:
+def served(folder: Path, kind: str = "two classes", limit: float | None = None, model: str = "job-0") -> PredictionLabelAudit:
     labels, classes = CLASSES[kind]
     memory = Partner(folder, "lab")
-    return ServedLabels(memory, "default", model, names=NAMES, labels=labels, column="label", classes=classes, limit=limit)
+    return PredictionLabelAudit(
+        memory, "default", model, names=NAMES, labels=labels, column="label", classes=classes, limit=limit
+    )
 
 
 def predictions(kind: str, strength: float) -> Tensor:
@@ -351,7 +353,7 @@ def test_few_predictions_are_not_judged_and_each_row_counts_once(tmp_path: Path)
     for row in positive[:50]:  # one at a time, each in a service of its own
         served(tmp_path / "singly").admit(np.array([row]), said[torch.from_numpy(np.array([row]))])
     singly = Said(
-        Partner(tmp_path / "singly", "lab"), f"{about_labels('default', 'label', 2)} said", 1, served_by("job-0"), NAMES
+        Partner(tmp_path / "singly", "lab"), f"{about_labels('default', 'label', 2)} said", 1, predictions_by("job-0"), NAMES
     )
     assert len(singly.own.names) == 50
     again = served(tmp_path, limit=0.6)  # what earlier services told is read back
@@ -409,7 +411,7 @@ def test_two_services_of_one_model_lose_no_row_of_each_other(tmp_path: Path, mon
     one.admit(half, said[torch.from_numpy(half)])
     two.admit(half + ROWS // 2, said[torch.from_numpy(half + ROWS // 2)])
     one.admit(half[:1], said[:1])
-    kept = Said(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} said", 1, served_by("job-0"), NAMES).own
+    kept = Said(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} said", 1, predictions_by("job-0"), NAMES).own
     assert len(kept.names) == ROWS
 
 
@@ -427,12 +429,12 @@ def test_a_rare_class_is_not_crowded_out_of_what_is_remembered_of_predictions(tm
     labels = np.zeros(rows)
     labels[:300] = 1
     names = np.random.default_rng(0).permutation(rows).astype(np.uint64) + np.uint64(rows)
-    of = ServedLabels(
+    of = PredictionLabelAudit(
         Partner(tmp_path, "lab"), "default", "job", names=names, labels=labels, column="label", classes=2, limit=None
     )
     for part in np.array_split(np.random.default_rng(1).permutation(rows), 8):
         of.admit(part, torch.from_numpy(labels[part]))
     assert of.figure == 1.0
-    kept = Said(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} said", 1, served_by("job"), names).own
+    kept = Said(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} said", 1, predictions_by("job"), names).own
     assert np.isin(names[:300], kept.names).all()
     assert len(kept.names) <= MOST_ROWS

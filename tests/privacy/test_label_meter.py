@@ -16,12 +16,12 @@ from vfl_node.errors import PolicyError
 from vfl_node.privacy.labels.attacks import OF_NUMBERS, OF_TWO_CLASSES
 from vfl_node.privacy.labels.classes import of_classes
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
-from vfl_node.privacy.labels.served import SERVED
 from vfl_node.privacy.labels.shown import two_clusters
 from vfl_node.privacy.labels.spectrum import leading
 from vfl_node.privacy.labels.truth import DRAWS, KNOWN, LEAST, MOST, truth_of
 from vfl_node.privacy.labels.words import INFORMED, WORDS
 from vfl_node.privacy.memory import METER_ROWS, label_meter_bytes
+from vfl_node.training.prediction.audit import SERVED
 
 ROWS, WIDTH, BATCH = 1200, 6, 100
 LABELS = np.random.default_rng(1).random(ROWS) < 0.2

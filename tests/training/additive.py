@@ -19,7 +19,7 @@ from vfl_node.errors import PeerLost
 from vfl_node.job import Parties, Predict
 from vfl_node.training.additive.half import joined
 from vfl_node.training.additive.predictor import AdditivePredictor
-from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.training.predictor import KeptHalf, StoredModel
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_network, run_together
@@ -93,7 +93,7 @@ class Asking:
             table, view = self.data[name]
             asks = Requests(*requests) if name == self.name(to) else None
             told = (shown or {}).get(name) or Shown()
-            return self.predictor.serve(own, self.models[name], view, table, asks, shown=told, tally=Tally())
+            return self.predictor.predict_known(own, self.models[name], view, table, asks, shown=told, tally=Tally())
 
         return self.run(Predict(model="the-job", to=to), protocol)
 
@@ -105,7 +105,7 @@ class Asking:
         def protocol(own: Any, name: str) -> Any:
             table, view = data[name]
             told = (shown or {}).get(name) or Shown()
-            return self.predictor.predict_once(own, self.models[name], view, table, shown=told)
+            return self.predictor.predict_new(own, self.models[name], view, table, shown=told)
 
         return self.run(Predict(model="the-job", to=to, rows="new"), protocol)
 

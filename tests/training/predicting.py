@@ -23,10 +23,12 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.progress import Event, PredictionsAudited, Silent
 from vfl_node.session.session import Session
 from vfl_node.settings.protection import Protection
-from vfl_node.training.serving import Served
+from vfl_node.training.prediction.known_records import predict_known
+from vfl_node.training.prediction.new_records import predict_new
+from vfl_node.training.predictor import ServiceCount
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, predict_once, serve
+from vfl_node.training.split.prediction import Embedder, Scorer, SplitModel
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
@@ -105,12 +107,12 @@ class Tally:
     """What is kept of the numbers, as a file would."""
 
     def __init__(self) -> None:
-        self.kept: Served | None = None
+        self.kept: ServiceCount | None = None
 
-    def read(self) -> Served | None:
+    def read(self) -> ServiceCount | None:
         return self.kept and dataclasses.replace(self.kept)
 
-    def write(self, served: Served) -> None:
+    def write(self, served: ServiceCount) -> None:
         self.kept = dataclasses.replace(served)
 
 
@@ -149,11 +151,11 @@ class World:
         """(type, serialised body) of every message of the last conversation."""
         return [(entry.kind, entry.frame.body) for entry in self.entries]
 
-    def kept(self, index: int, *, draws: bytes | None = None) -> ServedModel:
+    def kept(self, index: int, *, draws: bytes | None = None) -> SplitModel:
         """What a party kept; ``draws``: with another seed of synthetic rows than that of training."""
         of = self.results[index]
-        serving = of.servable.state if draws is None else json.dumps({**json.loads(of.servable.state), "draws": draws.hex()})
-        return ServedModel(self.train, self.serve, of.weights, of.encoder, serving, self.models)
+        state = of.servable.state if draws is None else json.dumps({**json.loads(of.servable.state), "draws": draws.hex()})
+        return SplitModel(self.train, self.serve, of.weights, of.encoder, state, self.models)
 
     @property
     def sides(self) -> tuple[Scorer, Embedder]:
@@ -186,7 +188,7 @@ class World:
         rest = {"predict": predict, "protection": protection or Protection()}
         return run_together(
             *(
-                (serve(met(channel, progress=noted, **rest), side, asks, shown=told, tally=tally), channel)
+                (predict_known(met(channel, progress=noted, **rest), side, asks, shown=told, tally=tally), channel)
                 for channel, side, asks, noted, told, tally in zip(
                     (a, b), (scorer, embedder), asking, self.progress, shown or (Shown(), Shown()), tallies, strict=True
                 )
@@ -240,7 +242,7 @@ def predict_both(predict: Predict, sides: tuple[Scorer, Embedder], shown: tuple[
     ends = memory_channels("clinic", "lab")
     return run_together(
         *(
-            (predict_once(met(end, predict=predict), side, shown=told), end)
+            (predict_new(met(end, predict=predict), side, shown=told), end)
             for end, side, told in zip(ends, sides, shown or (Shown(), Shown()), strict=True)
         )
     )

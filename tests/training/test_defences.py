@@ -26,7 +26,7 @@ from vfl_node.training.network import journal
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf
-from vfl_node.training.split.serving import Embedder
+from vfl_node.training.split.prediction import Embedder
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

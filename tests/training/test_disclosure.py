@@ -31,11 +31,11 @@ from vfl_node.job import Job, Predict, Serve, parse_job
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import near_duplicate
 from vfl_node.settings.protection import Protection
-from vfl_node.training.service.shown import names_of_unnamed
-from vfl_node.training.serving import Served
+from vfl_node.training.prediction.shown import names_of_unnamed
+from vfl_node.training.predictor import ServiceCount
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving import Embedder, Scorer
+from vfl_node.training.split.prediction import Embedder, Scorer
 
 Make = Callable[..., Any]
 OWNED = (0.9, 0.9)
@@ -136,7 +136,7 @@ def test_a_service_goes_on_with_what_earlier_ones_told(world: Make) -> None:
     made, shown = world(missing=Missing(features="sampling"), owned=OWNED, epochs=1), (Shown(), Shown())
     results = made.talk(TO_ACTIVE, Requests(everything(made)), shown=shown)
     whole = results[1]
-    assert isinstance(whole, Served)
+    assert isinstance(whole, ServiceCount)
     assert whole.told == len(made.parties.lab_view) == len(shown[1].rows())
     later = made.talk(TO_PASSIVE, Requests(made.known(made.parties.lab, [0])), shown=shown)[1]
     assert (later.told, later.attacks) == (whole.told, pytest.approx(whole.attacks, abs=0.01))
@@ -156,7 +156,7 @@ def test_no_more_rows_of_a_model_are_told_than_the_owner_allows(world: Make, pre
     requests = [made.known(table, [row]) for row in range(len(table))]
     results = made.talk(predict, Requests(*requests), shown=tuple(shown))
     if predict is TO_ACTIVE and party == 0:  # it tells the passive party nothing of any row
-        assert isinstance(results[0], Served)
+        assert isinstance(results[0], ServiceCount)
         assert len(shown[0].rows()) == 0
         return
     told = shown[party].rows()

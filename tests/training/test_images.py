@@ -47,7 +47,7 @@ from vfl_node.training.network import journal
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving import Embedder
+from vfl_node.training.split.prediction import Embedder
 
 Make = Callable[..., Any]
 

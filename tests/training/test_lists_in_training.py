@@ -39,8 +39,8 @@ from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving import Embedder
-from vfl_node.training.split.serving.served_model import column_kinds
+from vfl_node.training.split.prediction import Embedder
+from vfl_node.training.split.prediction.model import column_kinds
 
 Make = Callable[..., Any]
 

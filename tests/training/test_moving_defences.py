@@ -29,7 +29,7 @@ from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving import Embedder
+from vfl_node.training.split.prediction import Embedder
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels

@@ -21,7 +21,7 @@ from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.network.tasks import probabilities
-from vfl_node.training.split.serving.served_model import VERSION
+from vfl_node.training.split.prediction.model import VERSION
 
 Make = Callable[..., Any]
 

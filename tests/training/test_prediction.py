@@ -41,13 +41,13 @@ from vfl_node.metrics.classes import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.training.network.tasks import probabilities
-from vfl_node.training.service.batches import Batches
-from vfl_node.training.service.exchange import AT_ONCE
-from vfl_node.training.serving import check_allowed
+from vfl_node.training.prediction.batches import Batches
+from vfl_node.training.prediction.exchange import AT_ONCE
+from vfl_node.training.predictor import check_allowed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
-from vfl_node.training.split.serving import (
+from vfl_node.training.split.prediction import (
     Embedder,
     Scorer,
     column_kinds,
@@ -758,10 +758,10 @@ def test_kinds_of_the_columns_that_a_model_reads(world: Make) -> None:
         column_kinds("{")
 
 
-@pytest.mark.parametrize("serving", ["", "[]", "{}", '{"draws": "00", "batches": "00"}', '{"draws": 1, "batches": "x"}'])
-def test_damaged_state_is_refused(world: Make, serving: str) -> None:
+@pytest.mark.parametrize("state", ["", "[]", "{}", '{"draws": "00", "batches": "00"}', '{"draws": 1, "batches": "x"}'])
+def test_damaged_state_is_refused(world: Make, state: str) -> None:
     made = world(epochs=1)
-    kept = dataclasses.replace(made.kept(1), serving=serving)
+    kept = dataclasses.replace(made.kept(1), state=state)
     with pytest.raises(StateError) as caught:
         assert Embedder(kept, made.parties.lab_view, made.parties.lab, CPU).batches
     assert caught.value.code == "E_STATE_CORRUPT"
@@ -774,7 +774,7 @@ def test_a_model_that_does_not_fit_is_refused(world: Make) -> None:
         Embedder(kept, made.parties.lab_view, made.parties.lab, CPU)
     assert caught.value.code == "E_STATE_CORRUPT"
     for damage in ({"calibration": "{}"}, {"calibration": {}}, {"positive_rate": "often"}, {"positive_rate": None}):
-        scorer = dataclasses.replace(made.kept(0), serving=json.dumps({**json.loads(made.results[0].servable.state), **damage}))
+        scorer = dataclasses.replace(made.kept(0), state=json.dumps({**json.loads(made.results[0].servable.state), **damage}))
         with pytest.raises(StateError) as caught:
             Scorer(scorer, made.parties.clinic_view, made.parties.clinic, CPU)
         assert caught.value.code == "E_STATE_CORRUPT"

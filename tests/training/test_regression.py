@@ -276,9 +276,9 @@ def test_a_stored_model_without_its_unit_is_damaged(synthetic: Callable[..., Any
     both = run(train=section(epochs=1), evaluate=ALL)
     world = World(parties, both(parties), both.train)
     kept = world.kept(0)
-    without = {name: value for name, value in json.loads(kept.serving).items() if name != "target"}
+    without = {name: value for name, value in json.loads(kept.state).items() if name != "target"}
     with pytest.raises(StateError):
-        _ = dataclasses.replace(kept, serving=json.dumps(without)).scoring
+        _ = dataclasses.replace(kept, state=json.dumps(without)).scoring
 
 
 @pytest.mark.parametrize(

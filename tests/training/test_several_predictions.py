@@ -24,10 +24,12 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.classes import auc
 from vfl_node.settings.protection import Protection
 from vfl_node.training.network.tasks import probabilities
-from vfl_node.training.serving import KeptHalf, Predicted, Served, StoredModel, check_allowed
+from vfl_node.training.prediction.known_records import predict_known
+from vfl_node.training.prediction.new_records import predict_new
+from vfl_node.training.predictor import KeptHalf, Predicted, ServiceCount, StoredModel, check_allowed
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, joined, learnt, predict_once, serve
+from vfl_node.training.split.prediction import Embedder, Scorer, SplitModel, kept, learnt
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_network, run_together
@@ -53,7 +55,7 @@ class Halves:
 
     def side(self, name: str, view: Alignment | None = None) -> Scorer | Embedder:
         of, passive = self.results[name], len(self.parties.parties.passive)
-        model = ServedModel(self.train, SERVE, of.weights, of.encoder, of.servable.state, {}, passive)
+        model = SplitModel(self.train, SERVE, of.weights, of.encoder, of.servable.state, {}, passive)
         half = Scorer if name == self.parties.parties.active else Embedder
         return half(model, view or self.parties.views[name], self.parties.tables[name], CPU)
 
@@ -116,7 +118,9 @@ class Halves:
 
         def protocol(own: Any, name: str) -> Any:
             asks = requests if name == self.own(to) else None
-            return serve(own, self.side(name), asks, shown=(shown or {}).get(name) or Shown(), tally=(tallies or {}).get(name))
+            return predict_known(
+                own, self.side(name), asks, shown=(shown or {}).get(name) or Shown(), tally=(tallies or {}).get(name)
+            )
 
         return self.run(Predict(model="the-job", to=to), protocol, tamper, protections or {})
 
@@ -232,7 +236,7 @@ def test_several_passive_halves_in_one_place(union: Halves) -> None:
 
     view = parties.views[parties.parties.active]
     own = np.flatnonzero(view.owned)
-    found = joined.predict(half(parties.parties.active), [half(name) for name in parties.parties.passive], own)
+    found = kept.predict(half(parties.parties.active), [half(name) for name in parties.parties.passive], own)
     (asked,) = union.ask("active", union.known("active", view.rows[own]))
     assert np.abs(found - asked).max() < 1e-6
 
@@ -258,7 +262,7 @@ def test_new_records_that_all_parties_have(intersection: Halves, to: str) -> Non
 
     def again() -> dict[str, Any]:
         return intersection.run(
-            predict, lambda own, name: predict_once(own, sides[name], shown=Shown()), lambda *message: None, {}
+            predict, lambda own, name: predict_new(own, sides[name], shown=Shown()), lambda *message: None, {}
         )
 
     results = again()
@@ -435,7 +439,7 @@ def test_the_ledger_counts_what_crossed_the_wire_at_every_party(union: Halves, t
     asker, job = union.own(to), predicting(Predict(model="the-job", to=to), union.parties.parties)
     rows = {name: sum(len(prediction_embedding(body)) for body in union.sent(name, active, "Embedding")) for name in passive}
     for result in results.values():
-        assert isinstance(result, Served)
+        assert isinstance(result, ServiceCount)
         ledger = learnt(job, result)
         assert list(ledger) == [active, *passive]
         embeddings = [entry for entry in ledger[active] if entry.what == "embeddings"]
@@ -455,5 +459,5 @@ def test_the_ledger_counts_what_crossed_the_wire_at_every_party(union: Halves, t
 def test_the_ledger_says_of_made_up_columns_where_there_can_be_any(protocol: str, made_up: bool) -> None:
     job = predicting(Predict(model="the-job", to="insurer"), several_parties(2, 20).parties)
     job = job.model_copy(update={"align": Align.model_validate({"protocol": protocol})})
-    (entry,) = learnt(job, Served(rows=64, batches=1))["insurer"]
+    (entry,) = learnt(job, ServiceCount(rows=64, batches=1))["insurer"]
     assert ("of the columns of lab and of the rows for which it made them up" in entry.text) == made_up

@@ -30,7 +30,7 @@ from vfl_node.training.network.rate import rate_factor
 from vfl_node.training.network.stopping import Stopping
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.serving import Embedder
+from vfl_node.training.split.prediction import Embedder
 from vfl_node.training.trainer import Epoch
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

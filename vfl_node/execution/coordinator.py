@@ -8,17 +8,16 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from vfl_node.alignment.protocols import coordination_of
 from vfl_node.execution.finish import have_stored, hear_confirmed
 from vfl_node.execution.keep import keep
 from vfl_node.execution.run import ALIGNED, KEPT, Run
-from vfl_node.execution.serving import FileTally, reported
 from vfl_node.process import failpoints
 from vfl_node.process.machine import now
 from vfl_node.session.agree import agree
-from vfl_node.training.serving import ReportedPredictions, predictor_of
+from vfl_node.training.predictor import ReportedPredictions
 from vfl_node.training.trainer import trainer_of
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.pipe import Traffic
@@ -27,26 +26,30 @@ NO_INPUT = hashlib.sha256(b"no input").digest()
 """Digest in place of a table's, since a coordinator has none."""
 
 
-def conversations(run: Run) -> list[Coroutine[Any, Any, None]]:
-    """One coroutine for each data party, in the order of the session's peers."""
-    coordinated = CoordinatorRun(run)
+class PredictionsPart(Protocol):
+    """A coordinator's part in a job of predictions."""
+
+    async def serve(self, channel: Channel) -> None:
+        """Do what one data party asks for until it needs no more."""
+
+    def reported(self) -> ReportedPredictions:
+        """What is reported, once every data party is served."""
+
+
+def conversations(run: Run, predictions: PredictionsPart | None = None) -> list[Coroutine[Any, Any, None]]:
+    """One coroutine for each data party, in the order of the session's peers; ``predictions``: of a job that makes some."""
+    coordinated = CoordinatorRun(run, predictions)
     return [coordinated.attend(channel) for channel in run.session.peers.values()]
 
 
 class CoordinatorRun:
     """The conversations of one attempt. Each may run on a thread of its own."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, predictions: PredictionsPart | None) -> None:
         spec, train = run.session.job.align.spec, run.session.job.train
-        self._run, self._started = run, now()
+        self._run, self._predictions, self._started = run, predictions, now()
         self._alignment = coordination_of(spec, run.session) if spec.coordinated else None
         self._training = trainer_of(train).coordination(run.session) if train and train.coordinated else None
-        self._predictor = predictor_of(run.trained.train) if run.trained else None
-        self._answers = (
-            self._predictor.coordination(run.session, run.trained, FileTally(run.folder))
-            if self._predictor and run.trained
-            else None
-        )
         self._traffic: dict[str, Traffic] = {}
         self._over: set[str] = set()
         self._attended = len(run.session.peers)
@@ -69,8 +72,8 @@ class CoordinatorRun:
             await self._alignment.serve(channel)
         if self._training and point != KEPT:
             await self._training.serve(channel)
-        if self._answers and point != KEPT:
-            await self._answers.serve(channel)
+        if self._predictions and point != KEPT:
+            await self._predictions.serve(channel)
         await self._keep(channel)
         failpoints.reach("store")
         await have_stored(channel)
@@ -92,12 +95,5 @@ class CoordinatorRun:
             if not self._run.folder.whole:
                 trained = self._training.result() if self._training else None
                 learnt = self._alignment.learnt() if self._alignment else None
-                told = self._predictions()
+                told = self._predictions.reported() if self._predictions else None
                 keep(self._run, self._started, self._traffic, trained=trained, predictions=told, coordinated=learnt)
-
-    def _predictions(self) -> ReportedPredictions | None:
-        """What is reported of predictions, if the job makes some."""
-        session = self._run.session
-        if not self._predictor or not self._answers:
-            return None
-        return reported(self._predictor, session.job, session.name, self._answers.exchanged(), session.policy.protection)

@@ -33,7 +33,7 @@ from vfl_node.privacy.features.rows import check_enough, choose
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.node import Settings
-from vfl_node.training.serving import Embeddings, KeptHalf, StoredModel
+from vfl_node.training.predictor import Embeddings, KeptHalf, StoredModel
 
 DECODERS = 3
 """How many times fresh decoders attack, each time with other known rows."""
@@ -116,9 +116,9 @@ def kept_half(settings: Settings, job: Job, folder: JobFolder, table: Table) -> 
         UsageError: a defence of the job cannot be loaded any more (``E_EXTENSION``).
     """
     weights, head = storage.load(folder.artefact("model.safetensors"))
-    serving = folder.serving
-    aligned = folder.load_alignment(job.parties.others(settings.name)) if serving else None
-    before, after = serving.input if serving else head.get("input"), table.digest().hex()
+    stored = folder.predictor
+    aligned = folder.load_alignment(job.parties.others(settings.name)) if stored else None
+    before, after = stored.input if stored else head.get("input"), table.digest().hex()
     if before not in (None, after):  # None: an earlier version did not say
         raise StateError(
             f"the table has changed since job {job.name} trained on it (digest {str(before)[:12]}…, now {after[:12]}…)",
@@ -126,7 +126,7 @@ def kept_half(settings: Settings, job: Job, folder: JobFolder, table: Table) -> 
             hint="put the original file back, and what the settings said under data (and state/partners, where align.at_most "
             "took a part of it)",
         )
-    state, encoder = (serving.serving, serving.encoder) if serving else ("", head["encoder"])
+    state, encoder = (stored.serving, stored.encoder) if stored else ("", head["encoder"])
     model = StoredModel(job, weights, encoder, state, settings.models)
     rows = np.arange(len(table), dtype=np.int64)
     own = Alignment(spec=job.align.spec, group=job.align.group, rows=rows, ours=len(table), peers={})

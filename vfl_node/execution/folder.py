@@ -23,16 +23,16 @@ from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError
 from vfl_node.execution.outcome import JobOutcome
-from vfl_node.execution.stored_serving import Serving
 from vfl_node.execution.trial import Trial
 from vfl_node.models import storage
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, remove, write_checked, write_whole
+from vfl_node.training.prediction.stored import StoredPredictor
 from vfl_node.transport.pipe import Traffic
 
 _ANEW = "submit the job again as a new one"
 
-_EARLIER_SERVING = "serving.json"
+_EARLIER_PREDICTOR = "serving.json"
 """Where an earlier version stored what predictions need; it remains for that version to read."""
 
 
@@ -78,15 +78,17 @@ class JobFolder(JobOutcome):
         write_checked(self._request, request)
 
     @property
-    def serving(self) -> Serving | None:
-        """What predictions need beside model and alignment, as :meth:`serve` stored it; None if nothing is stored.
+    def predictor(self) -> StoredPredictor | None:
+        """What predictions need beside model and alignment, as :meth:`keep_predictor` stored it; None if nothing is stored.
 
         Raises:
             StateError: it is damaged (``E_STATE_CORRUPT``), or an earlier version kept it (``E_STATE_VERSION``).
         """
         with suppress(FileNotFoundError):
-            return Serving.from_json(read_checked(self._serving, hint="restore it from a backup, or train again").decode())
-        if (self.path / _EARLIER_SERVING).exists():
+            return StoredPredictor.from_json(
+                read_checked(self._predictor, hint="restore it from a backup, or train again").decode()
+            )
+        if (self.path / _EARLIER_PREDICTOR).exists():
             raise StateError(
                 f"the model of job {self.path.name} was kept by an earlier vfl-node, without a checksum",
                 code="E_STATE_VERSION",
@@ -96,22 +98,22 @@ class JobFolder(JobOutcome):
         return None
 
     @staticmethod
-    def serves(path: Path) -> bool:
+    def keeps_predictor(path: Path) -> bool:
         """Whether the folder at ``path`` keeps a model for predictions."""
-        return (path / "serving").exists() or (path / _EARLIER_SERVING).exists()
+        return (path / "serving").exists() or (path / _EARLIER_PREDICTOR).exists()
 
-    def serve(self, serving: Serving) -> None:
-        """Store ``serving``; from now on the alignment remains, too, when the secrets are destroyed."""
-        write_checked(self._serving, serving.to_json().encode())
+    def keep_predictor(self, predictor: StoredPredictor) -> None:
+        """Store ``predictor``; from now on the alignment remains, too, when the secrets are destroyed."""
+        write_checked(self._predictor, predictor.to_json().encode())
 
-    def serve_no_more(self) -> None:
-        """Remove what :meth:`serve` stored."""
-        remove(self._serving)
-        remove(self.path / _EARLIER_SERVING)
+    def forget_predictor(self) -> None:
+        """Remove what :meth:`keep_predictor` stored."""
+        remove(self._predictor)
+        remove(self.path / _EARLIER_PREDICTOR)
 
     @property
     def shown(self) -> Path:
-        """Which rows of the model the peer was told about (:class:`vfl_node.execution.shown.FileShown`)."""
+        """Which rows of the model the peer was told about (:class:`vfl_node.training.prediction.stored.FileShown`)."""
         return self.path / "shown"
 
     @property
@@ -199,7 +201,7 @@ class JobFolder(JobOutcome):
             )
 
     @property
-    def _serving(self) -> Path:
+    def _predictor(self) -> Path:
         return self.path / "serving"
 
     @property
@@ -271,9 +273,9 @@ class JobFolder(JobOutcome):
     def destroy_secrets(self) -> None:
         """Remove everything but the artefacts, and what predictions need: seed, pins, checkpoints, alignment as a rule."""
         failpoints.reach("forget")
-        remaining = {self.artefacts} | ({self._serving, self._alignment, self.shown} if self._serving.exists() else set())
-        if (self.path / _EARLIER_SERVING).exists():
-            remaining |= {self.path / _EARLIER_SERVING, self.path / "alignment.safetensors"}
+        remaining = {self.artefacts} | ({self._predictor, self._alignment, self.shown} if self._predictor.exists() else set())
+        if (self.path / _EARLIER_PREDICTOR).exists():
+            remaining |= {self.path / _EARLIER_PREDICTOR, self.path / "alignment.safetensors"}
         if self.trial.transcript:
             remaining |= {self.transcript}
         if self.trial.joint:

@@ -15,23 +15,19 @@ from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
-from vfl_node.data.reading import columns_for, read_table, table_of
+from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
 from vfl_node.estimate.words import before_start
-from vfl_node.execution.requests import Records
 from vfl_node.job import Align, Job
 from vfl_node.job.keys import NO_KEYS
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.roles import Role
 from vfl_node.session.memory import Memory
-from vfl_node.settings.declared import Declared, as_fitted, list_of
+from vfl_node.settings.declared import list_of
 from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TrainerConfig
-
-NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
-"""What is not read of a table whose columns a model's encoder knows, and its image."""
 
 
 def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
@@ -136,33 +132,6 @@ def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, part
     check_enough(most, limits.min_set_size, party)
     promises.hold_part(memory, table.identity, most)
     return table if most == len(table) else at_most(table, most, promises.part_seed(memory, table.identity))
-
-
-def read_records(
-    settings: Settings, trained: Job, kinds: Mapping[str, Declared], source: Data, *, all_columns: bool
-) -> Records:
-    """Read records with the columns that a model reads; other columns are left out.
-
-    Args:
-        settings: of this party.
-        trained: the job that trained the model.
-        kinds: column → what is declared of it, of those that the model reads.
-        source: where the records are; it names the id columns.
-        all_columns: whether every one of them must be there.
-
-    Raises:
-        DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
-    """
-    ids = (source.id,) if isinstance(source.id, str) else source.id
-    form, party = trained.align.id_form, settings.name
-    with closing(open_input(source, party=party)) as reader:
-        fitted = {name: as_fitted(declared) for name, declared in kinds.items()}
-        present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
-        columns = {**present, **fitted} if all_columns else present
-        as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
-        text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
-    table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
-    return Records(table, text, ids, task=trained.task)
 
 
 def check_named_columns(

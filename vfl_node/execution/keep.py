@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from vfl_node.execution import serving
+from vfl_node.data.tables import Table
 from vfl_node.execution.align import Aligned
+from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.located import located_by_peer
 from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import Run
@@ -19,8 +20,9 @@ from vfl_node.process.files import private_folder, write_whole
 from vfl_node.process.machine import now
 from vfl_node.report import envelope, page
 from vfl_node.session.session import Session
-from vfl_node.training.serving import ReportedPredictions
-from vfl_node.training.trainer import Trained
+from vfl_node.training.prediction.stored import FileShown, StoredPredictor
+from vfl_node.training.predictor import ReportedPredictions
+from vfl_node.training.trainer import Servable, Trained
 from vfl_node.transport.pipe import Traffic
 
 
@@ -74,7 +76,7 @@ def keep(
         }
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)
     if trained and trained.servable and (session.job.serve or folder.trial.keeps):
-        serving.keep(folder, trained, trained.servable, run.data.table)
+        _keep_predictor(folder, trained, trained.servable, run.data.table)
     report = envelope.build(
         job=session.job,
         job_id=session.attempt.job_id,
@@ -97,6 +99,23 @@ def keep(
     page.write(report, folder.artefacts)
     folder.seal()
     failpoints.reach("kept")
+
+
+def _keep_predictor(folder: JobFolder, trained: Trained, servable: Servable, table: Table) -> None:
+    """Store what predictions need beside the alignment and the model, which are stored already.
+
+    Args:
+        folder: of the training job.
+        trained: the training; in a trial it is stored which rows it did not train on.
+        servable: what it leaves for predictions.
+        table: the records that took part, which must be the same when it predicts.
+    """
+    FileShown.begin(folder.shown, servable.tested)
+    apart = {name: tuple(getattr(trained, name).tolist()) for name in ("held_out", "validated")} if folder.trial.keeps else {}
+    digest, classes = table.digest().hex(), table.classes
+    folder.keep_predictor(
+        StoredPredictor(input=digest, encoder=trained.encoder, serving=servable.state, classes=classes, **apart)
+    )
 
 
 def _of_alignment(run: Run, aligned: Aligned) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from vfl_node.metrics.weighted import predicted
 from vfl_node.models import storage
 from vfl_node.process.files import write_whole
 from vfl_node.settings.node import Settings
-from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.training.predictor import KeptHalf, StoredModel
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     assert job.train is not None
     active = parties[job.parties.active]
     half, passives = _half(job, active), [_half(job, parties[name]) for name in job.parties.passive]
-    view, serving, table = half.alignment, active.folder.serving, active.table
-    assert serving is not None
+    view, stored, table = half.alignment, active.folder.predictor, active.table
+    assert stored is not None
     positions = np.flatnonzero(view.owned)
     positions = positions[np.argsort(view.rows[positions])]
     predict = load(job.train.joined, what=f"predictions of trainer {job.train.algorithm!r}")
     said = predict(half, passives, positions).reshape(len(positions), -1)
     used = np.full(len(positions), "trained", dtype=object)
-    for use, rows_of_it in (("validated", serving.validated), ("held_out", serving.held_out)):
+    for use, rows_of_it in (("validated", stored.validated), ("held_out", stored.held_out)):
         used[np.isin(positions, np.array(rows_of_it or (), dtype=np.int64))] = use
 
     data = data_of(active.settings, job)
@@ -109,7 +109,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     assert table.labels is not None
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    classes, several = serving.classes, said.shape[1] > 1
+    classes, several = stored.classes, said.shape[1] > 1
     name = "prediction" if job.task == "regression" else "probability"
     names = [f"probability_{k}" for k in classes or range(said.shape[1])] if several else [name]
     writer.writerow([*ids, "rows", "label", *names, *(["class"] if classes else [])])
@@ -129,13 +129,13 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
 
 def _half(job: Job, party: TrialParty) -> KeptHalf:
     folder, settings = party.folder, party.settings
-    aligned, serving = folder.load_alignment(job.parties.others(settings.name)), folder.serving
-    if aligned is None or serving is None:
+    aligned, stored = folder.load_alignment(job.parties.others(settings.name)), folder.predictor
+    if aligned is None or stored is None:
         raise StateError(f"{settings.name} has not kept its half of the model", code="E_STATE_LOST", hint="run the trial again")
-    if serving.input != party.table.digest().hex():
+    if stored.input != party.table.digest().hex():
         raise StateError(
             f"the table of {settings.name} has changed during the run", code="E_INPUT_CHANGED", hint="run the trial again"
         )
     weights, _ = storage.load(folder.artefact("model.safetensors"))
-    model = StoredModel(job, weights, serving.encoder, serving.serving, settings.models)
+    model = StoredModel(job, weights, stored.encoder, stored.serving, settings.models)
     return KeptHalf(model, aligned[0], party.table, settings.protection.defences)

@@ -6,7 +6,7 @@
     align       which shared rows are mine                                                         (align.py)
     aligned     all know that all have stored it; only now may the lists go
     train       my part of the model, and how good the whole is                                    (train.py)
-    or predict  by a model that an earlier job trained                                             (predict.py)
+    or predict  by a model that an earlier job trained                                             (prediction/play.py)
     keep        model and report on this party's disk                                              (keep.py)
     finish      all know that all have stored theirs; only now is any done, and forgets its secrets    (finish.py)
 
@@ -33,7 +33,6 @@ from vfl_node.engines.threads import Threads
 from vfl_node.errors import UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import taking_part
-from vfl_node.execution.serving import Predicting
 from vfl_node.job import Job
 from vfl_node.process import failpoints
 from vfl_node.progress import Progress
@@ -55,13 +54,11 @@ class DataInputs:
     Attributes:
         whole: its table, to whose digest the job is held.
         table: the records of it that take part: all, or as many as ``align.at_most`` allows.
-        predicting: what it brings to a job of predictions besides, else None.
         name: what its owner's settings call the table.
     """
 
     whole: Table
     table: Table
-    predicting: Predicting | None = None
     name: str = DEFAULT_TABLE
 
     @property
@@ -81,13 +78,11 @@ class Run:
         session: whom it meets, and with what.
         folder: where it stores what the job needs and leaves.
         inputs: its records; None at a coordinator.
-        trained: in a job of predictions the job that trained the model; else None.
     """
 
     session: Session
     folder: JobFolder
     inputs: DataInputs | None
-    trained: Job | None = None
 
     @property
     def data(self) -> DataInputs:
@@ -122,8 +117,6 @@ def set_up(
     attempt: int,
     memories: Mapping[str, PeerMemory],
     channels: Mapping[str, Channel],
-    predicting: Predicting | None = None,
-    trained: Job | None = None,
 ) -> Run:
     """The run of the party with these settings, on its device and threads.
 
@@ -138,8 +131,6 @@ def set_up(
         attempt: how often it has begun this job.
         memories: name of each data peer → what is remembered of it.
         channels: peer → the conversation with it, in the order of the job's parties.
-        predicting: in a job of predictions, what it brings besides.
-        trained: in such a job, the one that trained the model.
 
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.taking_part`.
@@ -147,10 +138,10 @@ def set_up(
     inputs = None
     if table is not None:
         part = table
-        if not predicting:
+        if not job.predict:
             memory = joint([memories[name] for name in job.parties.others(settings.name)])
             part = taking_part(table, job.align, memory, settings.limits, settings.name)
-        inputs = DataInputs(table, part, predicting, table_name(settings, job))
+        inputs = DataInputs(table, part, table_name(settings, job))
     session = Session(
         job=job,
         name=settings.name,
@@ -176,7 +167,7 @@ def set_up(
             received=folder.received if folder.trial.joint and inputs else None,
         ),
     )
-    return Run(session, folder, inputs, trained)
+    return Run(session, folder, inputs)
 
 
 def choose_device(name: str) -> torch.device:

@@ -7,7 +7,7 @@ the same randomness and thread count the models have the same bits as over gRPC 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +131,15 @@ def simulate(
     return folders
 
 
-def side_by_side(run: Run) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
-    """The coroutines of one party, each with its channels, for ``run_together``; all end when one fails."""
+def side_by_side(
+    run: Run, protocols: Sequence[Coroutine[Any, Any, None]] = ()
+) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
+    """The coroutines of one party, each with its channels, for ``run_together``; all end when one fails.
+
+    Args:
+        run: of the party.
+        protocols: its coroutines; by default those of a job that predicts nothing.
+    """
     channels = run.session.peers.values()
 
     async def ending_all(protocol: Coroutine[Any, Any, None]) -> None:
@@ -143,7 +150,7 @@ def side_by_side(run: Run) -> list[tuple[Coroutine[Any, Any, None], Collection[C
                 channel.close()
             raise
 
-    protocols = conversations(run)
+    protocols = protocols or conversations(run)
     each = [list(channels)] if len(protocols) == 1 else [[channel] for channel in channels]
     return list(zip(map(ending_all, protocols), each, strict=True))
 

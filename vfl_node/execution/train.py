@@ -30,8 +30,8 @@ from vfl_node.session.counted import Counted, telling_training
 from vfl_node.session.spent import SCALED, Expense, Spent
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
+from vfl_node.training.predictor import predictor_of
 from vfl_node.training.section import JointAttack
-from vfl_node.training.serving import predictor_of
 from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_name, trainer_of
 
 

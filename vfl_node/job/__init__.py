@@ -15,7 +15,8 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field, field_validator, model_validator
 
 from vfl_node.computing import ONE_BESIDE, Beside
-from vfl_node.configuration.models import LASTING_NAMES, Frozen, ReadBy, leaves, load, name_in, validate
+from vfl_node.configuration.models import Frozen, ReadBy, leaves, load, name_in, validate
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric

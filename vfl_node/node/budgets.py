@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from vfl_node.errors import StateError
-from vfl_node.execution.shown import FileShown
 from vfl_node.node.spending import counts_with
 from vfl_node.node.store import Store
 from vfl_node.settings.node import Settings
+from vfl_node.training.prediction.stored import FileShown
 
 
 def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, Any] | None]]:

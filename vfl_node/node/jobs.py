@@ -13,7 +13,6 @@ from vfl_node.data.named import data_of
 from vfl_node.errors import UsageError, VflError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.live import AT_REST
-from vfl_node.execution.requests import PredictionRequest, Records, Requests
 from vfl_node.job import Job
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
@@ -21,6 +20,7 @@ from vfl_node.node.record import Record
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
+from vfl_node.prediction.requests import PredictionRequest, Records, Requests
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault
 from vfl_node.report.summary import main_metrics

@@ -1,54 +1,46 @@
-"""Predictions by a model that an earlier job trained: the model, the jobs that predict by it, and what their owner asks.
+"""A node's jobs of predictions: for each of them the job that trained its model, and what that has left, from the node's store.
 
-A job with ``predict`` is a job like any other: all nodes hold it, wait for each other and go on after a restart. With
-``rows: known`` it is a service that runs until it is cancelled, and the owner's requests are answered one after the other in
-one conversation. With ``rows: new`` it intersects a file of new records with the peers' tables, predicts once, and ends.
-
-What predicts, and what each party learns by it, is the trainer's :class:`~vfl_node.training.serving.Predictor`; the requests
-are in :mod:`vfl_node.execution.requests`.
+The prediction service itself is :mod:`vfl_node.prediction`.
 """
 
 from __future__ import annotations
 
-import tempfile
-from dataclasses import replace
-from pathlib import Path
-
-from vfl_node.data.named import data_of, table_name
+from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
-from vfl_node.errors import DataError, StateError, UsageError
+from vfl_node.errors import StateError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.inputs import read_input, read_records, taking_part
-from vfl_node.execution.requests import Records, Requests
-from vfl_node.execution.serving import FileTally, Model, Predicting, reported
-from vfl_node.execution.stored_serving import Serving
-from vfl_node.job import Align, Expected, Job, Predict, differing_fields
-from vfl_node.models import storage
+from vfl_node.job import Job
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
+from vfl_node.prediction import jobs, models, requests
+from vfl_node.prediction.jobs import predict_of
+from vfl_node.prediction.models import Model
+from vfl_node.prediction.play import Coordinating, Predicting, reported
+from vfl_node.prediction.requests import Records, Requests, read_records
 from vfl_node.process.machine import now
 from vfl_node.report import envelope, page
-from vfl_node.session.memory import Memory, joint
-from vfl_node.settings.node import Data, Settings
-from vfl_node.training.serving import StoredModel, check_allowed, check_known, predictor_of
+from vfl_node.session.memory import joint
+from vfl_node.settings.node import Settings
+from vfl_node.training.prediction.stored import FileTally, StoredPredictor
+from vfl_node.training.predictor import predictor_of
 
 
-def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
+def trained_by(store: Store, job_id: str) -> tuple[Record, StoredPredictor]:
     """The job that trained a model, and what was stored with the model.
 
     Raises:
         StateError: no model of that job is stored (``E_NO_MODEL``).
     """
     record = store.get(job_id)
-    serving = store.job_folder(record).serving if record else None
-    if record is None or serving is None:
+    stored = store.job_folder(record).predictor if record else None
+    if record is None or stored is None:
         raise StateError(
             f"no model of job {job_id} is kept here for predictions",
             code="E_NO_MODEL",
             hint="train it in a job that says serve: {to: …}; all nodes then keep what they need",
             for_peer="it keeps no model of that job for predictions",
         )
-    return record, serving
+    return record, stored
 
 
 def trained_with(store: Store, job: Job, own: str) -> Job | None:
@@ -77,86 +69,19 @@ def trained_with(store: Store, job: Job, own: str) -> Job | None:
 
 
 def check(store: Store, job: Job, offered_by: str, own: str) -> None:
-    """Refuse a job of predictions that is impossible or that the training job does not allow, before it begins.
-
-    Args:
-        store: of this node.
-        job: that predicts.
-        offered_by: the party from which this node hears of it; itself where its owner submits it.
-        own: this party's name.
-
-    Raises:
-        StateError: no model of that job is kept here (``E_NO_MODEL``).
-        UsageError: other parties trained it, another one submits than asks, the model predicts no known records, or the job
-            is not :func:`job_for`'s (``E_PREDICT``).
-        PolicyError: the training job names another party that may ask (``E_PREDICT``).
-    """
-    predict = _predict(job)
+    """As :func:`vfl_node.prediction.jobs.check`, of a job that predicts by a model of this node."""
     trained = trained_with(store, job, own)
     assert trained is not None
-    if trained.parties.data != job.parties.data:
-        raise UsageError(
-            f"job {predict.model} was trained by {', '.join(trained.parties.data)}, and only they can predict by it",
-            code="E_PREDICT",
-            for_peer="other parties trained that model",
-        )
-    check_allowed(job, trained.serve)
-    if predict.rows == "known":
-        check_known(trained)
-    if own in job.parties.data and offered_by != _heard_from(job, own):
-        raise UsageError(
-            f"{offered_by} cannot have predictions made for {job.asker}",
-            code="E_PREDICT",
-            hint="whoever gets them asks for them",
-            for_peer="predictions are asked for by the party that gets them",
-        )
-    agreed = _job(trained, predict)
-    if others := differing_fields(job.field_digests(), agreed.field_digests()):
-        reason = f"its {', '.join(others)} must be as the training says"
-        raise UsageError(
-            f"job {job.name!r} cannot predict by the model of job {predict.model}: {reason}",
-            code="E_PREDICT",
-            hint="`vfl-node predict` makes the job",
-            for_peer=reason,
-        )
-
-
-def _heard_from(job: Job, own: str) -> str:
-    """The party from which ``own`` hears of a job: the asker, or the active party for one with whom it does not talk."""
-    asker = str(job.asker)
-    return asker if asker in (own, *job.parties.met_by(own)) else job.parties.active
+    jobs.check(job, trained, offered_by, own)
 
 
 def job_for(store: Store, model: str, asker: str, *, new: bool) -> Job:
-    """The job by which the party ``asker`` gets predictions of the model that job ``model`` trained.
-
-    Known records keep the model's alignment. New ones are intersected, with all records of all, whatever the
-    training did, since of a record that a party lacks each job would have other synthetic columns: by the protocol of the
-    training if it gives each party every row, else by psi.
+    """As :func:`vfl_node.prediction.jobs.job_for`, by the model that job ``model`` of this node has trained.
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
     """
-    record, _ = trained_by(store, model)
-    to = record.job.parties.called(asker)
-    return _job(record.job, Predict(model=model, to=to, rows="new" if new else "known"))
-
-
-def _job(trained: Job, predict: Predict) -> Job:
-    """The only job that predicts in this way by the model of ``trained``; nothing in it is left to its submitter."""
-    align = trained.align
-    if align.spec.every_row_is_shared:
-        intersect = align.model_copy(update={"at_most": None, "expect": Expected()})
-    else:
-        intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
-    coordinated = trained.train is not None and trained.train.serves_coordinated
-    return Job(
-        name=f"{trained.name[:55].rstrip('-')}-predict",
-        parties=trained.parties if coordinated else trained.parties.model_copy(update={"coordinator": None}),
-        tables=trained.tables,
-        align=intersect if predict.rows == "new" else align,
-        predict=predict,
-    )
+    return jobs.job_for(trained_by(store, model)[0].job, model, asker, new=new)
 
 
 def supersede(store: Store, job: Job) -> None:
@@ -177,18 +102,22 @@ def supersede(store: Store, job: Job) -> None:
 
 def prepare(
     settings: Settings, store: Store, job: Job, folder: JobFolder, requests: Requests | None
-) -> tuple[Table, Predicting]:
+) -> tuple[Table | None, Predicting | Coordinating]:
     """This party's table for a job of predictions, and what else it brings; known records are those of the training.
 
     Raises:
         StateError: the model is gone (``E_NO_MODEL``), or the records have changed since training (``E_INPUT_CHANGED``).
         DataError: the table cannot be used.
     """
-    predict = _predict(job)
+    predict = predict_of(job)
+    if settings.role == "coordinator":
+        trained = trained_with(store, job, settings.name)
+        assert trained is not None
+        return None, Coordinating(trained)
     model = load_model(store, predict.model, settings)
     if predict.rows == "known":
         memory = joint([store.partner(name) for name in job.parties.others(settings.name)])
-        return _unchanged(settings, model, memory), Predicting(model, requests, None)
+        return models.records_of(model, settings, memory), Predicting(model, requests, None)
     if settings.name == job.asker:
         if (request := folder.request) is None:
             raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
@@ -200,63 +129,15 @@ def prepare(
 
 
 def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> Records:
-    """Read a request of this node's owner, as :func:`read_records`; errors do not name the temporary file."""
-    predict = _predict(job)
-    record, serving = trained_by(store, predict.model)
-    new = predict.rows == "new"
-    of_training = job.asker == job.parties.active and not new  # its own columns, then, and no others
-    kinds = {} if of_training else predictor_of(record.job.train).column_kinds(serving.encoder)
-    with tempfile.NamedTemporaryFile(dir=store.requests) as file:
-        file.write(request)
-        file.flush()
-        source = Data(path=Path(file.name), id=data_of(settings, record.job).id)
-        try:
-            records = read_records(settings, record.job, kinds, source, all_columns=new)
-            return replace(records, classes=serving.classes, threshold=record.job.evaluate.threshold)
-        except DataError as error:
-            message = error.message.replace(file.name, "the records to predict")
-            raise DataError(message, code=error.code, hint=error.hint) from None
-
-
-def _unchanged(settings: Settings, model: Model, memory: Memory) -> Table:
-    """The records that the model was trained on, as the training job selects them."""
-    table = taking_part(read_input(settings, model.job), model.job.align, memory, settings.limits, settings.name)
-    before, after = model.input_digest.hex(), table.digest().hex()
-    if before != after:
-        raise StateError(
-            f"the table has changed since job {model.job.name} trained on it (digest {before[:12]}…, now {after[:12]}…)",
-            code="E_INPUT_CHANGED",
-            hint="put the original file back (and state/partners, where align.at_most took a part of it); "
-            "new records are predicted with --align",
-            for_peer="its table has changed since training",
-        )
-    return table
-
-
-def _predict(job: Job) -> Predict:
-    assert job.predict is not None
-    return job.predict
+    """As :func:`vfl_node.prediction.requests.read_request`."""
+    record, stored = trained_by(store, predict_of(job).model)
+    return requests.read_request(settings, record.job, stored, job, request, store.requests)
 
 
 def load_model(store: Store, model: str, settings: Settings) -> Model:
-    """The half of the model of job ``model`` that this node has.
-
-    Raises:
-        StateError: there is none (``E_NO_MODEL``), or it is not whole (``E_STATE_LOST``, ``E_STATE_CORRUPT``), or
-            another version stored it (``E_STATE_VERSION``).
-        UsageError: this node no longer has its architecture (``E_EXTENSION``).
-    """
-    record, serving = trained_by(store, model)
-    folder = store.job_folder(record)
-    aligned = folder.load_alignment(record.job.parties.others(settings.name))
-    if aligned is None:
-        hint = "restore it from a backup, or train again"
-        raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)
-    weights, _ = storage.load(folder.artefact("model.safetensors"))
-    table = table_name(settings, record.job)
-    stored = StoredModel(record.job, weights, serving.encoder, serving.serving, settings.models, table)
-    predictor_of(record.job.train).check(stored)
-    return Model(stored, aligned[0], bytes.fromhex(serving.input), folder.shown)
+    """As :func:`vfl_node.prediction.models.load_model`, of job ``model``; also if none is kept here (``E_NO_MODEL``)."""
+    record, stored = trained_by(store, model)
+    return models.load_model(settings, record.job, store.job_folder(record), stored)
 
 
 def account(settings: Settings, store: Store, record: Record) -> None:
@@ -272,10 +153,10 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         UsageError: the job that trained the model is gone (``E_UNKNOWN_JOB``), or what predicts by it is (``E_EXTENSION``).
     """
     folder = store.job_folder(record)
-    served = None if folder.sealed else FileTally(folder).read()
-    if served is None:
+    count = None if folder.sealed else FileTally(folder.path).read()
+    if count is None:
         return
-    predictor = predictor_of(store.record(_predict(record.job).model).job.train)
+    predictor = predictor_of(store.record(predict_of(record.job).model).job.train)
     report = envelope.build(
         job=record.job,
         job_id=record.id,
@@ -286,7 +167,7 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         protection=settings.protection,
         traffic={},
         training=None,
-        predictions=reported(predictor, record.job, settings.name, served, settings.protection),
+        predictions=reported(predictor, record.job, settings.name, count, settings.protection),
         started=record.submitted,
         finished=now(),
         versions=envelope.installed_versions(),

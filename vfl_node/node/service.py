@@ -16,9 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.kernels import kernel
 from vfl_node.execution.outcome import ARTEFACTS
-from vfl_node.execution.requests import PredictionRequest
 from vfl_node.execution.run import choose_device
-from vfl_node.execution.serving import PREDICTIONS
 from vfl_node.execution.trial import read_trial
 from vfl_node.job import Job
 from vfl_node.node.budgets import budgets
@@ -30,6 +28,8 @@ from vfl_node.node.peers import Peers
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
+from vfl_node.prediction.play import PREDICTIONS
+from vfl_node.prediction.requests import PredictionRequest
 from vfl_node.process import failpoints
 from vfl_node.process.files import write_whole
 from vfl_node.process.machine import now

@@ -226,7 +226,7 @@ class Store:
         needed = {record.predict["model"] for record in records if record.predict and not record.over}
         waiting = "unconfirmed" if days is not None else ""  # such a job may wait for a party that is gone for good
         over = [record for record in records if (record.over or record.state == waiting) and record.id not in needed]
-        over = [record for record in over if models or not JobFolder.serves(self.folder / "jobs" / record.id)]
+        over = [record for record in over if models or not JobFolder.keeps_predictor(self.folder / "jobs" / record.id)]
         removed = []
         for place, record in enumerate(over):
             if (keep is not None and place >= keep and record.over) or (days is not None and _age_days(record) > days):
@@ -268,7 +268,7 @@ class Store:
         try:
             folder = self.job_folder(record)
             if record.state != "done":
-                folder.serve_no_more()
+                folder.forget_predictor()
             folder.destroy_secrets()
         except OSError as error:
             log.warning("what a job kept cannot be removed yet", job=record.id, reason=str(error))

@@ -23,9 +23,7 @@ from vfl_node.estimate.memory import frame_bytes
 from vfl_node.execution.conversations import conversations
 from vfl_node.execution.inputs import announce, read_input
 from vfl_node.execution.live import LiveProgress, Stop
-from vfl_node.execution.requests import Requests
 from vfl_node.execution.run import set_up
-from vfl_node.execution.serving import Predicting
 from vfl_node.node import retries
 from vfl_node.node.endings import cancelled_by_owner, conclude
 from vfl_node.node.faults import explain
@@ -38,6 +36,8 @@ from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn, Turns
 from vfl_node.node.verdict import Verdict
+from vfl_node.prediction.play import Coordinating, Predicting
+from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
 from vfl_node.process.machine import now
 from vfl_node.progress import InputRefused, PeersAwaited, Queued
@@ -252,14 +252,13 @@ class Work:
                 self._give_way()
                 self.stop.wait(pause_s)
 
-    def _inputs(self) -> tuple[Table | None, Predicting | None]:
+    def _inputs(self) -> tuple[Table | None, Predicting | Coordinating | None]:
         """This party's table and what it predicts with. If they cannot be used, the others are told before the job fails."""
         table, predicting = None, None
         try:
-            data = self._settings.role != "coordinator"
-            if data and self._job.predict:
+            if self._job.predict:
                 table, predicting = prepare(self._settings, self._store, self._job, self._folder, self.requests)
-            elif data:
+            elif self._settings.role != "coordinator":
                 table = read_input(self._settings, self._job)
                 announce(self.progress, self._job, {self._settings.name: table})
             model = trained_with(self._store, self._job, self._settings.name)
@@ -299,7 +298,7 @@ class Work:
         """Whether this node has a place for the job and can go on with it."""
         return self.turn is None or (not self.place and self.others.able)
 
-    def _converse(self, table: Table | None, predicting: Predicting | None, meeting: Meeting) -> None:
+    def _converse(self, table: Table | None, predicting: Predicting | Coordinating | None, meeting: Meeting) -> None:
         """One attempt, with all parties connected."""
         failpoints.reach("met")
         own, attempt = Randomness(self._folder.seed(first=self.record.attempt == 0)), self.record.attempt + 1
@@ -318,11 +317,10 @@ class Work:
                 attempt,
                 memories,
                 meeting.channels,
-                predicting,
-                trained_with(self._store, self._job, self._settings.name),
             )
             self._conversing = True
-            meeting.play(conversations(run), run.session.machine.processes)
+            protocols = predicting.conversations(run) if predicting else conversations(run)
+            meeting.play(protocols, run.session.machine.processes)
         except Exception:
             if not self._folder.confirmed:  # else it is done, and whoever has not heard so asks again
                 raise

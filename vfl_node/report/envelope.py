@@ -40,8 +40,8 @@ from vfl_node.roles import Role
 from vfl_node.settings.node import role_in
 from vfl_node.settings.protection import Protection
 from vfl_node.trainers import TRAINERS
+from vfl_node.training.predictor import ReportedPredictions, ServiceCount
 from vfl_node.training.section import Section
-from vfl_node.training.serving import ReportedPredictions, Served
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.pipe import Traffic
 from vfl_node.version import VERSION
@@ -283,7 +283,7 @@ def _predictions(job: Job, party: str, predictions: ReportedPredictions, protect
     assert job.predict is not None
     asks, exchanged = party == job.asker, predictions.exchanged
     requests = batches = told = records = None
-    if isinstance(exchanged, Served):
+    if isinstance(exchanged, ServiceCount):
         requests, batches, told = exchanged.requests if asks else None, exchanged.batches, exchanged.told
     elif asks:
         records = len(exchanged.rows)
@@ -294,9 +294,9 @@ def _predictions(job: Job, party: str, predictions: ReportedPredictions, protect
         requests=requests,
         batches=batches,
         told=told,
-        audit=dict(exchanged.attacks) if isinstance(exchanged, Served) else {},
+        audit=dict(exchanged.attacks) if isinstance(exchanged, ServiceCount) else {},
         max_attack_auc=protection.max_attack_auc,
-        label_audit=dict(exchanged.labels) if isinstance(exchanged, Served) else {},
+        label_audit=dict(exchanged.labels) if isinstance(exchanged, ServiceCount) else {},
         max_label_auc=protection.max_label_auc,
         warnings=predictions.warnings,
         records=records,

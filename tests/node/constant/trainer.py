@@ -16,8 +16,8 @@ from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Kind
 from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.predictor import Predicted, RequestQueue, ServiceCount, ServiceTally, ShownRows, StoredModel
 from vfl_node.training.section import TrainerSection
-from vfl_node.training.serving import Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel
 from vfl_node.training.trainer import Coordination, Servable, Trained, TrainingData
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 
@@ -54,7 +54,7 @@ class ConstantTrainer:
 
 
 class ConstantPredictor:
-    """A :class:`~vfl_node.training.serving.Predictor`."""
+    """A :class:`~vfl_node.training.predictor.Predictor`."""
 
     defended: ClassVar[frozenset[str]] = frozenset()
 
@@ -65,7 +65,7 @@ class ConstantPredictor:
         """No column is read."""
         return {}
 
-    async def serve(
+    async def predict_known(
         self,
         session: Session,
         model: StoredModel,
@@ -75,9 +75,9 @@ class ConstantPredictor:
         *,
         shown: ShownRows,
         tally: ServiceTally,
-    ) -> Served:
+    ) -> ServiceCount:
         """One answer for each request."""
-        served = tally.read() or Served(rows=1)
+        served = tally.read() or ServiceCount(rows=1)
         async with session.peer.phase("predict"):
             while requests is None or not requests.closed:
                 if requests is None and (await session.peer.receive(prediction_pb2.PredictionAsk)).done:
@@ -97,7 +97,7 @@ class ConstantPredictor:
             await session.peer.send(prediction_pb2.PredictionAsk(done=True))
         return served
 
-    async def predict_once(
+    async def predict_new(
         self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
     ) -> Predicted | None:
         """The share for every shared record."""
@@ -107,7 +107,7 @@ class ConstantPredictor:
             return None
         return Predicted(np.sort(alignment.rows), np.full(len(alignment), share), len(alignment))
 
-    def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+    def learnt(self, job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
         """The share of labels 1, if the passive party asks."""
         active, asker = job.parties.active, job.asker
         share = Disclosure("predictions", 1, f"from {active} the share of labels 1")

@@ -24,8 +24,8 @@ from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import alone
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.kept import KeptShares
-from vfl_node.training.hidden.predictor import HiddenPredictor
-from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.training.hidden.prediction.predictor import HiddenPredictor
+from vfl_node.training.predictor import KeptHalf, StoredModel
 from vfl_node.transport.memory import memory_network, run_together
 from vfl_node.transport.recorder import Recorder
 
@@ -132,7 +132,9 @@ class Asked:
             table, view = self.data[name]
             asks = Requests(*requests) if name == self.name(to) else None
             told = (shown or {}).get(name) or Shown()
-            return HiddenPredictor().serve(own, self.models[name], view, table, asks, shown=told, tally=self.tallies[name])
+            return HiddenPredictor().predict_known(
+                own, self.models[name], view, table, asks, shown=told, tally=self.tallies[name]
+            )
 
         return self.run(Predict(model=self.model, to=to), protocol)
 
@@ -144,7 +146,7 @@ class Asked:
         def protocol(own: Any, name: str) -> Any:
             table, view = data[name]
             told = (shown or {}).get(name) or Shown()
-            return HiddenPredictor().predict_once(own, self.models[name], view, table, shown=told)
+            return HiddenPredictor().predict_new(own, self.models[name], view, table, shown=told)
 
         return self.run(Predict(model=self.model, to=to, rows="new"), protocol)
 

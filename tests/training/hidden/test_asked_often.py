@@ -19,7 +19,7 @@ from tests.training.predicting import Request
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.training.hidden import answers
+from vfl_node.training.hidden.prediction import answers
 
 ASKS = examples(256, fewer=64)
 CUT = 40

@@ -26,11 +26,11 @@ from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError, U
 from vfl_node.job import Job
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.settings.limits import Limits
-from vfl_node.training.hidden import answers
 from vfl_node.training.hidden.kept import StoredShares, commitment_to
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.predictor import HiddenPredictor, predict
-from vfl_node.training.serving import Predicted, Served, StoredModel, check_known
+from vfl_node.training.hidden.prediction import answers
+from vfl_node.training.hidden.prediction.predictor import HiddenPredictor, predict
+from vfl_node.training.predictor import Predicted, ServiceCount, StoredModel, check_known
 from vfl_node.transport.generated.vfl.v1.prediction_pb2 import PredictionAsk
 from vfl_node.transport.generated.vfl.v1.session_pb2 import PhaseEnd
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
@@ -79,7 +79,7 @@ def test_every_asker_gets_the_models_scores_to_some_steps(world: Any, attempt: A
         assert (found / step == np.rint(found / step)).all()
         served, batches = results[asked.name(to)], -(-len(positions) // BATCH)
         assert (served.requests, served.batches, served.told) == (1, batches, 0)
-        assert asked.dealing.exchanged() == Served(BATCH, batches=batches)
+        assert asked.dealing.exchanged() == ServiceCount(BATCH, batches=batches)
         again, _ = asked.all_rows(to)
         assert errors_of(asked.talk(to, again)) == {}
         target = asked.kept(asked.name(to)).stored.target

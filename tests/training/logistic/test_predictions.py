@@ -19,8 +19,8 @@ from vfl_node.job import Align, Evaluate, Job, Serve
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.additive.half import AdditiveHalf
 from vfl_node.training.glm import plain
-from vfl_node.training.glm.opened import GlmPredictor
-from vfl_node.training.serving import StoredModel
+from vfl_node.training.glm.predictor import GlmPredictor
+from vfl_node.training.predictor import StoredModel
 from vfl_node.training.targets import TargetScale
 
 CLEAR = {"flow": "coordinator-clear"}

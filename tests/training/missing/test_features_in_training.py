@@ -20,7 +20,7 @@ from vfl_node.training.split import active, half, passive
 from vfl_node.training.split.missing.features import filling
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
-from vfl_node.training.split.serving import Embedder, ServedModel
+from vfl_node.training.split.prediction import Embedder, SplitModel
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -136,7 +136,7 @@ def test_predictions_read_the_rows_of_training(
     parties = synthetic(300, (0.7, 0.6))
     both = training(run, strategy, evaluate=Evaluate(test_fraction=0.5, repeats=2), epochs=1)
     _, lab = both(parties)
-    kept = ServedModel(both.train, Serve(to="both"), lab.weights, lab.encoder, lab.servable.state)
+    kept = SplitModel(both.train, Serve(to="both"), lab.weights, lab.encoder, lab.servable.state)
     side = Embedder(kept, parties.lab_view, parties.lab, torch.device("cpu"))
     first = next(inputs for party, _, inputs in encodings if party == "lab")  # that of the weights which are kept
     everything = np.arange(len(parties.people))

@@ -230,7 +230,7 @@ def about_labels(table: str, column: str, classes: int) -> str:
     return f"{table} {column} {classes}"
 
 
-def served_by(model: str) -> str:
+def predictions_by(model: str) -> str:
     """What stands for the predictions by ``model`` among jobs."""
     return f"served {model}"
 

@@ -14,7 +14,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.versions import damaged
 from vfl_node.data.tables import Table
 from vfl_node.training.glm.measuring import output_of
-from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.training.predictor import KeptHalf, StoredModel
 from vfl_node.training.targets import TargetScale
 
 Floats = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Predictions by additive models, as a node runs them."""
+"""Predictions by additive models, as a node runs them, and what each party learns from them, in words."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
-from vfl_node.training.additive.disclosures import learnt
 from vfl_node.training.additive.half import AdditiveHalf
 from vfl_node.training.additive.sides import PartOfScores, SumOfScores, terms_of
-from vfl_node.training.service.known_records import serve
-from vfl_node.training.service.new_records import predict_once
-from vfl_node.training.serving import Answering, Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel
+from vfl_node.training.prediction import disclosures
+from vfl_node.training.prediction.disclosures import RowsTold
+from vfl_node.training.prediction.known_records import predict_known
+from vfl_node.training.prediction.new_records import predict_new
+from vfl_node.training.predictor import Answering, Predicted, RequestQueue, ServiceCount, ServiceTally, ShownRows, StoredModel
+
+SOLVED = (
+    "; without hidden layers, a probability gives the score, and minus the asker's own part that is a linear function of the "
+    "columns of the others, whose weights follow from rows with known columns"
+)
 
 
 class AdditivePredictor(ABC):
@@ -40,7 +46,7 @@ class AdditivePredictor(ABC):
         stored = LinearEncoder.from_json(encoder)
         return stored.written(stored.kinds)
 
-    async def serve(
+    async def predict_known(
         self,
         session: Session,
         model: StoredModel,
@@ -50,8 +56,8 @@ class AdditivePredictor(ABC):
         *,
         shown: ShownRows,
         tally: ServiceTally,
-    ) -> Served:
-        """As :func:`~vfl_node.training.service.known_records.serve`.
+    ) -> ServiceCount:
+        """As :func:`~vfl_node.training.prediction.known_records.predict_known`.
 
         Raises:
             UsageError: some party may not own a row (``E_PREDICT``): what is sent of it would show that.
@@ -59,23 +65,39 @@ class AdditivePredictor(ABC):
         if alignment.has_synthetic_rows:
             reason = "known records are predicted only where all parties have every one"
             raise UsageError(reason, code="E_PREDICT", for_peer=reason)
-        return await serve(session, self._side(session, model, alignment, table), requests, shown=shown, tally=tally)
+        return await predict_known(session, self._side(session, model, alignment, table), requests, shown=shown, tally=tally)
 
-    async def predict_once(
+    async def predict_new(
         self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
     ) -> Predicted | None:
-        """As :func:`~vfl_node.training.service.new_records.predict_once`."""
-        return await predict_once(session, self._side(session, model, alignment, table), shown=shown)
+        """As :func:`~vfl_node.training.prediction.new_records.predict_new`."""
+        return await predict_new(session, self._side(session, model, alignment, table), shown=shown)
 
     def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> Answering:
         """No coordinator takes part."""
         raise NotImplementedError
 
-    def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As :func:`~vfl_node.training.additive.disclosures.learnt`."""
+    def learnt(self, job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+        """As :func:`vfl_node.training.prediction.disclosures.learnt`."""
         return learnt(job, exchanged)
 
     def _side(self, session: Session, model: StoredModel, alignment: Alignment, table: Table) -> PartOfScores | SumOfScores:
         """This party's half, over the training's alignment or a new one."""
         side = SumOfScores if session.role == "active" else PartOfScores
         return side(model, self.opened(model), alignment, table)
+
+
+def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+    """As :func:`vfl_node.training.prediction.disclosures.learnt`."""
+    return disclosures.learnt(job, exchanged, _part, solved=SOLVED)
+
+
+def _part(party: str, rows: RowsTold) -> Disclosure:
+    return Disclosure(
+        "partial scores",
+        rows.count,
+        f"from {party} its partial scores of {rows.which}: a linear function of {party}'s columns, one number for each unit of "
+        f"the first layer, or without hidden layers for each output. Whoever knows the columns of as many rows as {party} has "
+        f"columns can compute its weights. If there are as many numbers as {party} has columns, or more, the columns of all "
+        "other rows follow, too (see docs/guides/give-predictions.md)",
+    )

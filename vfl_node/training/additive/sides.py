@@ -20,8 +20,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.training.additive.half import HINT, WHAT, AdditiveHalf, Floats
 from vfl_node.training.additive.stored import StoredBatches
-from vfl_node.training.service.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, ServiceTerms
-from vfl_node.training.serving import StoredModel
+from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, ServiceTerms
+from vfl_node.training.predictor import StoredModel
 
 MOST = 2.0**40
 """What others send is cut off there, so that sums stay finite whatever it is; no true part is nearly as large."""

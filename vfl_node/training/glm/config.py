@@ -30,8 +30,8 @@ class GeneralisedLinear(TrainerConfig):
     implementation: ClassVar[str] = "vfl_node.training.glm.trainer:GlmTrainer"
     report_section: ClassVar[str] = "vfl_node.training.glm.section:GlmSection"
     plan: ClassVar[str] = "vfl_node.training.glm.costs:GlmPlan"
-    joined: ClassVar[str] = "vfl_node.training.glm.opened:predict"
-    serving: ClassVar[str] = "vfl_node.training.glm.opened:GlmPredictor"
+    joined: ClassVar[str] = "vfl_node.training.glm.predictor:predict"
+    serving: ClassVar[str] = "vfl_node.training.glm.predictor:GlmPredictor"
     serves_unshared: ClassVar[bool] = False
     title: ClassVar[str]
 

@@ -30,8 +30,8 @@ class Hidden(TrainerConfig):
     implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
     report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
     plan: ClassVar[str] = "vfl_node.training.hidden.memory:HiddenTrainingPlan"
-    joined: ClassVar[str] = "vfl_node.training.hidden.predictor:predict"
-    serving: ClassVar[str] = "vfl_node.training.hidden.predictor:HiddenPredictor"
+    joined: ClassVar[str] = "vfl_node.training.hidden.prediction.predictor:predict"
+    serving: ClassVar[str] = "vfl_node.training.hidden.prediction.predictor:HiddenPredictor"
     serves_unshared: ClassVar[bool] = False
     serves_coordinated: ClassVar[bool] = True
     max_passive_parties: ClassVar[int] = 8

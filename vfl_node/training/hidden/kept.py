@@ -31,7 +31,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import Inputs
 from vfl_node.training.hidden.network import Form, SharedModel
 from vfl_node.training.hidden.rows import RowEncoder, columns_of
-from vfl_node.training.serving import StoredModel
+from vfl_node.training.predictor import StoredModel
 from vfl_node.training.trainer import Servable
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ShareCommitments
 

@@ -41,9 +41,9 @@ class Train(NetworkConfig):
     implementation: ClassVar[str] = "vfl_node.training.split.trainer:SplitTrainer"
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
     plan: ClassVar[str] = "vfl_node.training.split.costs:SplitPlan"
-    serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
-    joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
-    embedded: ClassVar[str] = "vfl_node.training.split.serving.embedded:KeptEmbeddings"
+    serving: ClassVar[str] = "vfl_node.training.split.prediction.predictor:SplitPredictor"
+    joined: ClassVar[str] = "vfl_node.training.split.prediction.kept:predict"
+    embedded: ClassVar[str] = "vfl_node.training.split.prediction.kept:KeptEmbeddings"
     estimated: ClassVar[str] = "vfl_node.training.split.joint_estimate:estimate"
     max_passive_parties: ClassVar[int] = 8
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})

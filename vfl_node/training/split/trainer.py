@@ -46,6 +46,7 @@ from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, act
 from vfl_node.training.split.half import of_two_classes
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf
+from vfl_node.training.split.prediction.model import VERSION
 from vfl_node.training.split.randomised import answer_of, check_randomised
 from vfl_node.training.split.section import (
     HeldOut,
@@ -56,7 +57,6 @@ from vfl_node.training.split.section import (
     UnalignedRows,
     contributions_of,
 )
-from vfl_node.training.split.serving.served_model import VERSION
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
 MOST_NAMED = 12

@@ -1,0 +1,90 @@
+"""A party's half of a trained model, as its training has left it in the folder of its job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.named import table_name
+from vfl_node.data.tables import Table
+from vfl_node.errors import StateError
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import read_input, taking_part
+from vfl_node.job import Job
+from vfl_node.models import storage
+from vfl_node.session.memory import Memory
+from vfl_node.settings.node import Settings
+from vfl_node.training.prediction.stored import StoredPredictor
+from vfl_node.training.predictor import StoredModel, predictor_of
+
+
+@dataclass(frozen=True)
+class Model:
+    """One party's half of a trained model, and what was stored with it.
+
+    Attributes:
+        stored: that half.
+        alignment: it was trained on.
+        input_digest: of this party's records that took part.
+        shown: file with the rows about which others were told.
+    """
+
+    stored: StoredModel
+    alignment: Alignment
+    input_digest: bytes
+    shown: Path
+
+    @property
+    def job(self) -> Job:
+        """The job that trained it."""
+        return self.stored.job
+
+
+def load_model(settings: Settings, trained: Job, folder: JobFolder, stored: StoredPredictor) -> Model:
+    """The half that this node has of a model.
+
+    Args:
+        settings: of this party.
+        trained: the job that trained it.
+        folder: of that job.
+        stored: what was stored there for predictions.
+
+    Raises:
+        StateError: it is not whole (``E_STATE_LOST``, ``E_STATE_CORRUPT``), or another version stored it
+            (``E_STATE_VERSION``).
+        UsageError: this node no longer has its architecture (``E_EXTENSION``).
+    """
+    aligned = folder.load_alignment(trained.parties.others(settings.name))
+    if aligned is None:
+        hint = "restore it from a backup, or train again"
+        raise StateError(f"the alignment of job {folder.path.name} is gone", code="E_STATE_LOST", hint=hint)
+    weights, _ = storage.load(folder.artefact("model.safetensors"))
+    half = StoredModel(trained, weights, stored.encoder, stored.serving, settings.models, table_name(settings, trained))
+    predictor_of(trained.train).check(half)
+    return Model(half, aligned[0], bytes.fromhex(stored.input), folder.shown)
+
+
+def records_of(model: Model, settings: Settings, memory: Memory) -> Table:
+    """The records that the model was trained on, as the training job selects them.
+
+    Args:
+        model: this party's half.
+        settings: of this party.
+        memory: of all its peers in the job together.
+
+    Raises:
+        StateError: they have changed since training (``E_INPUT_CHANGED``).
+        DataError: the table cannot be used.
+    """
+    table = taking_part(read_input(settings, model.job), model.job.align, memory, settings.limits, settings.name)
+    before, after = model.input_digest.hex(), table.digest().hex()
+    if before != after:
+        raise StateError(
+            f"the table has changed since job {model.job.name} trained on it (digest {before[:12]}…, now {after[:12]}…)",
+            code="E_INPUT_CHANGED",
+            hint="put the original file back (and state/partners, where align.at_most took a part of it); "
+            "new records are predicted with --align",
+            for_peer="its table has changed since training",
+        )
+    return table

@@ -1,0 +1,144 @@
+"""A party's run of a job of predictions: what it brings to it, and the run to its report."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vfl_node.execution import coordinator
+from vfl_node.execution.align import aligned
+from vfl_node.execution.finish import finish
+from vfl_node.execution.keep import keep, traffic_of
+from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
+from vfl_node.job import Job
+from vfl_node.prediction.jobs import predict_of
+from vfl_node.prediction.models import Model
+from vfl_node.prediction.requests import Records, Requests
+from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit
+from vfl_node.process.files import private_folder, write_whole
+from vfl_node.process.machine import now
+from vfl_node.settings.node import role_in
+from vfl_node.settings.protection import Protection
+from vfl_node.training.prediction.stored import FileShown, FileTally
+from vfl_node.training.predictor import Predicted, Predictor, ReportedPredictions, ServiceCount, predictor_of
+from vfl_node.training.trainer import unaudited
+from vfl_node.transport.channel import Channel
+
+PREDICTIONS = "predictions.csv"
+"""What a job that predicts new records leaves, beside its report."""
+
+
+@dataclass(frozen=True)
+class Predicting:
+    """What a data party brings to a job of predictions, beside its table.
+
+    Attributes:
+        model: its half.
+        requests: its owner's; None at another party, and for new records.
+        records: new ones of its owner; None at another party, and for known ones.
+    """
+
+    model: Model
+    requests: Requests | None
+    records: Records | None
+
+    def conversations(self, run: Run) -> list[Coroutine[Any, Any, None]]:
+        """The one coroutine of its run."""
+        return [play(run, self)]
+
+
+@dataclass(frozen=True)
+class Coordinating:
+    """What a coordinator brings to a job of predictions.
+
+    Attributes:
+        trained: the job that trained the model.
+    """
+
+    trained: Job
+
+    def conversations(self, run: Run) -> list[Coroutine[Any, Any, None]]:
+        """One coroutine for each data party, in the order of the session's peers."""
+        return coordinator.conversations(run, CoordinatedPredictions(run, self.trained))
+
+
+async def play(run: Run, predicting: Predicting) -> None:
+    """A data party's run to its end; raises and result as :func:`vfl_node.execution.train.play`.
+
+    Leaks: as :meth:`vfl_node.training.predictor.Predictor.learnt` says.
+    """
+    session, folder, model = run.session, run.folder, predicting.model
+    started, result = now(), None
+    predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.policy.limits.rows_per_model)
+    points = [ALIGNED] if folder.load_alignment(session.others) else []
+    point = await agreed(run, [*points, KEPT] if folder.whole else points)
+    if point != KEPT:
+        exchanged: ServiceCount | Predicted
+        if predict_of(session.job).rows == "known":
+            exchanged = await predictor.predict_known(
+                session,
+                model.stored,
+                model.alignment,
+                run.data.table,
+                predicting.requests,
+                shown=shown,
+                tally=FileTally(folder.path),
+            )
+        else:
+            if point is None:
+                shown.check_room()
+            result = await aligned(run, resume=point is not None)
+            own = await predictor.predict_new(session, model.stored, result.alignment, run.data.table, shown=shown)
+            if own and predicting.records:
+                private_folder(folder.artefacts)
+                write_whole(folder.artefacts / PREDICTIONS, predicting.records.of_shared(own))
+            nothing = np.empty(0, dtype=np.int64)
+            exchanged = own or Predicted(nothing, nothing.astype(np.float64), shared=len(result.alignment))
+        predictions = reported(predictor, session.job, session.name, exchanged, session.policy.protection)
+        keep(run, started, traffic_of(session, result), aligned=result, predictions=predictions)
+    await finish(run)
+
+
+class CoordinatedPredictions:
+    """A coordinator's part (:class:`vfl_node.execution.coordinator.PredictionsPart`), by the model of the job ``trained``."""
+
+    def __init__(self, run: Run, trained: Job) -> None:
+        self._session, self._predictor = run.session, predictor_of(trained.train)
+        self._answering = self._predictor.coordination(run.session, trained, FileTally(run.folder.path))
+
+    async def serve(self, channel: Channel) -> None:
+        """As :meth:`vfl_node.training.predictor.Answering.serve`."""
+        await self._answering.serve(channel)
+
+    def reported(self) -> ReportedPredictions:
+        """What is reported, once every data party is served."""
+        session = self._session
+        return reported(self._predictor, session.job, session.name, self._answering.exchanged(), session.policy.protection)
+
+
+def reported(
+    predictor: Predictor, job: Job, party: str, exchanged: ServiceCount | Predicted, protection: Protection
+) -> ReportedPredictions:
+    """What ``party`` reports of a job of predictions in which it ``exchanged`` something.
+
+    Args:
+        predictor: of the model.
+        job: that predicts.
+        party: this party's name.
+        exchanged: the job's result.
+        protection: what its owner does about what its tensors tell.
+    """
+    role = role_in(job.parties, party)
+    assert role is not None
+    return ReportedPredictions(
+        exchanged,
+        predictor.learnt(job, exchanged),
+        (
+            *(unaudited(protection) if isinstance(exchanged, ServiceCount) else ()),
+            *idle_defences(protection.defences, role, predictor.defended, "predictions"),
+            *idle_feature_audit(protection.features, role, predictor.defended, "predictions"),
+        ),
+    )

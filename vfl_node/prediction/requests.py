@@ -1,0 +1,230 @@
+"""What a node's owner asks a model, and what comes back: files of records, one after the other."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.data.named import data_of
+from vfl_node.data.readers.opening import open_input
+from vfl_node.data.reading import columns_for, table_of
+from vfl_node.data.tables import Table
+from vfl_node.data.text_columns import TextColumns
+from vfl_node.errors import DataError, PolicyError, UsageError, VflError
+from vfl_node.job import Job
+from vfl_node.metrics.weighted import predicted
+from vfl_node.prediction.jobs import predict_of
+from vfl_node.roles import Task
+from vfl_node.settings.declared import Declared, as_fitted
+from vfl_node.settings.node import Data, Settings
+from vfl_node.training.prediction.stored import StoredPredictor
+from vfl_node.training.predictor import Predicted, predictor_of
+
+MOST_WAITING = 64
+"""Requests that may wait for their turn."""
+
+NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
+"""What is not read of a table whose columns a model's encoder knows, and its image."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """A file of records to predict.
+
+    Attributes:
+        table: its ids and the model's columns.
+        text: the file as it was written.
+        ids: its id columns.
+        classes: names of the model's classes; empty where they have none, or are not this party's.
+        threshold: of two classes, the probability from which on the second is predicted.
+        task: of the model: what is predicted.
+    """
+
+    table: Table
+    text: TextColumns
+    ids: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    threshold: float = 0.5
+    task: Task = "classification"
+
+    def of_shared(self, predictions: Predicted) -> bytes:
+        """As :meth:`csv`; records that are not shared have no prediction."""
+        everything = np.full((len(self.table), *predictions.probabilities.shape[1:]), np.nan)
+        everything[predictions.rows] = predictions.probabilities
+        return self.csv(everything)
+
+    def csv(self, probabilities: NDArray[np.float64]) -> bytes:
+        """The answer as CSV: ids as they were written, and for each record its probability, or one a class; or its number.
+
+        If the classes have names, the predicted class stands in a last column, ``class``.
+
+        Args:
+            probabilities: float64[n] or [n, K]; NaN where there is none, which becomes an empty cell.
+        """
+        columns = probabilities.reshape(len(self.table), -1)
+        several = columns.shape[1] > 1
+        name = "prediction" if self.task == "regression" else "probability"
+        names = [f"probability_{k}" for k in self.classes or range(columns.shape[1])] if several else [name]
+        file = io.StringIO(newline="")
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*self.ids, *names, *(["class"] if self.classes else [])])
+        spelled = zip(*map(self.text.cells, self.ids), strict=True)
+        likeliest = predicted(probabilities, self.threshold)
+        for ids, row, place in zip(spelled, columns.tolist(), likeliest.tolist(), strict=True):
+            there = row[0] == row[0]  # not NaN
+            values = [*map(repr, row), *self.classes[place : place + 1]] if there else [""] * (len(row) + bool(self.classes))
+            writer.writerow([*ids, *values])
+        return file.getvalue().encode()
+
+
+def read_records(
+    settings: Settings, trained: Job, kinds: Mapping[str, Declared], source: Data, *, all_columns: bool
+) -> Records:
+    """Read records with the columns that a model reads; other columns are left out.
+
+    Args:
+        settings: of this party.
+        trained: the job that trained the model.
+        kinds: column → what is declared of it, of those that the model reads.
+        source: where the records are; it names the id columns.
+        all_columns: whether every one of them must be there.
+
+    Raises:
+        DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
+    """
+    ids = (source.id,) if isinstance(source.id, str) else source.id
+    form, party = trained.align.id_form, settings.name
+    with closing(open_input(source, party=party)) as reader:
+        fitted = {name: as_fitted(declared) for name, declared in kinds.items()}
+        present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
+        columns = {**present, **fitted} if all_columns else present
+        as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
+        text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
+    table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
+    return Records(table, text, ids, task=trained.task)
+
+
+def read_request(settings: Settings, trained: Job, stored: StoredPredictor, job: Job, request: bytes, scratch: Path) -> Records:
+    """Read a request of this node's owner, as :func:`read_records`; errors do not name the temporary file.
+
+    Args:
+        settings: of this party.
+        trained: the job that trained the model.
+        stored: what this party has stored of it for predictions.
+        job: that predicts.
+        request: CSV.
+        scratch: folder for the temporary file.
+    """
+    new = predict_of(job).rows == "new"
+    of_training = job.asker == job.parties.active and not new  # its own columns, then, and no others
+    kinds = {} if of_training else predictor_of(trained.train).column_kinds(stored.encoder)
+    with tempfile.NamedTemporaryFile(dir=scratch) as file:
+        file.write(request)
+        file.flush()
+        source = Data(path=Path(file.name), id=data_of(settings, trained).id)
+        try:
+            records = read_records(settings, trained, kinds, source, all_columns=new)
+            return replace(records, classes=stored.classes, threshold=trained.evaluate.threshold)
+        except DataError as error:
+            message = error.message.replace(file.name, "the records to predict")
+            raise DataError(message, code=error.code, hint=error.hint) from None
+
+
+class PredictionRequest:
+    """One request of the owner (:class:`vfl_node.training.predictor.Request`); asked and answered on different threads."""
+
+    def __init__(self, records: Records) -> None:
+        self.table = records.table
+        self.over = False
+        self._records = records
+        self._outcome: bytes | VflError = b""
+
+    def place(self, row: int) -> str:
+        """The line of the owner's file where ``row`` of the table stands, or its row in a file without lines."""
+        text = self._records.text
+        return f"{text.unit} {text.line(row)}"
+
+    def answer(self, probabilities: NDArray[np.float64]) -> None:
+        """The predictions, float64[n] or [n, K]."""
+        self._end(self._records.csv(probabilities))
+
+    def fail(self, error: VflError) -> None:
+        """There are no predictions, because of ``error``."""
+        self._end(error)
+
+    def ready(self) -> bytes | None:
+        """The predictions as CSV; None before they are there. Raises VflError where there are none."""
+        if not self.over:
+            return None
+        if isinstance(self._outcome, VflError):
+            raise self._outcome
+        return self._outcome
+
+    def withdraw(self) -> None:
+        """Nobody waits for it any more; it is skipped if it has not begun."""
+        self._end(VflError("withdrawn"))
+
+    def _end(self, outcome: bytes | VflError) -> None:
+        if not self.over:
+            self._outcome, self.over = outcome, True
+
+
+class Requests:
+    """The owner's requests in turn, a :class:`~vfl_node.training.predictor.RequestQueue`; safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[PredictionRequest] = deque()
+        self._end: VflError | None = None
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more requests are taken and the service ends once all are answered."""
+        return self._closed
+
+    def ask(self, records: Records) -> PredictionRequest:
+        """Add a request.
+
+        Raises:
+            PolicyError: too many wait (``E_BUSY``).
+            VflError: why the service has ended, or ends.
+        """
+        with self._lock:
+            if self._end or self._closed:
+                raise self._end or UsageError("the predictions are being cancelled", code="E_JOB_ENDED", hint="ask again")
+            self._waiting = deque(request for request in self._waiting if not request.over)
+            if len(self._waiting) >= MOST_WAITING:
+                raise PolicyError(f"{MOST_WAITING} requests wait already", code="E_BUSY", hint="ask again later")
+            self._waiting.append(PredictionRequest(records))
+            return self._waiting[-1]
+
+    def take(self) -> PredictionRequest | None:
+        """The first request that is not answered yet, so the same one until it is; None if there is none."""
+        with self._lock:
+            while self._waiting and self._waiting[0].over:
+                self._waiting.popleft()
+            return self._waiting[0] if self._waiting else None
+
+    def close(self) -> None:
+        """Take no more requests, so that the service ends once all are answered."""
+        with self._lock:
+            self._closed = True
+
+    def end(self, error: VflError) -> None:
+        """The service has ended: whoever waits is told why."""
+        with self._lock:
+            self._end = error
+            for request in self._waiting:
+                request.fail(error)

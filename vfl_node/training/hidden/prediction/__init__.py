@@ -1,0 +1,1 @@
+"""Predictions by a model whose weights stay in shares."""

@@ -1,0 +1,205 @@
+"""Predictions by a model whose weights stay in shares: between nodes, and in one place for a trial; and what each party learns.
+
+::
+
+    commitments of all to their shares                             once, when predictions begin
+    digests of everybody's columns in the batch → its context      for each batch
+    its shape and context to the coordinator
+    the computation (answers.py)
+
+The party that asks gets scores, 9 bits each however often it asks, and makes of them what they say. Nobody else gets a number
+of any row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, Ring, decode
+from vfl_node.data.tables import Table
+from vfl_node.errors import ProtocolError, UsageError
+from vfl_node.job import Job
+from vfl_node.ledger import Disclosure
+from vfl_node.session.counted import served_model
+from vfl_node.session.openings import OpeningLog
+from vfl_node.session.session import Session
+from vfl_node.settings.declared import Declared
+from vfl_node.training.hidden import alone, terms
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.kept import KeptShares
+from vfl_node.training.hidden.prediction import answers
+from vfl_node.training.hidden.prediction.dealing import AnswerDealing
+from vfl_node.training.hidden.prediction.exchange import AnswerExchange, ShareSide
+from vfl_node.training.hidden.rows import RowEncoder
+from vfl_node.training.prediction.disclosures import requests as asked_for
+from vfl_node.training.prediction.known_records import predict_known
+from vfl_node.training.prediction.new_records import predict_new
+from vfl_node.training.predictor import (
+    KeptHalf,
+    Predicted,
+    RequestQueue,
+    ServiceCount,
+    ServiceTally,
+    ShownRows,
+    StoredModel,
+    check_allowed,
+)
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms, DealerSeed
+
+
+class HiddenPredictor:
+    """Predictions between nodes, as a `Predictor`."""
+
+    defended: ClassVar[frozenset[str]] = frozenset()
+
+    def check(self, model: StoredModel) -> None:
+        """As the base: the shares must be those that the training has left."""
+        KeptShares.of(model)
+
+    def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
+        """As the base."""
+        stored = RowEncoder.from_json(encoder)
+        return stored.written(stored.kinds)
+
+    async def predict_known(
+        self,
+        session: Session,
+        model: StoredModel,
+        alignment: Alignment,
+        table: Table,
+        requests: RequestQueue | None,
+        *,
+        shown: ShownRows,
+        tally: ServiceTally,
+    ) -> ServiceCount:
+        """As :func:`~vfl_node.training.prediction.known_records.predict_known`.
+
+        Raises:
+            UsageError: some party may not own a row (``E_PREDICT``): its prediction would show that.
+            PolicyError: the asker would get answers of more models than this owner allows (``E_BUDGET``).
+            StateError: the shares of some party have changed (``E_STATE_CORRUPT``).
+        """
+        if alignment.has_synthetic_rows:
+            reason = "known records are predicted only where all parties have every one"
+            raise UsageError(reason, code="E_PREDICT", for_peer=reason)
+        async with _exchange(session, model, alignment, table) as exchange:
+            return await predict_known(session, exchange.side, requests, shown=shown, tally=tally, exchange=exchange.guarded)
+
+    async def predict_new(
+        self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
+    ) -> Predicted | None:
+        """As :func:`~vfl_node.training.prediction.new_records.predict_new`; raises as :meth:`predict_known`."""
+        async with _exchange(session, model, alignment, table) as exchange:
+            return await predict_new(session, exchange.side, shown=shown, exchange=exchange.guarded)
+
+    def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> AnswerDealing:
+        """The coordinator deals."""
+        return AnswerDealing(session, trained, tally)
+
+    def learnt(self, job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+        """As :func:`learnt`."""
+        return learnt(job, exchanged)
+
+
+@asynccontextmanager
+async def _exchange(session: Session, model: StoredModel, alignment: Alignment, table: Table) -> AsyncIterator[AnswerExchange]:
+    """What answers batches with a party's part of a model, once all parties' shares are known to be those of the training."""
+    kept, job, dealer = KeptShares.of(model), session.job, session.coordinator
+    assert dealer is not None
+    assert job.predict is not None
+    check_allowed(job, model.job.serve)
+    if session.name != job.asker:
+        counted = served_model(model.table, job.predict.model, session.policy.limits.models_served)
+        session.memories[str(job.asker)].count(counted)
+    terms.check_tables()
+    side = ShareSide(model, kept, alignment, table)
+    async with session.phase("shares"):
+        await kept.compare(session)
+    async with dealer.phase("deal"):
+        masks = (await dealer.receive(DealerSeed)).seed
+        if len(masks) != terms.DIGEST_BYTES:
+            raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
+        digest = hashlib.sha256(masks).digest()
+        session.attempt.pins.check(f"masks of {dealer.peer}", digest)
+        log = OpeningLog(session.attempt.folder / "openings", digest)
+        try:
+            yield AnswerExchange(session, model.job, kept, side, Randomness(masks), log)
+        finally:
+            log.close()
+        await dealer.send(AnswerTerms())
+
+
+def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Predictions in one place, for a trial whose tables have one owner, who so has all shares.
+
+    Scores have the steps of predictions between nodes, each rounded to the nearest. Columns of a party that does not own a row
+    count as zeros.
+
+    Args:
+        active: its part.
+        passives: theirs, in the job's order.
+        positions: shared ones, int64[k].
+
+    Returns:
+        As :func:`vfl_node.training.hidden.prediction.answers.said`.
+    """
+    halves = [active, *passives]
+    kept = [KeptShares.of(half.model) for half in halves]
+    form, train = kept[0].form, Hidden.of(active.model.job)
+    weights = [
+        decode(np.sum(parts, axis=0, dtype=np.uint64), WEIGHT_FRACTION)
+        for parts in zip(*(of.shares for of in kept), strict=True)
+    ]
+    first = sum(_columns(of, half, positions) @ weight for of, half, weight in zip(kept, halves, weights, strict=False))
+    z = alone.behind(np.asarray(first), weights[len(halves) :])
+    return answers.said(answers.rounded(z, form), train, kept[0].stored.target)
+
+
+def _columns(kept: KeptShares, half: KeptHalf, positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """A party's columns of the rows at ``positions``, float64[k, d]."""
+    rows = half.alignment.rows[positions]
+    columns: Ring = kept.columns(half.table)
+    return decode(np.where((rows >= 0)[:, None], columns[rows], np.uint64(0)))
+
+
+def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+    """Party → what it learnt; the coordinator, too. See docs/guides/train-hidden.md."""
+    parties, asker = job.parties, str(job.asker)
+    masked = Disclosure(
+        "masked values", None, "columns and scores of the others, each under a mask of its own: uniform numbers"
+    )
+    if isinstance(exchanged, Predicted):
+        rows, which = exchanged.shared, f"each record that {'all' if len(parties.passive) > 1 else 'both'} have"
+        about = Disclosure(
+            "requests",
+            rows,
+            f"that {asker} has these records predicted, and which of them it has asked for before with the same columns",
+        )
+        told = "how many records are predicted, and when"
+    else:
+        rows, which = exchanged.rows * exchanged.batches, "each row of the batches asked for"
+        about, told = asked_for(asker, exchanged), "how many batches are asked for, and when"
+    scores = Disclosure(
+        "scores",
+        rows,
+        f"of {which} the score rounded to 9 bits for each output of the model, however often it is asked: minus the asker's "
+        "own part that is an equation for the columns of the others in this record. Each further model gives another equation "
+        "(limits.models_served). "
+        "From enough answers the weights can be computed",
+    )
+    entries = {name: (masked, scores) if name == asker else (masked, about) for name in parties.data}
+    dealer = Disclosure(
+        "shapes",
+        rows,
+        f"{told}, how many columns each party has, and when one of them restarts. No other number that it gets depends on "
+        "data; but it knows every mask, so with what one data party receives it knows everything",
+    )
+    return {**entries, **({parties.coordinator: (dealer,)} if parties.coordinator else {})}

@@ -1,0 +1,238 @@
+"""A service: predictions of known rows, request by request, until the asker's owner ends it.
+
+The asker sends an ``Ask`` for at most :data:`~vfl_node.training.prediction.exchange.AT_ONCE` batches to every party that it
+asks (:mod:`~vfl_node.training.prediction.exchange`) and, if it is a passive party, an embedding for each. The active party
+passes the ``Ask`` of a passive party on to the other passive parties. The asker receives all answers before it goes on, so two
+parties never send to each other at the same time. Sizes and number of the messages depend on the number of batches alone.
+
+Source: Song et al. 2021 (FLORIST), Appendix D.
+
+Leaks: see :func:`~vfl_node.training.prediction.disclosures.learnt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+import numpy as np
+
+from vfl_node.alignment.alignment import NOT_MINE
+from vfl_node.errors import DataError, PolicyError, ProtocolError
+from vfl_node.process import failpoints
+from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
+from vfl_node.session.session import Session
+from vfl_node.training.prediction.exchange import AT_ONCE, Exchange, Exchanges, PredictionBatch
+from vfl_node.training.prediction.shown import DisclosureGuard, check_judged, label_audit
+from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide
+from vfl_node.training.predictor import Request, RequestQueue, ServiceCount, ServiceTally, ShownRows, check_allowed
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import prediction_pb2
+
+
+async def predict_known(
+    session: Session,
+    side: ServiceSide,
+    requests: RequestQueue | None,
+    *,
+    shown: ShownRows,
+    tally: ServiceTally | None = None,
+    exchange: Exchanges = Exchange,
+) -> ServiceCount:
+    """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
+
+    Args:
+        session: this party's; phase ``predict`` of its conversations is opened and ended here. Its ``policy.protection`` says
+            which attacks this party runs on what it sends, and how successful they may be before the service ends.
+        side: this party's half.
+        requests: at the party that asks; None at another one.
+        shown: which rows of the model others were told about.
+        tally: stores what is exchanged, and has what earlier attempts exchanged.
+        exchange: makes what exchanges batches, by the half.
+
+    Raises:
+        PolicyError: the training does not let the asker ask (``E_PREDICT``), or a peer would be told about more rows
+            than this party's owner allows (``E_BUDGET``), or too much (``E_LEAK``).
+        ProtocolError: a peer has other batches, or asks for what it may not have (``E_PREDICT``),
+            or sends another shape or step (``E_SHAPE``, ``E_NAN``, ``E_ORDER``).
+
+    Cost: 4·d·B bytes a batch and passive party, and 8·B more to a passive asker (8·K·B with K > 2 classes).
+    """
+    check_allowed(session.job, side.terms.serve)
+    service = _Service(session, side, _guard(session, side, shown), tally, exchange)
+    async with session.phase("predict"):
+        await service.run(requests)
+    return service.counted
+
+
+def _guard(session: Session, side: ServiceSide, shown: ShownRows) -> DisclosureGuard:
+    return DisclosureGuard(side, shown, session.policy.protection, label_audit(session, side))
+
+
+class _Service:
+    """One attempt of a service at one party."""
+
+    def __init__(
+        self,
+        session: Session,
+        side: ServiceSide,
+        guard: DisclosureGuard,
+        tally: ServiceTally | None,
+        exchange: Exchanges,
+    ) -> None:
+        self._session, self._side, self._progress, self._tally = session, side, session.progress, tally
+        self._guard, self._exchange = guard, exchange(session, side, guard)
+        self._asked, self._asker = self._exchange.asking.asked, self._exchange.asking.asker
+        self.counted = (tally.read() if tally else None) or ServiceCount(side.terms.serve.batch_size)
+        self._progress.emit(PhaseBegan("predict", 0, "batches"))
+
+    async def run(self, requests: RequestQueue | None) -> None:
+        """Ask for the rows of all ``requests``, or answer the asker; then say that there are no more."""
+        for channel in self._asked:
+            terms = await channel.receive(prediction_pb2.PredictionTerms)
+            if terms.batches != self._side.batches.fingerprint:
+                raise _refused(channel, "cuts the shared rows into other batches")
+            self.counted.unnamed = terms.unnamed and isinstance(self._side, EmbeddingSide)
+        if self._asker:
+            await self._answer(self._asker)
+        else:
+            assert requests is not None
+            await self._ask(requests)
+        for channel in self._asked:
+            await channel.send(prediction_pb2.PredictionAsk(done=True))
+
+    async def _ask(self, requests: RequestQueue) -> None:
+        """Ask for the rows of all ``requests``."""
+        async for request in _arriving(self._asked, requests):
+            try:
+                requested = self._requested(request)
+            except (DataError, PolicyError) as error:
+                request.fail(error)
+                continue
+            answers: list[Probabilities] = []
+            for first in range(0, len(requested.batches), AT_ONCE):
+                part = requested.batches[first : first + AT_ONCE]
+                answers += await self._exchanged(part)
+            self._count(requests=1)
+            request.answer(self._exchange.joined(answers)[requested.places])
+
+    async def _answer(self, asker: Channel) -> None:
+        """Answer until ``asker`` has no more to ask."""
+        side = self._side
+        self.counted.unnamed = isinstance(side, ScoringSide) and side.unnamed
+        check_judged(self._session, named=not self.counted.unnamed)
+        terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.counted.unnamed)
+        await asker.send(terms)
+        while not (ask := await asker.receive(prediction_pb2.PredictionAsk)).done:
+            await self._exchanged(self._batches(asker, ask))
+
+    def _count(self, *, batches: int = 0, requests: int = 0) -> None:
+        self.counted.batches += batches
+        self.counted.requests += requests
+        if self._tally:
+            self._tally.write(self.counted)
+
+    async def _exchanged(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
+        self._count(batches=len(batches))
+        for channel in self._asked:
+            await channel.send(_ask_for(batches))
+        failpoints.reach("predict")
+        try:
+            answers = await self._exchange.run(batches)
+        finally:
+            self._record_audit()
+        self._progress.emit(Advanced(len(batches)))
+        return answers
+
+    def _record_audit(self) -> None:
+        """Record what the peer was told, also if the service ends because of it."""
+        rows, judged, labels = self._guard.rows_told, self._guard.judged, self._guard.labels_read
+        if (rows, judged.attacks, labels) != (self.counted.told, self.counted.attacks, self.counted.labels):
+            self.counted.told, self.counted.attacks, self.counted.labels = rows, judged.attacks, labels
+            self._count()
+            self._progress.emit(PredictionsAudited(judged.attacks, judged.judged, labels))
+
+    def _requested(self, request: Request) -> _RequestedBatches:
+        """The batches to ask for.
+
+        Raises:
+            DataError: the rows cannot be predicted (``E_UNKNOWN_ID``, ``E_COLUMN``).
+            PolicyError: embeddings of more rows would be sent than this party's owner allows (``E_BUDGET``).
+        """
+        side = self._side
+        if self.counted.unnamed and isinstance(side, EmbeddingSide):
+            unnamed = side.unnamed(request.table)
+            batches = [PredictionBatch(None, number, unnamed) for number in range(unnamed.count)]
+            return _RequestedBatches(batches, unnamed.places)
+        positions = side.positions(request.table.ids)
+        unknown = np.flatnonzero(positions == NOT_MINE)
+        if len(unknown):
+            raise DataError(
+                f"{len(unknown)} of {len(positions)} ids are not among the records that the model's job has aligned; "
+                f"the first is in {request.place(int(unknown[0]))}",
+                code="E_UNKNOWN_ID",
+                hint="leave them out, or predict new records: vfl-node predict --align",
+            )
+        numbers, places = side.batches.find(positions)
+        requested = _RequestedBatches([self._named(number) for number in numbers.tolist()], places)
+        if isinstance(side, EmbeddingSide) and requested.batches:
+            self._guard.check(np.concatenate([batch.positions for batch in requested.batches if batch.positions is not None]))
+        return requested
+
+    def _batches(self, asker: Channel, ask: prediction_pb2.PredictionAsk) -> list[PredictionBatch]:
+        """The batches that ``asker`` asks for.
+
+        Raises:
+            ProtocolError: too many batches, in the wrong order or that do not exist, or rows that are not named although they
+                must be (``E_PREDICT``).
+        """
+        numbers = list(ask.batches)
+        if (
+            not 0 < len(numbers) + ask.unnamed <= AT_ONCE
+            or (ask.unnamed > 0) != self.counted.unnamed
+            or (numbers and ask.unnamed)
+        ):
+            raise _refused(asker, f"asks for {len(numbers)} batches and {ask.unnamed} of rows that are not named")
+        if numbers != sorted(set(numbers)) or any(number >= len(self._side.batches) for number in numbers):
+            raise _refused(asker, f"asks for batches out of order, or beyond the {len(self._side.batches)} there are")
+        return [self._named(number) for number in numbers] or [PredictionBatch(None, 0)] * ask.unnamed
+
+    def _named(self, number: int) -> PredictionBatch:
+        return PredictionBatch(self._side.batches.positions(number), number)
+
+
+@dataclass(frozen=True)
+class _RequestedBatches:
+    """The batches that one request needs.
+
+    Attributes:
+        batches: in the order in which they are asked for.
+        places: int64[n], the place of each row of the request in all these batches together.
+    """
+
+    batches: list[PredictionBatch]
+    places: Positions
+
+
+async def _arriving(asked: Sequence[Channel], requests: RequestQueue) -> AsyncIterator[Request]:
+    """Requests as they arrive, until the owner ends the service or one of those ``asked`` is gone."""
+    for channel in cycle(asked):
+        closed = requests.closed  # read first: a request may arrive in between
+        request = requests.take()
+        if request is not None:
+            yield request
+        elif closed:
+            return
+        else:
+            await channel.pause()
+
+
+def _ask_for(batches: Sequence[PredictionBatch]) -> prediction_pb2.PredictionAsk:
+    if batches[0].positions is None:
+        return prediction_pb2.PredictionAsk(unnamed=len(batches))
+    return prediction_pb2.PredictionAsk(batches=[batch.number for batch in batches])
+
+
+def _refused(channel: Channel, what: str) -> ProtocolError:
+    return ProtocolError(f"{channel.peer} {what}", code="E_PREDICT")
