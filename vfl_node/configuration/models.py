@@ -15,18 +15,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
     ValidationInfo,
-    model_serializer,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.configuration.registry import Registry
-from vfl_node.configuration.renamed import LASTING_NAMES, read_keys
+from vfl_node.configuration.renamed import read_keys, write_keys
 from vfl_node.configuration.yaml_text import MOST_BYTES, Place, checked, places, read, where
 from vfl_node.errors import UsageError
 
@@ -52,18 +49,12 @@ class Frozen(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """As pydantic's own, and before every validator of the model its keys get the names of today."""
-        return (
-            core_schema.with_info_before_validator_function(read_keys(cls.renamed), handler(source))
-            if cls.renamed
-            else handler(source)
-        )
-
-    @model_serializer(mode="wrap")
-    def _write_keys(self, write: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        written: dict[str, Any] = write(self)
-        lasting = {new: old for old, new in self.renamed.items()} if info.context == LASTING_NAMES else {}
-        return {lasting.get(key, key): value for key, value in written.items()}
+        """As pydantic's own, and before every validator of the model its keys get their names of today."""
+        schema = handler(source)
+        if not cls.renamed:
+            return schema
+        write = core_schema.wrap_serializer_function_ser_schema(write_keys(cls.renamed), info_arg=True)
+        return core_schema.with_info_before_validator_function(read_keys(cls.renamed), schema, serialization=write)
 
 
 def name_in(registry: Registry[Any]) -> BeforeValidator:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, SerializationInfo, ValidationInfo
+from pydantic import GetCoreSchemaHandler, SerializationInfo, SerializerFunctionWrapHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 LASTING_NAMES = "lasting names"
@@ -62,6 +62,20 @@ def read_keys(renamed: Mapping[str, str]) -> Callable[[Any, ValidationInfo], Any
         return given
 
     return read
+
+
+def write_keys(renamed: Mapping[str, str]) -> Callable[[Any, SerializerFunctionWrapHandler, SerializationInfo], Any]:
+    """What gives the keys of a section their first names again, where :data:`LASTING_NAMES` asks for them.
+
+    Args:
+        renamed: as :attr:`vfl_node.configuration.models.Frozen.renamed`.
+    """
+
+    def write(model: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+        earlier = {new: old for old, new in renamed.items()} if info.context == LASTING_NAMES else {}
+        return {earlier.get(key, key): value for key, value in handler(model).items()}
+
+    return write
 
 
 def _warn_renamed(old: str, new: str, info: ValidationInfo) -> None:
