@@ -42,7 +42,7 @@ KINDS = {
     "split, several": f"parties: {SEVERAL}\n{SPLIT}",
     "validation": f"parties: {TWO}\n{SPLIT.replace('0.3', '0.2, validation_fraction: 0.2')}",
     "matched": f"parties: {TWO}\n{SPLIT.replace('0.3', '0.9, matched: true')}",
-    "last rows": f"parties: {TWO}\nalign: {{protocol: psi}}\n{SPLIT.replace('test_fraction: 0.3', 'split: {last: 0.3}')}",
+    "last rows": f"parties: {TWO}\nalign: {{protocol: psi}}\n{SPLIT.replace('test_fraction: 0.3', 'hold_out: {last: 0.3}')}",
     **{
         f"unaligned, {name}": f"parties: {TWO}\nalign: {{protocol: psi}}\ntrain: {{{TRAIN.replace('epochs: 1', 'epochs: 2')}, "
         f"unaligned: {{method: {name}}}}}\nevaluate: {{test_fraction: 0.3}}\n"

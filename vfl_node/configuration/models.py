@@ -151,10 +151,10 @@ def text_of(path: Path) -> str:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", code="E_YAML") from None
 
 
-def parse(text: str, model: type[Model], *, source: str) -> Model:
-    """As :func:`load`, from a string; ``source`` names it in errors."""
+def parse(text: str, model: type[Model], *, source: str, context: str | None = None) -> Model:
+    """As :func:`load`, from a string; ``source`` and ``context`` as in :func:`validate`."""
     document = read(text, source)
-    return validate(document, model, source=source, text=text)
+    return validate(document, model, source=source, text=text, context=context)
 
 
 def validate(document: object, model: type[Model], *, source: str, text: str = "", context: str | None = None) -> Model:

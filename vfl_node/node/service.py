@@ -14,6 +14,7 @@ import torch
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from vfl_node.configuration.models import parse
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.crypto.kernels import kernel
 from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import choose_device
@@ -145,7 +146,7 @@ class Node:
 
     def submit(self, job_yaml: str) -> dict[str, Any]:
         """Register a job of the owner. Raises UsageError."""
-        record = self._jobs.submit(parse(job_yaml, Job, source="the job"))
+        record = self._jobs.submit(parse(job_yaml, Job, source="the job", context=LASTING_NAMES))
         return self._jobs.view(record.id) or {}
 
     def cancel(self, job_id: str) -> dict[str, Any]:
