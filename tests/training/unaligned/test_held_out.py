@@ -18,7 +18,7 @@ from vfl_node.job.unaligned import unaligned_of
 ROWS, SHARED = 240, 80
 LEVEL, NUMBER = "marked-level-7e1f", 98765.4321
 DRAWN = Evaluate(test_fraction=0.5, metrics=("auc",))
-LAST = Evaluate(split={"last": 0.5}, metrics=("auc",))  # type: ignore[arg-type]
+LAST = Evaluate(hold_out={"last": 0.5}, metrics=("auc",))  # type: ignore[arg-type]
 
 SOME = ("diffusion", "fedcvt", "fedhssl")
 """One that fills rows in, one that estimates them, and one that trains both bottoms before; the others are as one of these."""
