@@ -15,7 +15,7 @@ from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.trainers import ALWAYS, TRAINERS
+from vfl_node.job.training import ALWAYS, TRAINERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "combinations.md"
 
@@ -79,7 +79,7 @@ def job(
 
 def _coordinated(trainer: str | None) -> bool:
     """Whether a coordinator takes part in each of its trainings, whatever the job says."""
-    return bool(trainer) and TRAINERS[trainer].coordinated_by == ALWAYS
+    return bool(trainer) and TRAINERS[trainer].traits.coordinated_by == ALWAYS
 
 
 def refusal(document: Mapping[str, Any]) -> str | None:

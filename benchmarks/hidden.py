@@ -48,7 +48,8 @@ from benchmarks.measure import machine
 from benchmarks.nodes import LOOPBACK, MBIT_S, ROLES, RTT_MS, WITH_COORDINATOR, Three, slow_triangle
 from vfl_node.crypto.shares.machine import Counter
 from vfl_node.training.hidden.computation import HiddenPlan, compute
-from vfl_node.training.hidden.descent import USUAL_MOMENTUM, USUAL_RATE, Descent
+from vfl_node.training.hidden.config import USUAL_MOMENTUM, USUAL_RATE
+from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
 

@@ -68,7 +68,7 @@ def strategies(job: Job, tables: Tables, seed: int, epochs: int) -> Iterator[tup
         found = audit_equal_weights(rows, synthetic, Randomness(bytes(32))).attacks
         other = embedded(met, made, tables, "smoothed" if strategy == "sampling" else "sampling")
         change = auc(synthetic, (rows - other).norm(dim=1).numpy())
-        yield strategy, found, met.results[0].metrics["auc"], change
+        yield strategy, found, met.results[0].results.metrics["auc"], change
 
 
 def one_set_of_weights(seeds: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from vfl_node.configuration.models import leaves, validate
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.trainers import TRAINERS
+from vfl_node.job.training import TRAINERS
 
 TRAINERS_AND_NONE = [None, *TRAINERS.own]
 

@@ -16,15 +16,15 @@ from vfl_node.errors import UsageError
 from vfl_node.estimate.words import notes
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.training import REPORT_KEYS, TRAINERS
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report.sections import CommonFigures
 from vfl_node.settings.defences import DEFENCES
-from vfl_node.trainers import REPORT_KEYS, TRAINERS
 
 PACKAGE = """
 from typing import ClassVar
 
-from vfl_node.trainers import TrainerConfig
+from vfl_node.job.training import TrainerConfig, TrainerParts
 
 
 class Bare(TrainerConfig):
@@ -32,8 +32,7 @@ class Bare(TrainerConfig):
 
 
 class Whole(TrainerConfig):
-    implementation: ClassVar[str] = "careless:Trainer"
-    report_section: ClassVar[str] = "careless:Section"
+    parts: ClassVar[TrainerParts] = TrainerParts(implementation="careless:Trainer", report_section="careless:Section")
     algorithm: str = "whole"
     pace: int = 1
 """
@@ -109,7 +108,7 @@ def test_a_job_that_names_a_broken_package_is_refused(environment: dict[str, str
     names = {
         "train: {algorithm: absent}": "vfl_node.trainers 'absent' cannot be loaded from vfl_node_is_not_here:Config: No module",
         "train: {algorithm: raises}": "vfl_node.trainers 'raises' cannot be loaded from raising:Config: RuntimeError",
-        "train: {algorithm: bare}": "careless:Bare lacks implementation and report_section",
+        "train: {algorithm: bare}": "careless:Bare lacks parts",
         "train: {algorithm: none}": "careless:ClassVar is no TrainerConfig",
         "train: {algorithm: steps}": "careless:Whole has a name that is taken in reports",
         "train: {algorithm: copy}": "careless:Whole has a name that is taken in reports",
@@ -122,7 +121,7 @@ def test_a_job_that_names_a_broken_package_is_refused(environment: dict[str, str
 
 
 def test_a_trainer_whose_code_cannot_be_loaded_is_refused_before_a_job_begins(environment: dict[str, str]) -> None:
-    program = "from vfl_node.trainers import TRAINERS; TRAINERS['whole']().check_here({})"
+    program = "from vfl_node.job.training import TRAINERS; TRAINERS['whole']().check_here({})"
     result = ended(environment, "-c", program)
     assert "trainer 'whole' cannot be loaded from careless:Trainer" in result.stderr
     for name in TRAINERS.own:

@@ -17,6 +17,7 @@ from vfl_node.data.encoded import EncodedColumn
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.training import TRAINERS
 from vfl_node.ledger import Disclosure
 from vfl_node.prediction.play import reported
 from vfl_node.privacy.attacks import ATTACKS
@@ -26,7 +27,6 @@ from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
 from vfl_node.report.sections import CommonFigures
 from vfl_node.settings.protection import Protection
-from vfl_node.trainers import TRAINERS
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.intervals import ConfidenceInterval
@@ -34,7 +34,8 @@ from vfl_node.training.predictor import Predicted, ServiceCount, predictor_of
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 from vfl_node.training.split.section import Drop, EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.split.trainer import strategies_used
-from vfl_node.training.trainer import Epoch, Trained, unaudited
+from vfl_node.training.summary import Population, Summary
+from vfl_node.training.trainer import Audits, Epoch, Trained, unaudited
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several
 from vfl_node.transport.pipe import Traffic
 
@@ -67,14 +68,12 @@ RESULT = Trained(
     steps=12,
     rows=(455, 114),
     device="cpu",
-    metrics=VALUES,
-    local_metrics=ALONE,
-    intervals={},
-    local_intervals={},
-    gains={},
-    population={"population": "owned", "rows": 103, "real_share": 453 / 512},
-    calibration_curve=[(0.1, 0.0, 50), (0.9, 1.0, 53)],
-    local_calibration_curve=[(0.2, 0.1, 50), (0.7, 0.9, 53)],
+    results=Summary(
+        metrics=VALUES,
+        population=Population("owned", 103, 453 / 512),
+        curve=[(0.1, 0.0, 50), (0.9, 1.0, 53)],
+        alone=Rival(kind="", trained_rows=None, metrics=ALONE, curve=[(0.2, 0.1, 50), (0.7, 0.9, 53)]),
+    ),
     weights={},
     encoder="",
     columns=(
@@ -89,31 +88,43 @@ RESULT = Trained(
     },
 )
 
-REPEATED = replace(
+
+def measured(of: Trained, alone: dict[str, Any] | None = None, **results: Any) -> Trained:
+    """``of`` with other results, and with others of the active party alone."""
+    assert of.results is not None
+    if alone is not None:
+        results["alone"] = replace(of.results.alone, **alone)
+    return replace(of, results=replace(of.results, **results))
+
+
+REPEATED = measured(
     RESULT,
     intervals={name: around(value) for name, value in VALUES.items()},
-    local_intervals={name: around(value) for name, value in ALONE.items()},
-    gains={name: around(VALUES[name] - ALONE[name]) for name in VALUES},
+    alone={
+        "intervals": {name: around(value) for name, value in ALONE.items()},
+        "gains": {name: around(VALUES[name] - ALONE[name]) for name in VALUES},
+    },
 )
 
-EACH = replace(
+EACH = measured(
     RESULT,
     intervals={name: around(value, "delong" if name == "auc" else "bootstrap") for name, value in VALUES.items()},
-    gains={"auc": around(0.019, "delong")},
     repeats={name: [value] for name, value in VALUES.items()},
-    local_repeats={name: [value] for name, value in ALONE.items()},
     constant={"nll": 0.6629},
     confusion=[[60, 3], [2, 38]],
-    local_confusion=[[58, 5], [4, 36]],
+    alone={
+        "gains": {"auc": around(0.019, "delong")},
+        "repeats": {name: [value] for name, value in ALONE.items()},
+        "confusion": [[58, 5], [4, 36]],
+    },
 )
 """One split with all that is measured on its rows."""
 
 TREE = {"auc": 0.987, "ace": 0.05, "nll": 0.2, "accuracy": 0.94}
 
-COMPARED = replace(
+COMPARED = measured(
     EACH,
-    local_kind="a network of the same kind",
-    local_rows=4_000,
+    alone={"kind": "a network of the same kind", "trained_rows": 4_000},
     rival=Rival(
         kind="a boosted tree (of a library)",
         trained_rows=3_999,
@@ -127,10 +138,10 @@ COMPARED = replace(
 )
 """Beside a network and a boosted tree alone."""
 
-BY_ALIGNED = replace(
+BY_ALIGNED = measured(
     COMPARED,
     aligned=replace(
-        COMPARED.rival,
+        COMPARED.results.rival,
         kind="a network of the same kind",
         trained_rows=409,
         metrics={"auc": 0.811, "ace": 0.05, "nll": 0.2, "accuracy": 0.94},
@@ -142,11 +153,7 @@ BY_ALIGNED = replace(
 UNTOLD = replace(
     RESULT,
     epochs=tuple(replace(epoch, loss=None, auc=None) for epoch in RESULT.epochs),
-    metrics=None,
-    local_metrics=None,
-    population=None,
-    calibration_curve=[],
-    local_calibration_curve=[],
+    results=None,
 )
 
 
@@ -156,7 +163,7 @@ AUDITED = replace(
         replace(epoch, attacks={"longitudinal": late, "row_loss": 0.5 - step, "same_step_twin": 0.6 + step, "spectral": 0.51})
         for epoch, late, step in zip(RESULT.epochs, (None, 0.52, 0.54), (0.1, 0.2, 0.3), strict=True)
     ),
-    audit={"longitudinal": 0.53, "row_loss": 0.22, "same_step_twin": 0.7, "spectral": 0.51},
+    audits=Audits(membership={"longitudinal": 0.53, "row_loss": 0.22, "same_step_twin": 0.7, "spectral": 0.51}),
 )
 
 
@@ -200,14 +207,13 @@ def regression(*, party: str = "clinic", align: dict[str, Any] = APSI, rows: int
     job = Job.model_validate(document | {"train": {"algorithm": "logistic", "iterations": 3, **train}})
     several = job.classes > 2
     told = party == "clinic" and job.label_holder == "active"
+    undefined = {"ace": None, "nll": None} if several else {}
+    curves: dict[str, Any] = {"curve": []} if several else {}
+    known = measured(RESULT, metrics=VALUES | undefined, **curves, alone={"metrics": ALONE | undefined, **curves})
     result = replace(
-        RESULT if told else UNTOLD,
+        known if told else UNTOLD,
         epochs=tuple(replace(epoch, auc=None, loss=epoch.loss if told else None) for epoch in RESULT.epochs),
         steps=3,
-        metrics=VALUES | ({"ace": None, "nll": None} if several else {}) if told else None,
-        local_metrics=ALONE | ({"ace": None, "nll": None} if several else {}) if told else None,
-        calibration_curve=RESULT.calibration_curve if told and not several else [],
-        local_calibration_curve=RESULT.local_calibration_curve if told and not several else [],
         disclosures={name: (Disclosure("rounds", 3, f"how long {name} trained"),) for name in job.parties.all},
         warnings=("480 shared rows are fewer than 20 for each of 40 columns.",) if party == "clinic" else (),
         section=GlmSection(
@@ -238,23 +244,24 @@ def numbers(*, party: str = "clinic", **evaluate: Any) -> Report:
     document = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}, "align": PSI, "evaluate": evaluate}
     job = Job.model_validate({**document, "train": {"task": "regression", "epochs": 3}})
     told = {"rmse": 4512.25, "mae": 3001.5, "r2": -0.0312, "mse": 4512.25**2}
-    errors = replace(
-        RESULT,
-        epochs=tuple(replace(epoch, auc=None) for epoch in RESULT.epochs),
+    errors = measured(
+        replace(RESULT, epochs=tuple(replace(epoch, auc=None) for epoch in RESULT.epochs)),
         metrics=told,
-        local_metrics=told | {"rmse": 9001.0},
         intervals={
             "rmse": {"mean": 4512.25, "sd": 100.0, "low": 4312.0, "high": 4712.0, "method": "bootstrap"},
             "r2": {"mean": -0.0312, "sd": 0.3, "low": -0.62, "high": 0.55, "method": "bootstrap"},
         },
-        gains={"rmse": {"mean": -4488.75, "sd": 90.0, "low": -4670.0, "high": -4300.0, "method": "bootstrap"}},
         constant={"rmse": 4444.0, "mse": 4444.0**2},
-        calibration_curve=[(41_000.0, 40_000.5, 50), (62_500.0, 71_000.0, 53)],
-        local_calibration_curve=[(50_000.0, 50_000.0, 103)],
+        curve=[(41_000.0, 40_000.5, 50), (62_500.0, 71_000.0, 53)],
+        alone={
+            "metrics": told | {"rmse": 9001.0},
+            "gains": {"rmse": {"mean": -4488.75, "sd": 90.0, "low": -4670.0, "high": -4300.0, "method": "bootstrap"}},
+            "curve": [(50_000.0, 50_000.0, 103)],
+        },
     )
     if party == "clinic":
         return build(job, training=errors)
-    return build(job, party=party, training=replace(UNTOLD, epochs=errors.epochs, metrics=told))
+    return build(job, party=party, training=replace(UNTOLD, epochs=errors.epochs, results=Summary(told)))
 
 
 def aligned(job: Job, party: str) -> Alignment:
@@ -351,7 +358,7 @@ def test_of_three_parties_the_asker_is_named_and_every_party_has_its_entries(par
     assert "the two" not in text
 
 
-UNTOLD_AUDIT = replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)
+UNTOLD_AUDIT = replace(UNTOLD, epochs=AUDITED.epochs, audits=AUDITED.audits)
 
 EMPTY = Alignment(ALIGNMENTS["psu"], "curve25519", np.full(4, NOT_MINE), 0, {"lab": PeerFacts(4, 0, 0)}, 4)
 
@@ -361,22 +368,20 @@ REPORTS = {
     "one split": lambda: build(a_job(threshold=0.4), training=EACH),
     "compared": lambda: build(training=COMPARED),
     "by aligned rows": lambda: build(training=BY_ALIGNED),
-    "no boosted tree": lambda: build(training=replace(EACH, rival_note="No boosted tree was trained: no library.")),
+    "no boosted tree": lambda: build(training=measured(EACH, rival_note="No boosted tree was trained: no library.")),
     "on training rows": lambda: build(a_job(test_fraction=0)),
-    "without own features": lambda: build(training=replace(RESULT, local_metrics=None, local_calibration_curve=[])),
+    "without own features": lambda: build(training=replace(RESULT, results=replace(RESULT.results, alone=None))),
     "undefined metrics": lambda: build(
-        training=replace(
-            RESULT,
-            epochs=tuple(replace(epoch, auc=None) for epoch in RESULT.epochs),
+        training=measured(
+            replace(RESULT, epochs=tuple(replace(epoch, auc=None) for epoch in RESULT.epochs)),
             metrics=dict.fromkeys(VALUES),
-            local_metrics=dict.fromkeys(VALUES),
-            calibration_curve=[],
-            local_calibration_curve=[],
+            curve=[],
+            alone={"metrics": dict.fromkeys(VALUES), "curve": []},
         )
     ),
     "passive": lambda: build(party="lab", training=UNTOLD),
     "passive, told": lambda: build(
-        a_job(share_with_passive=True), party="lab", training=replace(UNTOLD, epochs=RESULT.epochs, metrics=VALUES)
+        a_job(share_with_passive=True), party="lab", training=replace(UNTOLD, epochs=RESULT.epochs, results=Summary(VALUES))
     ),
     "intersection": lambda: build(a_job(align=PSI)),
     "asymmetric, active": lambda: build(a_job(align=APSI)),
@@ -559,7 +564,7 @@ def test_a_network_by_aligned_rows_stands_beside_the_one_by_all_rows() -> None:
 
 def test_why_there_is_no_boosted_tree_is_said_to_whom_it_concerns() -> None:
     note = "No boosted tree was trained: no library."
-    for training, party, told in ((replace(EACH, rival_note=note), "clinic", True), (UNTOLD, "lab", False)):
+    for training, party, told in ((measured(EACH, rival_note=note), "clinic", True), (UNTOLD, "lab", False)):
         built = build(training=training, party=party)
         assert built.boosted_tree_metrics is built.boosted_tree_gains is None
         assert (built.boosted_tree_note == note) == (note in text(page(built))) == told
@@ -694,7 +699,7 @@ def test_unknown_keys_and_numbers_that_are_none_are_refused() -> None:
         Report.model_validate(whole | {"surprise": 1})
     for bad in (float("nan"), float("inf")):
         with pytest.raises(ValidationError):
-            build(training=replace(RESULT, metrics=VALUES | {"auc": bad}))
+            build(training=measured(RESULT, metrics=VALUES | {"auc": bad}))
         with pytest.raises(ValidationError):
             build(training=replace(RESULT, epochs=(Epoch(bad, 0.9, 0.1, 1),)))
         with pytest.raises(ValidationError):
@@ -851,9 +856,8 @@ def test_page_of_the_active_party_leads_with_both_models_and_their_difference() 
 
 
 def test_page_says_that_the_two_models_were_measured_on_different_rows() -> None:
-    common = {"population": "common", "rows": 90, "real_share": 1.0}
-    owned = {"population": "owned", "rows": 103, "real_share": None}
-    seen = text(page(build(training=replace(RESULT, population=common, local_population=owned))))
+    common, owned = Population("common", 90, 1.0), Population("owned", 103, None)
+    seen = text(page(build(training=measured(RESULT, population=common, alone_population=owned))))
     assert "Measured on about 90 held-out rows that all parties have; clinic alone on 103 that it owns" in seen
     assert "these are other rows, so no difference is shown" in seen
     assert "difference" in text(page(build(training=RESULT)))
@@ -861,7 +865,8 @@ def test_page_says_that_the_two_models_were_measured_on_different_rows() -> None
 
 
 def test_page_says_when_the_difference_is_not_established() -> None:
-    close = replace(REPEATED, gains={"auc": {"mean": 0.019, "sd": 0.02, "low": -0.01, "high": 0.048, "method": "repeats"}})
+    gains = {"auc": {"mean": 0.019, "sd": 0.02, "low": -0.01, "high": 0.048, "method": "repeats"}}
+    close = measured(REPEATED, alone={"gains": gains})
     assert "includes zero" in text(page(build(a_job(repeats=10), training=close)))
 
 
@@ -897,7 +902,9 @@ def test_page_claims_nothing_of_a_trainer_that_has_neither_epochs_nor_metrics(pa
 
 def test_page_of_a_passive_party_that_was_told() -> None:
     html = page(
-        build(a_job(share_with_passive=True), party="lab", training=replace(UNTOLD, epochs=RESULT.epochs, metrics=VALUES))
+        build(
+            a_job(share_with_passive=True), party="lab", training=replace(UNTOLD, epochs=RESULT.epochs, results=Summary(VALUES))
+        )
     )
     assert "0.991 federated" in text(html)
     assert "alone" not in text(html)
@@ -944,7 +951,7 @@ def test_the_audit_of_each_epoch_and_its_averages() -> None:
     assert (training["audit"]["row_loss"], training["max_attack_auc"]) == (0.22, 0.85)
     for bad in ({"spectral": 1.1}, {"spectral": float("nan")}):
         with pytest.raises(ValidationError):
-            build(training=replace(AUDITED, audit=bad))
+            build(training=replace(AUDITED, audits=Audits(bad)))
         with pytest.raises(ValidationError):
             build(training=replace(RESULT, epochs=(Epoch(0.5, 0.9, 0.1, 1, bad),)))
 
@@ -1039,7 +1046,7 @@ def test_page_has_the_constant_the_confusion_matrix_and_the_methods_of_intervals
 def test_page_has_a_confusion_matrix_of_few_classes(classes: int, shown: bool) -> None:
     counts = [[7] * classes for _ in range(classes)]
     values = {"auc": 0.9, "accuracy": 0.8, "f1": 0.7, "pr_auc": 0.6}
-    result = replace(RESULT, metrics=values, local_metrics=None, calibration_curve=[], confusion=counts)
+    result = replace(RESULT, results=replace(RESULT.results, metrics=values, alone=None, curve=[], confusion=counts))
     job = Job.model_validate(a_job().model_dump() | {"train": {"epochs": 3, "classes": classes}})
     built = build(job, training=result)
     assert built.metrics.confusion.threshold is None

@@ -14,6 +14,7 @@ from vfl_node.report.envelope import Report
 from vfl_node.report.rebuilt import MOST_COLUMNS, feature_audit
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
+from vfl_node.training.trainer import Audits
 
 FBS = {"name": "fbs", "columns": ["occupation"], "rounds": 10}
 
@@ -44,7 +45,7 @@ def report(
     trained = replace(
         UNTOLD if party == "lab" else RESULT,
         columns=tuple(EncodedColumn(name, "categorical", None, 7, 0, (), 0) for name in names),
-        feature_audit=columns,
+        audits=Audits(features=columns),
     )
     protection = Protection(defences=tuple(map(read_params, defences)), max_feature_gain=limit)
     return build(party=party, training=trained, protection=protection)

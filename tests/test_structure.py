@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.training import TRAINERS
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.settings.defences import DEFENCES
-from vfl_node.trainers import TRAINERS
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 
 PACKAGE = Path(__file__).parents[1] / "vfl_node"
@@ -183,7 +183,7 @@ NOTHING = {"none"}  # what a job says where no row is missing, of calibration to
 
 EXTENSIONS = {
     "alignment protocols": Extension(frozenset(ALIGNMENTS), r"alignment/(\w+)/", "job/alignment.py"),
-    "trainers": Extension(frozenset(TRAINERS), r"training/(\w+)/", "trainers.py"),
+    "trainers": Extension(frozenset(TRAINERS), r"training/(\w+)/", "job/training.py"),
     "label strategies": Extension(frozenset(LABELS) - NOTHING, r"training/split/missing/labels/specs\.py", STRATEGIES),
     "feature strategies": Extension(frozenset(FEATURES) - NOTHING, r"training/split/missing/features/specs\.py", STRATEGIES),
     "attacks": Extension(frozenset(ATTACKS), r"privacy/attacks/(\w+)\.py", "privacy/attacks/__init__.py"),

@@ -32,12 +32,14 @@ class Exposure:
         unbounded: what kind of model it opens without a bound, as ``limits.unbounded_models`` has it; empty: none.
         warning: of that, for owners, in sentences.
         labels: whether μ is about a label, too, and not about who is shared alone.
+        anew: whether it differs from training to training, so that several tell more than one.
     """
 
     mu: float = 0.0
     unbounded: str = ""
     warning: str = ""
     labels: bool = True
+    anew: bool = False
 
 
 def delta_of(mu: float, epsilon: float) -> float:

@@ -155,7 +155,7 @@ def jobs(shared: Path, name: str, defences: Sequence[Mapping[str, Any]], seed: i
             metrics=(METRIC[name],),
             remembered=seed,
         )
-        metrics.append((done.trained[ACTIVE].metrics or {})[METRIC[name]])
+        metrics.append(done.results.metrics[METRIC[name]])
         rows, gradients, embeddings = seen(done, 1 if name == "numbers" else TRAIN["epochs"])
         met = np.union1d(met, rows)
         if name == "four":

@@ -147,9 +147,10 @@ def learnt(shared: Path, *, table: str, share: float, method: str, seed: int) ->
     keys = {"method": "none" if method == ORACLE else method, **METHOD_KEYS.get(method, {})}
     settings, scored = {**TRAIN, **OF_TABLE.get(table, {}), "unaligned": keys}, table in RESAMPLED
     done = train(cut, seed, settings=settings, aligned=aligned, scored=scored)
-    trained = done.trained[ACTIVE]
-    metrics, constant, alone = (of or {} for of in (trained.metrics, trained.constant, trained.local_metrics))
-    values = {"auc": metrics["auc"], "nll": metrics["nll"], "constant": constant["nll"], "alone": alone["auc"]}
+    results = done.results
+    assert results.alone is not None
+    values = {name: results.metrics[name] for name in ("auc", "nll")}
+    values |= {"constant": results.constant["nll"], "alone": results.alone.metrics["auc"]}
     outcome: dict[str, Any] = {name: round(float(value), 5) for name, value in values.items() if value is not None}
     if done.said is not None:
         outcome["resampled"] = on_resamples(cut, done.said, alone=method in (LOCAL_ALIGNED, LOCAL_ALL))

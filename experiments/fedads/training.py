@@ -32,6 +32,7 @@ from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.trainer import SplitTrainer
+from vfl_node.training.summary import Summary
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.memory import memory_network, run_together
 from vfl_node.transport.recorder import Recorder
@@ -68,16 +69,24 @@ class Done:
     @property
     def auc(self) -> float:
         """Of the joint model on the rows held out."""
-        value = (self.trained[ACTIVE].metrics or {})["auc"]
+        value = self.results.metrics["auc"]
         assert value is not None
         return value
 
     @property
     def alone(self) -> float:
         """Of the label party's own columns on the same rows. It is the same with every defence."""
-        value = (self.trained[ACTIVE].local_metrics or {})["auc"]
+        assert self.results.alone is not None
+        value = self.results.alone.metrics["auc"]
         assert value is not None
         return value
+
+    @property
+    def results(self) -> Summary:
+        """What the label party measured."""
+        results = self.trained[ACTIVE].results
+        assert results is not None
+        return results
 
     @property
     def labels(self) -> list[Mapping[str, float | None]]:

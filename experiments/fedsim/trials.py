@@ -116,10 +116,11 @@ def trained(shared: Path, *, seed: int, **chosen: Any) -> Any:
     tree = Compare(boosted_tree=chosen["method"] == EXACT)
     done = train(case, linkage, job, seed, tree)[ACTIVE]
     section: Any = done.section
+    results: Any = done.results
     return {
-        "metrics": _rounded(done.metrics),
-        "alone": _rounded(done.local_metrics),
-        "tree": _rounded(done.rival.metrics) if done.rival else None,
+        "metrics": _rounded(results.metrics),
+        "alone": _rounded(results.alone.metrics if results.alone else None),
+        "tree": _rounded(results.rival.metrics) if results.rival else None,
         "pairs": _rounded(section.pair_metrics) if section.pair_metrics else None,
         "epoch_s": round(median(epoch.seconds for epoch in done.epochs), 4),
         "best": section.early_stopping.best_epochs[0],

@@ -81,12 +81,14 @@ class Heard:
     @property
     def test(self) -> Mapping[str, float | None]:
         """Metrics on the rows held out."""
-        return self.trained[ACTIVE].metrics or {}
+        results = self.trained[ACTIVE].results
+        return results.metrics if results else {}
 
     @property
     def alone(self) -> Mapping[str, float | None]:
         """Metrics of the active party's own columns alone on the same rows."""
-        return self.trained[ACTIVE].local_metrics or {}
+        results = self.trained[ACTIVE].results
+        return results.alone.metrics if results and results.alone else {}
 
     @property
     def losses(self) -> list[float]:

@@ -81,7 +81,7 @@ def meters(shared: Path, *, data: str, defence: str, seed: int, repeats: int) ->
     taken = _taken(done, repeats)
     columns, labels = values(problem.cut.tables[PASSIVE]), np.asarray(problem.cut.tables[ACTIVE].labels, dtype=np.float64)
     return {
-        "metric": round(float((done.trained[ACTIVE].metrics or {})[problem.metric] or 0.0), 5),
+        "metric": round(float(done.results.metrics[problem.metric] or 0.0), 5),
         "attacker": {name: round(value, 4) for name, value in _attacked(problem, taken, columns, labels, seed).items()},
         "meter": {name: round(value, 4) for name, value in _metered(done).items()},
     }
@@ -100,7 +100,7 @@ def _attacked(problem: Problem, taken: Sequence[Taken], columns: Any, labels: An
 
 def _metered(done: Done) -> dict[str, float]:
     """Of the first repeat, the largest of all epochs, as the report has it; and of all repeats."""
-    every = done.trained[ACTIVE].label_audit
+    every = done.trained[ACTIVE].audits.labels
     known = [(name, value) for epoch in done.labels for name, value in epoch.items() if value is not None]
     return {
         "blind": max(value for name, value in known if known_by(name) == "nothing"),

@@ -121,8 +121,8 @@ def product(problem: Problem, train: Train | Linear, split: int) -> Scores:
     for result in results:
         if isinstance(result, Exception):
             raise result
-    clinic = results[0]
-    return {"both": clinic.metrics, "alone": clinic.local_metrics, "constant": {**clinic.constant, "r2": 0.0}}
+    found = results[0].results
+    return {"both": found.metrics, "alone": found.alone.metrics, "constant": {**found.constant, "r2": 0.0}}
 
 
 def library(problem: Problem, training: Any, testing: Any) -> Scores:

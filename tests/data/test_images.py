@@ -23,6 +23,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError
 from vfl_node.settings.node import Data
 from vfl_node.training.split.config import Train
+from vfl_node.training.split.table_use import SplitTableUse
 
 NAMES = ("p1", "p2", "p3", "p4", "p5", "p6")
 
@@ -269,7 +270,7 @@ def test_a_date_before_the_pixels_does_not_move_them(tmp_path: Path) -> None:
 
 
 def test_columns_read_are_those_of_the_table(file: Path) -> None:
-    described = Train(model="cnn").columns_read(read(declared(file)))
+    described = SplitTableUse(Train(model="cnn")).columns(read(declared(file)))
     assert {column.name: column.transform for column in described} == {
         "age": "standard",
         **dict.fromkeys(NAMES, "standard"),

@@ -7,12 +7,12 @@ import pytest
 
 from tests.estimate.plans import ONLY_POWERS, estimate, exact, plan, training
 from vfl_node.alignment.alignment import Alignment, PeerFacts
-from vfl_node.computing import Network, Passes, TableShape
 from vfl_node.estimate import totals
 from vfl_node.estimate.memory import need
 from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.costs import Network, Passes, TableShape
 
 PARTIES = {"clinic": 1000, "lab": 100}
 

@@ -20,7 +20,6 @@ from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import summed
 from vfl_node.cli import app
-from vfl_node.computing import TableShape
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.estimate import machine
@@ -31,6 +30,7 @@ from vfl_node.estimate.totals import as_json
 from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.costs import TableShape
 from vfl_node.settings.node import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 

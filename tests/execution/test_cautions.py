@@ -18,10 +18,10 @@ from vfl_node.execution import cautions
 from vfl_node.execution.column_cautions import MOST_NAMED
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
-from vfl_node.training.evaluation import Rival
-from vfl_node.training.intervals import ConfidenceInterval
-from vfl_node.training.section import JointAttack, TrainerSection
-from vfl_node.training.trainer import Trained
+from vfl_node.training.evaluation import Rival, Values
+from vfl_node.training.intervals import ConfidenceInterval, Intervals
+from vfl_node.training.section import JointAttack
+from vfl_node.training.summary import Summary
 
 EVALUATE = Evaluate(test_fraction=0.2)
 
@@ -117,40 +117,42 @@ def interval(mean: float, half: float) -> ConfidenceInterval:
     return {"mean": mean, "sd": half / 2, "low": mean - half, "high": mean + half, "method": "delong"}
 
 
-def trained(**results: Any) -> Trained:
-    return Trained(epochs=(), steps=0, rows=(70, 30), device="cpu", disclosures={}, section=TrainerSection(), **results)
+def results(alone: Values | None = None, gains: Intervals | None = None, **known: Any) -> Summary:
+    """Those of the federated model, beside the metrics of the party alone and the gains over it."""
+    own = Rival("", None, alone or {}, gains=gains or {}) if alone or gains else None
+    return Summary(known.pop("metrics", {}), alone=own, **known)
 
 
 def test_nothing_is_said_of_a_model_that_is_as_good_as_it_should_be() -> None:
     gains = {"auc": interval(-0.01, 0.02), "nll": interval(0.01, 0.02), "ace": interval(-0.1, 0.02)}
-    good = trained(metrics={"auc": 0.99}, local_metrics={"auc": 0.8}, gains=gains, intervals={"auc": interval(0.48, 0.03)})
+    good = results({"auc": 0.8}, gains, metrics={"auc": 0.99}, intervals={"auc": interval(0.48, 0.03)})
     assert cautions.of_models(good, held_out=True) == ()
-    assert cautions.of_models(trained(), held_out=True) == ()
+    assert cautions.of_models(results(), held_out=True) == ()
 
 
 @pytest.mark.parametrize(("alone", "said"), [({"auc": 0.62}, "this party alone reaches 0.620"), (None, "tell little")])
 def test_a_result_too_good_to_be_true_is_questioned(alone: Any, said: str) -> None:
-    perfect = trained(metrics={"auc": 0.9991}, local_metrics=alone)
+    perfect = results(alone, metrics={"auc": 0.9991})
     (text,) = cautions.of_models(perfect, held_out=True)
     assert text.startswith("AUC 0.9991 on held-out rows is nearly perfect")
     assert said in text
     assert "Ask the other party whether one of its columns is a consequence of the outcome" in text
     assert cautions.of_models(perfect, held_out=False) == ()
-    assert cautions.of_models(replace(perfect, local_metrics={"auc": 0.97}), held_out=True) == ()
+    assert cautions.of_models(results({"auc": 0.97}, metrics={"auc": 0.9991}), held_out=True) == ()
 
 
 def test_a_metric_that_is_worse_than_alone_is_named() -> None:
     gains = {"auc": interval(-0.1, 0.05), "nll": interval(0.2, 0.1), "accuracy": interval(-0.1, 0.2)}
-    (text,) = cautions.of_models(trained(gains=gains), held_out=True)
+    (text,) = cautions.of_models(results(gains=gains), held_out=True)
     assert text.startswith("The federated model is significantly worse than this party alone in auc (by 0.1), nll (by 0.2).")
-    tree = Rival(kind="", trained_rows=9, metrics={}, repeats={}, intervals={}, gains=gains, curve=[], confusion=None)
-    (text,) = cautions.of_models(trained(rival=tree), held_out=True)
+    tree = Rival(kind="", trained_rows=9, metrics={}, gains=gains)
+    (text,) = cautions.of_models(results(rival=tree), held_out=True)
     assert "worse than a boosted tree of this party alone in auc" in text
 
 
 @pytest.mark.parametrize(("name", "mean"), [("auc", 0.4), ("lift", 0.5), ("r2", -0.3)])
 def test_a_metric_below_chance_is_named(name: str, mean: float) -> None:
-    (text,) = cautions.of_models(trained(intervals={name: interval(mean, 0.09)}), held_out=True)
+    (text,) = cautions.of_models(results(intervals={name: interval(mean, 0.09)}), held_out=True)
     assert text.startswith(f"The federated model is worse than chance in {name}: {mean:.3f}, with an interval from")
 
 

@@ -16,11 +16,11 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.train import _check_settings, missing_results
+from vfl_node.job.training import TrainerConfig, Traits
 from vfl_node.roles import Role
 from vfl_node.session.session import OwnMachine
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
-from vfl_node.trainers import TrainerConfig
 from vfl_node.training.section import TrainerSection
 from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.trainer import Trained
@@ -33,8 +33,7 @@ class OnDevice(TrainerConfig):
 class Defended(TrainerConfig):
     """Computes with the same result on every machine, and has defences."""
 
-    on_device: ClassVar[bool] = False
-    defended: ClassVar[frozenset[str]] = frozenset({"embeddings"})
+    traits: ClassVar[Traits] = Traits(on_device=False, defended=frozenset({"embeddings"}))
 
 
 def run_at(folder: Path, device: str, *sigmas: float) -> Any:

@@ -124,7 +124,7 @@ def test_a_trained_model_is_rebuilt() -> None:
     labels = case.active.labels
     assert labels is not None
     held = labels[done[ACTIVE].held_out]
-    metrics = done[ACTIVE].metrics or {}
+    metrics = done[ACTIVE].results.metrics
     assert auc(held, says) == pytest.approx(metrics["auc"])
     assert ((says > 0) == held).mean() == pytest.approx(metrics["accuracy"])
     attributions = figure_4.integrated(merged["merge"], pairs, weights).detach().sum(dim=(1, 2)).numpy()

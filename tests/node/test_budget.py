@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from vfl_node.computing import HEAD_BYTES, TableShape
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.estimate import budget, memory
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import check_limits, frame_bytes, need, parameters
 from vfl_node.job import Job
+from vfl_node.job.costs import HEAD_BYTES, TableShape
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.settings.defences import read_params

@@ -137,10 +137,10 @@ def test_the_trainer_goes_on_from_its_checkpoints_to_the_same_result(
         )
 
     whole = trained(stored, None)
-    assert whole[0].metrics["auc"] > 0.7
+    assert whole[0].results.metrics["auc"] > 0.7
     for name in stored[0].names()[:-1]:
         again = trained(stored, name)
-        assert [of.metrics for of in again] == [of.metrics for of in whole]
+        assert [of.results for of in again] == [of.results for of in whole]
         assert [of.section for of in again] == [of.section for of in whole]
         assert again[0].epochs[0] == whole[0].epochs[0]
 

@@ -20,11 +20,11 @@ from typing import Any
 import grpc
 import pytest
 
-from vfl_node.computing import TableShape
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.estimate.memory import need
 from vfl_node.job import Job
+from vfl_node.job.costs import TableShape
 from vfl_node.session.preflight import preflight
 from vfl_node.settings.node import load_settings
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign

@@ -144,14 +144,16 @@ def test_a_training_that_uses_rows_outside_also_measures_the_network_of_aligned_
 
     active, passive = trained("jpl")
     plain, _ = trained("none")
-    assert (active.aligned.trained_rows, active.local_rows) == (80, 320)
-    assert active.aligned.kind == active.local_kind
-    assert len(active.aligned.repeats["auc"]) == repeats
-    gain = active.aligned.gains["auc"]
-    assert gain["mean"] == pytest.approx(active.metrics["auc"] - active.aligned.metrics["auc"])
+    assert (active.results.aligned.trained_rows, active.results.alone.trained_rows) == (80, 320)
+    assert active.results.aligned.kind == active.results.alone.kind
+    assert len(active.results.aligned.repeats["auc"]) == repeats
+    gain = active.results.aligned.gains["auc"]
+    assert gain["mean"] == pytest.approx(active.results.metrics["auc"] - active.results.aligned.metrics["auc"])
     assert gain["method"] == ("delong" if repeats == 1 else "repeats")
-    assert active.aligned.metrics != active.local_metrics == plain.local_metrics  # what else is drawn stays as it is
-    assert active.rival is passive.aligned is plain.aligned is None
+    assert (
+        active.results.aligned.metrics != active.results.alone.metrics == plain.results.alone.metrics
+    )  # what else is drawn stays as it is
+    assert active.results.rival is passive.results is plain.results.aligned is None
 
 
 def test_more_own_records_make_a_better_network(synthetic: Callable[..., Any]) -> None:
@@ -311,20 +313,20 @@ def test_a_training_measures_both_beside_the_joint_model(synthetic: Callable[...
     evaluate = Evaluate(repeats=repeats)
     active, passive = run(evaluate=evaluate, compare=Compare())(parties)
     off, _ = run(evaluate=evaluate)(parties)
-    assert active.metrics == off.metrics
-    assert active.local_metrics == off.local_metrics
-    assert active.intervals == off.intervals  # the same resamples, whatever is compared
-    assert active.local_rows == active.rival.trained_rows == len(parties.clinic) - active.population["rows"]
-    assert active.local_kind == "a network of the same kind"
-    assert active.rival.metrics.keys() == active.metrics.keys()
-    assert active.rival.repeats["auc"][0] is not None
-    assert len(active.rival.repeats["auc"]) == repeats
-    gain = active.rival.gains["auc"]
-    assert gain["mean"] == pytest.approx(active.metrics["auc"] - active.rival.metrics["auc"])
+    assert active.results.metrics == off.results.metrics
+    assert active.results.alone.metrics == off.results.alone.metrics
+    assert active.results.intervals == off.results.intervals  # the same resamples, whatever is compared
+    assert active.results.alone.trained_rows == active.results.rival.trained_rows
+    assert active.results.rival.trained_rows == len(parties.clinic) - active.results.population.rows
+    assert active.results.alone.kind == "a network of the same kind"
+    assert active.results.rival.metrics.keys() == active.results.metrics.keys()
+    assert active.results.rival.repeats["auc"][0] is not None
+    assert len(active.results.rival.repeats["auc"]) == repeats
+    gain = active.results.rival.gains["auc"]
+    assert gain["mean"] == pytest.approx(active.results.metrics["auc"] - active.results.rival.metrics["auc"])
     assert gain["method"] == ("delong" if repeats == 1 else "repeats")
-    assert active.rival.curve
-    assert sum(map(sum, active.rival.confusion)) == active.population["rows"]
-    assert passive.rival is passive.local_rows is None
-    assert passive.rival_note == ""
-    assert off.rival is None
-    assert off.rival_note == boosted_tree.SWITCHED_OFF
+    assert active.results.rival.curve
+    assert sum(map(sum, active.results.rival.confusion)) == active.results.population.rows
+    assert passive.results is None
+    assert off.results.rival is None
+    assert off.results.rival_note == boosted_tree.SWITCHED_OFF

@@ -35,11 +35,11 @@ def test_a_passive_party_sees_how_well_its_columns_are_rebuilt_and_no_message_ch
     assert [message.SerializeToString() for message in seen.transcript] == [
         message.SerializeToString() for message in unseen.transcript
     ]
-    assert clinic.feature_audit is None
-    assert set(lab.feature_audit) == {"z0", "colour"}
-    assert lab.feature_audit["z0"]["worst"] > 0.3  # of its variance
-    assert lab.feature_audit["colour"]["worst"] > lab.feature_audit["colour"]["constant"] + 0.1
-    assert all(found["held_out"] is not None for found in lab.feature_audit.values())
+    assert clinic.audits.features is None
+    assert set(lab.audits.features) == {"z0", "colour"}
+    assert lab.audits.features["z0"]["worst"] > 0.3  # of its variance
+    assert lab.audits.features["colour"]["worst"] > lab.audits.features["colour"]["constant"] + 0.1
+    assert all(found["held_out"] is not None for found in lab.audits.features.values())
     assert [set(epoch.rebuilt["z0"]) for epoch in lab.epochs] == [{"constant", "static", "adaptive", "stacked"}] * 3
     assert not any(epoch.rebuilt for epoch in clinic.epochs)
 
@@ -54,7 +54,7 @@ def test_training_stops_where_a_column_is_rebuilt_too_well_and_the_peer_learns_n
 
 def test_all_columns_that_vary_are_tried(run: Any, parties: Any) -> None:
     _, lab = audited(run, features=FeatureAuditSettings(columns="all", known_share=0.2))(parties)
-    assert set(lab.feature_audit) == set(parties.lab.columns)
+    assert set(lab.audits.features) == set(parties.lab.columns)
 
 
 def test_too_few_known_rows_are_refused_before_anything_is_sent(run: Any, parties: Any) -> None:
@@ -77,5 +77,5 @@ def test_an_audit_of_columns_goes_on_after_a_kill_with_the_same_bits(
     killed = audited(run, train=train, features=features, checkpoints=kept)
     assert isinstance(killed.raw(parties)[1], KilledError)
     _, lab = audited(run, train=train, features=features, checkpoints=kept, pins=killed.pins, resume_from=at)(parties)
-    assert lab.feature_audit == expected.feature_audit
+    assert lab.audits.features == expected.audits.features
     assert [epoch.rebuilt for epoch in lab.epochs] == [epoch.rebuilt for epoch in expected.epochs]

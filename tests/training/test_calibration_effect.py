@@ -40,7 +40,7 @@ def test_majority_labels_raise_ace_and_each_shift_repairs_it(
             learning_rate=3e-3,
             missing=Missing(calibration=calibration),  # type: ignore[arg-type]
         )
-        metrics[calibration] = run(train=train, evaluate=Evaluate(test_fraction=0.3))(parties)[0].metrics
+        metrics[calibration] = run(train=train, evaluate=Evaluate(test_fraction=0.3))(parties)[0].results.metrics
     lacking = 1 - parties.clinic_view.owned.mean()
     raised = metrics["none"]["ace"]
     assert raised == pytest.approx(lacking * parties.clinic.labels.mean(), abs=0.035)

@@ -171,8 +171,8 @@ def test_balanced_weights_are_those_of_the_labels_trained_on(synthetic: Make, ru
     for name, tensor in first.weights.items():
         torch.testing.assert_close(tensor, second.weights[name])
     assert any(not torch.equal(first.weights[name], third.weights[name]) for name in first.weights)
-    assert first.local_metrics == pytest.approx(second.local_metrics)
-    assert first.local_metrics["nll"] != pytest.approx(third.local_metrics["nll"])
+    assert first.results.alone.metrics == pytest.approx(second.results.alone.metrics)
+    assert first.results.alone.metrics["nll"] != pytest.approx(third.results.alone.metrics["nll"])
     (text,) = (entry.text for entry in passive.disclosures["lab"] if entry.what == "gradients")
     assert "the lengths tell how frequent each class is among clinic's labels" in text
 
@@ -182,8 +182,8 @@ def test_weights_help_a_rare_class_and_shift_probabilities(synthetic: Make, run:
     plain, balanced = (
         run(run.train.model_copy(update={"epochs": 6, "class_weight": of}))(parties)[0] for of in (None, "balanced")
     )
-    assert balanced.confusion[1][1] > plain.confusion[1][1]  # positives that are predicted
-    assert balanced.metrics["ace"] > plain.metrics["ace"]
+    assert balanced.results.confusion[1][1] > plain.results.confusion[1][1]  # positives that are predicted
+    assert balanced.results.metrics["ace"] > plain.results.metrics["ace"]
 
 
 def test_noise_hides_the_row_of_the_largest_weight_as_well(synthetic: Make, run: Make) -> None:

@@ -26,7 +26,7 @@ def test_while_weights_stand_still_it_is_the_auc_that_evaluating_on_the_training
     still = {"learning_rate": 1e-30, "optimizer": "sgd", "missing": Missing(calibration=calibration)}
     both.train = both.train.model_copy(update=still)
     active, _ = both(parties)
-    assert [epoch.auc for epoch in active.epochs] == pytest.approx([active.metrics["auc"]] * 3, abs=1e-3)
+    assert [epoch.auc for epoch in active.epochs] == pytest.approx([active.results.metrics["auc"]] * 3, abs=1e-3)
 
 
 def test_it_rises_as_the_model_learns_and_lies_above_chance(synthetic: Make, run: Any) -> None:

@@ -157,7 +157,7 @@ def test_a_run_that_was_killed_sends_the_same_bytes(synthetic: Any, run: Any, at
     resumed = run(**how, checkpoints=killed.checkpoints, resume_from=newest)
     for ours, theirs in zip(resumed(parties), results, strict=True):
         assert same(ours.weights, theirs.weights)
-        assert ours.audit == theirs.audit
+        assert ours.audits.membership == theirs.audits.membership
         assert ours.section.held_out == theirs.section.held_out
     again = bodies(resumed)
     assert again == bodies(whole)[-len(again) :]
@@ -172,9 +172,9 @@ def test_the_audit_sees_what_the_peer_gets(synthetic: Any, run: Any) -> None:
     _, plain = run(**how)(parties)
     _, noised = run(**how, protections=(NONE, noisy(1.0)))(parties)
     for attack in ("same_step_twin", "near_duplicate"):
-        assert (plain.audit[attack] or 0) > 0.6
+        assert (plain.audits.membership[attack] or 0) > 0.6
         assert (plain.section.held_out.attacks[attack] or 0) > 0.6
-        assert noised.audit[attack] == pytest.approx(0.5, abs=0.1)
+        assert noised.audits.membership[attack] == pytest.approx(0.5, abs=0.1)
         assert noised.section.held_out.attacks[attack] == pytest.approx(0.5, abs=0.1)
 
 
@@ -186,7 +186,7 @@ def test_switched_off_no_attack_runs_and_the_bytes_are_the_same(synthetic: Any, 
     clinic, lab = quiet(parties)
     for result in (clinic, lab):
         assert all(epoch.attacks == epoch.judged == {} for epoch in result.epochs)
-        assert result.audit == {}
+        assert result.audits.membership == {}
         assert result.section.held_out is None
     assert bodies(plain) == bodies(quiet)
 

@@ -102,11 +102,13 @@ def test_the_image_is_what_tells(synthetic: Make, run: Any) -> None:
     image_alone = {name: lab.columns[name] for name in lab.image.columns}
     shown = dataclasses.replace(parties, lab=dataclasses.replace(lab, columns=image_alone))
     both = cnn(run, epochs=12)
-    found = both(shown)[0].metrics["auc"]
+    found = both(shown)[0].results.metrics["auc"]
     rng = np.random.default_rng(0)
     shuffled = rng.permuted(np.stack([column.values for column in image_alone.values()], axis=1), axis=1)
     hidden = {name: NumericColumn(values) for name, values in zip(image_alone, shuffled.T, strict=True)}
-    lost = cnn(run, epochs=12)(dataclasses.replace(parties, lab=dataclasses.replace(lab, columns=hidden)))[0].metrics["auc"]
+    lost = cnn(run, epochs=12)(dataclasses.replace(parties, lab=dataclasses.replace(lab, columns=hidden)))[0].results.metrics[
+        "auc"
+    ]
     assert found > lost + 0.1
 
 
@@ -313,8 +315,8 @@ def test_pixels_are_audited_and_defended_as_columns(synthetic: Make, run: Any) -
         seen[name] = (both(parties), len(both.transcript))
     columns = {*parties.lab.columns} - {f"pixel_{at}" for at in range(0, 30, 5)}
     for (_, passive), _ in seen.values():
-        assert passive.feature_audit.keys() == columns
-        assert all(passive.feature_audit[name]["metric"] == "r2" for name in columns - {"colour"})
+        assert passive.audits.features.keys() == columns
+        assert all(passive.audits.features[name]["metric"] == "r2" for name in columns - {"colour"})
     assert seen["none"][1] == seen["fbs"][1]
     plain, moved = (of[0][1].weights["bottom.convolutions.0.weight"] for of in seen.values())
     assert not torch.equal(plain, moved)

@@ -54,12 +54,12 @@ def sent(of: Any) -> list[torch.Tensor]:
 
 def test_without_a_defence_labels_are_read_and_the_report_says_so(run: Any, parties: Any) -> None:
     clinic, lab = run(evaluate=EVALUATE)(parties)
-    assert clinic.label_audit["norm"] > 0.85
-    assert max(value for value in clinic.label_audit.values() if value is not None) > 0.98
+    assert clinic.audits.labels["norm"] > 0.85
+    assert max(value for value in clinic.audits.labels.values() if value is not None) > 0.98
     assert [set(epoch.labels) for epoch in clinic.epochs] == [set(OF_TWO_CLASSES.names)] * 3
-    for name, value in clinic.label_audit.items():
+    for name, value in clinic.audits.labels.items():
         assert value == max(epoch.labels[name] for epoch in clinic.epochs)
-    assert lab.label_audit == {}
+    assert lab.audits.labels == {}
     assert all(epoch.labels == {} for epoch in lab.epochs)
 
 
@@ -101,7 +101,7 @@ def test_the_meter_finds_what_the_peer_finds_in_the_messages(run: Any, parties: 
         clinic, _ = run(evaluate=EVALUATE, protections=protections)(parties)
         outside = read_with(run, parties, parties.clinic.labels, evaluate=EVALUATE, protections=protections)
         for name, value in outside.items():
-            assert clinic.label_audit[name] == pytest.approx(value, abs=0.05), name  # another sample of rows
+            assert clinic.audits.labels[name] == pytest.approx(value, abs=0.05), name  # another sample of rows
 
 
 @pytest.mark.parametrize("top", [(), (16,)], ids=["one layer", "hidden"])
@@ -109,7 +109,7 @@ def test_the_meter_finds_what_the_peer_finds_in_the_messages(run: Any, parties: 
 def test_each_defence_lessens_what_gradients_tell_in_one_epoch(run: Any, parties: Any, entry: Any, top: Any) -> None:
     train = SMALL.model_copy(update={"top": top, "epochs": 1})
     clinic, _ = run(train=train, evaluate=EVALUATE, protections=defended(entry))(parties)
-    found = {name: clinic.label_audit[name] for name in ON_GRADIENTS}
+    found = {name: clinic.audits.labels[name] for name in ON_GRADIENTS}
     assert max(found.values()) < 0.9, found
     if entry["name"] in ("dp", "marvell", "isotropic"):
         assert max(found.values()) < 0.75, found
@@ -121,8 +121,8 @@ def test_nothing_changes_by_the_meter(run: Any, parties: Any) -> None:
     assert [message.SerializeToString() for message in seen.transcript] == [
         message.SerializeToString() for message in unseen.transcript
     ]
-    assert without.label_audit == {}
-    assert clinic.metrics == without.metrics
+    assert without.audits.labels == {}
+    assert clinic.results.metrics == without.results.metrics
 
 
 def test_only_what_a_defence_gives_leaves_and_the_own_update_is_clean(run: Any, parties: Any) -> None:
@@ -143,7 +143,7 @@ def test_above_its_owners_limit_training_stops_and_the_peer_knows_no_more(run: A
     assert isinstance(lab, VflError)
     strong = defended({"name": "dp", "clip": 0.5, "noise": 64}, max_label_auc=0.9)
     clinic, _ = run(evaluate=EVALUATE, protections=strong)(parties)
-    assert max(clinic.label_audit[name] for name in ON_GRADIENTS) < 0.65
+    assert max(clinic.audits.labels[name] for name in ON_GRADIENTS) < 0.65
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_resumed_training_gives_the_same_bytes(run: Any, parties: Any, entry: 
     again = run(**how, checkpoints=stores, resume_from="r000-e000001")
     second, _ = again(parties)
     assert [epoch.labels for epoch in second.epochs] == [epoch.labels for epoch in first.epochs]
-    assert second.label_audit == first.label_audit
+    assert second.audits.labels == first.audits.labels
     assert all(torch.equal(tensor, second.weights[name]) for name, tensor in first.weights.items())
     tail = [tensor.numpy().tobytes() for tensor in sent(again)]
     assert tail == [tensor.numpy().tobytes() for tensor in sent(whole)][-len(tail) :]

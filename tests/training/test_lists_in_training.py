@@ -41,6 +41,7 @@ from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.prediction import Embedder
 from vfl_node.training.split.prediction.model import column_kinds
+from vfl_node.training.split.table_use import SplitTableUse
 
 Make = Callable[..., Any]
 
@@ -168,7 +169,7 @@ def test_the_items_are_what_tells(synthetic: Make, run: Any) -> None:
     parties = synthetic(600, (1.0, 1.0), active_features=False, numeric=1)
     own = with_lists(parties.lab, 3).columns["history"]
     elsewhere = own.rows(np.random.default_rng(0).permutation(len(parties.lab)))
-    found, lost = (dnn(run, epochs=12)(lists_alone(parties, of))[0].metrics["auc"] for of in (own, elsewhere))
+    found, lost = (dnn(run, epochs=12)(lists_alone(parties, of))[0].results.metrics["auc"] for of in (own, elsewhere))
     assert found > lost + 0.1
 
 
@@ -294,7 +295,7 @@ def test_lists_are_defended_and_left_out_of_the_audit_of_columns(synthetic: Make
         both = dnn(run, epochs=2)
         both.protections = (Protection(), Protection(defences, features=audited))
         _, passive = both(parties)
-        assert passive.feature_audit.keys() == {"z0", "z1", "z2", "z3", "colour"}
+        assert passive.audits.features.keys() == {"z0", "z1", "z2", "z3", "colour"}
         made.append(passive.weights)
     assert not torch.equal(made[0]["bottom.items.0.weight"], made[1]["bottom.items.0.weight"])
     with pytest.raises(UsageError, match="holds lists") as refused:
@@ -328,7 +329,7 @@ def test_the_estimate_counts_lists(synthetic: Make) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "wide_deep", "cnn", "youtube_dnn"])
 def test_one_model_reads_lists(name: str) -> None:
-    assert Train(model=name).reads_lists({}) == (name == "youtube_dnn")
+    assert SplitTableUse(Train(model=name)).reads_lists() == (name == "youtube_dnn")
 
 
 def test_a_list_of_a_table_without_other_columns_is_enough(synthetic: Make, run: Any) -> None:

@@ -297,7 +297,7 @@ def test_each_of_several_passive_parties_has_its_own_defence(several_parties: An
     protections = {name: under(keys)[1] for name, keys in own.items()}
     plain, defended = several_runs(), several_runs(protections=protections)
     results, both = plain(parties), defended(parties)
-    assert results["clinic"].metrics["auc"] == pytest.approx(both["clinic"].metrics["auc"], abs=0.2)
+    assert results["clinic"].results.metrics["auc"] == pytest.approx(both["clinic"].results.metrics["auc"], abs=0.2)
     sizes = [[(of.sender, of.receiver, of.message.ByteSize()) for of in run_.recorder.entries] for run_ in (plain, defended)]
     assert sizes[0] == sizes[1]
     first = [dict(reversed(embeddings(each))) for each in (plain, defended)]

@@ -45,8 +45,8 @@ def trial_of(run: Any, *names: str, **changes: Any) -> Any:
 def test_each_party_trains_its_own_half(synthetic: Make, run: Any, names: tuple[str, str]) -> None:
     """Their classes may differ: what crosses the wire is an embedding of the width that the job says."""
     clinic, lab = trial_of(run, *names, epochs=15)(synthetic(400))
-    assert clinic.metrics["auc"] > 0.7
-    assert clinic.local_metrics["auc"] > 0.6
+    assert clinic.results.metrics["auc"] > 0.7
+    assert clinic.results.alone.metrics["auc"] > 0.6
     assert any("gate" in name for name in under("bottom", clinic.weights)) == (names[0] == "Gated")
     assert any("norm.running_mean" in name for name in lab.weights) == (names[1] == "Everything")
 

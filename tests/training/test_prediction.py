@@ -82,9 +82,9 @@ def test_the_active_party_gets_what_its_evaluation_measured(
     rows = parties.clinic_view.rows[own]
     (scores,) = made.ask(TO_ACTIVE, made.known(parties.clinic, rows))
     labels = parties.clinic.labels[rows]
-    assert auc(labels, scores) == pytest.approx(made.results[0].metrics["auc"], abs=1e-3)
+    assert auc(labels, scores) == pytest.approx(made.results[0].results.metrics["auc"], abs=1e-3)
     likelihood = np.where(labels == 1, scores, 1 - scores)
-    assert -np.log(np.clip(likelihood, 1e-15, 1)).mean() == pytest.approx(made.results[0].metrics["nll"], rel=1e-4)
+    assert -np.log(np.clip(likelihood, 1e-15, 1)).mean() == pytest.approx(made.results[0].results.metrics["nll"], rel=1e-4)
 
 
 def test_order_and_repetition_of_batches_do_not_matter(world: Make) -> None:

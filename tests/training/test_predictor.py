@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
 from vfl_node.errors import UsageError
-from vfl_node.trainers import TRAINERS, TrainerConfig
+from vfl_node.job.training import TRAINERS, TrainerConfig, TrainerParts
 from vfl_node.training.predictor import predictor_of
 
 
 class Unserved(TrainerConfig):
     """Says nothing of predictions."""
 
+    parts: ClassVar[TrainerParts] = TrainerParts(implementation="", report_section="")
+
 
 class Broken(TrainerConfig):
     """Names what is not there."""
 
-    serving: ClassVar[str] = "vfl_node.training.predictor:Nothing"
+    parts: ClassVar[TrainerParts] = replace(Unserved.parts, serving="vfl_node.training.predictor:Nothing")
 
 
 def test_a_trainer_can_serve_if_it_names_what_predicts() -> None:
-    assert {name for name in TRAINERS if TRAINERS[name].serving} == {"split", "logistic", "linear", "hidden"}
-    assert not Unserved(algorithm="test").can_serve
-    assert Broken(algorithm="test").can_serve
+    assert {name for name in TRAINERS if TRAINERS[name].parts.serving} == {"split", "logistic", "linear", "hidden"}
 
 
 @pytest.mark.parametrize("config", [None, Unserved(algorithm="test"), Broken(algorithm="test")])

@@ -100,11 +100,11 @@ def test_probabilities_are_of_labels_and_not_of_answers(run: Any) -> None:
     evaluate = Evaluate(test_fraction=0.4, metrics=("auc", "nll", "ace"))
     clinic, _ = run(evaluate=evaluate, protections=answered())(parties)
     plain, _ = run(evaluate=evaluate)(parties)
-    shown = sum(share * frequency[0] for *frequency, share in clinic.calibration_curve)
-    rows = sum(share for *_, share in clinic.calibration_curve)
+    shown = sum(share * frequency[0] for *frequency, share in clinic.results.curve)
+    rows = sum(share for *_, share in clinic.results.curve)
     assert shown / rows == pytest.approx(0.2, abs=0.05)
-    assert clinic.metrics["auc"] > plain.metrics["auc"] - 0.06
-    assert clinic.metrics["auc"] > 0.8
+    assert clinic.results.metrics["auc"] > plain.results.metrics["auc"] - 0.06
+    assert clinic.results.metrics["auc"] > 0.8
 
 
 def test_a_regression_learns_the_mean(run: Any) -> None:
@@ -113,9 +113,9 @@ def test_a_regression_learns_the_mean(run: Any) -> None:
     evaluate = Evaluate(test_fraction=0.3, metrics=("r2", "rmse"))
     protections = answered(8.0, target_range=[-12, 12])
     clinic, _ = run(train=train, evaluate=evaluate, protections=protections)(parties)
-    assert clinic.metrics["r2"] > 0.5
+    assert clinic.results.metrics["r2"] > 0.5
     assert clinic.section.label_privacy.epsilon == 8.0
-    assert clinic.constant["rmse"] == pytest.approx(parties.clinic.labels.std(), rel=0.05)  # of the targets themselves
+    assert clinic.results.constant["rmse"] == pytest.approx(parties.clinic.labels.std(), rel=0.05)  # of the targets themselves
 
 
 def regression(people: int = 3000) -> Any:
@@ -152,7 +152,7 @@ def test_other_labels_with_the_same_answers_send_the_same_bytes(run: Any, how: s
     other = run(**given, protections=answered())
     clinic, _ = other(with_labels(parties, flipped))
     assert sent(other) == sent(protected)
-    assert clinic.metrics["auc"] is not None
+    assert clinic.results.metrics["auc"] is not None
 
     one = int(np.flatnonzero(~same & np.isin(np.arange(len(labels)), trained(protected, parties)))[0])
     single = labels.copy()

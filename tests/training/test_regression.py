@@ -110,28 +110,28 @@ def test_metrics_are_in_the_targets_own_unit(synthetic: Callable[..., Any], run:
     clinic, lab = both(parties)
     training, testing = both.schedule(parties).split(0, both.evaluate.test_fraction)
     targets = parties.clinic.labels[parties.clinic_view.rows]
-    assert 0.8 < clinic.metrics["r2"] <= 1
-    assert 0.1 * UNIT < clinic.metrics["mae"] < clinic.metrics["rmse"] < 1.5 * UNIT
-    assert clinic.metrics["mse"] == pytest.approx(clinic.metrics["rmse"] ** 2)
-    assert clinic.metrics["r2"] == pytest.approx(1 - clinic.metrics["mse"] / targets[testing].var())
+    assert 0.8 < clinic.results.metrics["r2"] <= 1
+    assert 0.1 * UNIT < clinic.results.metrics["mae"] < clinic.results.metrics["rmse"] < 1.5 * UNIT
+    assert clinic.results.metrics["mse"] == pytest.approx(clinic.results.metrics["rmse"] ** 2)
+    assert clinic.results.metrics["r2"] == pytest.approx(1 - clinic.results.metrics["mse"] / targets[testing].var())
     constant = np.full(len(testing), targets[training].mean())
-    assert clinic.constant == {
+    assert clinic.results.constant == {
         "rmse": pytest.approx(oracle.root_mean_squared_error(targets[testing], constant)),
         "mse": pytest.approx(oracle.mean_squared_error(targets[testing], constant)),
     }
-    assert clinic.local_metrics["rmse"] > 1.5 * clinic.metrics["rmse"]  # the lab's columns are half of the score
-    assert clinic.confusion is clinic.local_confusion is None
-    assert sum(rows for *_, rows in clinic.calibration_curve) == len(testing)
-    assert all(abs(said - actual) < UNIT for said, actual, _ in clinic.calibration_curve)
-    for name, interval in clinic.intervals.items():
+    assert clinic.results.alone.metrics["rmse"] > 1.5 * clinic.results.metrics["rmse"]  # half of the score is the lab's
+    assert clinic.results.confusion is clinic.results.alone.confusion is None
+    assert sum(rows for *_, rows in clinic.results.curve) == len(testing)
+    assert all(abs(said - actual) < UNIT for said, actual, _ in clinic.results.curve)
+    for name, interval in clinic.results.intervals.items():
         assert interval["method"] == "bootstrap"
-        assert interval["low"] < clinic.metrics[name] < interval["high"]
+        assert interval["low"] < clinic.results.metrics[name] < interval["high"]
         assert interval["low"] >= 0 or name == "r2"
-    assert clinic.intervals["r2"]["high"] <= 1
-    assert set(clinic.gains) == set(clinic.intervals) == set(ALL.metrics)
-    assert clinic.gains["rmse"]["high"] < 0 < clinic.gains["r2"]["low"]
-    assert lab.metrics == {name: float(f"{value:.4g}") for name, value in clinic.metrics.items()} | {
-        "r2": round(clinic.metrics["r2"], 3)
+    assert clinic.results.intervals["r2"]["high"] <= 1
+    assert set(clinic.results.alone.gains) == set(clinic.results.intervals) == set(ALL.metrics)
+    assert clinic.results.alone.gains["rmse"]["high"] < 0 < clinic.results.alone.gains["r2"]["low"]
+    assert lab.results.metrics == {name: float(f"{value:.4g}") for name, value in clinic.results.metrics.items()} | {
+        "r2": round(clinic.results.metrics["r2"], 3)
     }
     told = {entry.what: entry.text for entry in clinic.disclosures["lab"]}
     assert "the residual of every row trained on can be read from them" in told["gradients"]
@@ -145,10 +145,10 @@ def test_the_unit_does_not_matter(synthetic: Callable[..., Any], run: Any) -> No
         parties, clinic=Table(parties.clinic.ids, parties.clinic.columns, parties.clinic.labels * 2.0**-30 + 2.0**-4)
     )
     first, second = (run(train=section(), evaluate=ALL)(of)[0] for of in (parties, other))
-    assert first.metrics["r2"] == pytest.approx(second.metrics["r2"], abs=1e-5)
-    assert first.metrics["rmse"] * 2.0**-30 == pytest.approx(second.metrics["rmse"], rel=1e-4)
+    assert first.results.metrics["r2"] == pytest.approx(second.results.metrics["r2"], abs=1e-5)
+    assert first.results.metrics["rmse"] * 2.0**-30 == pytest.approx(second.results.metrics["rmse"], rel=1e-4)
     for name in ("rmse", "mse"):
-        assert second.intervals[name]["low"] > 0
+        assert second.results.intervals[name]["low"] > 0
 
 
 @pytest.mark.parametrize(("strategy", "calibration"), [("sampling", "none"), ("mean", "train"), ("neighbors", "test")])
@@ -163,9 +163,9 @@ def test_a_union_trains_and_ends_with_the_same_bits_after_a_restart(
     again = resumed(parties)[0]
     assert 0 < len(resumed.transcript) < len(whole.transcript)
     assert all(torch.equal(first.weights[name], again.weights[name]) for name in first.weights)
-    assert first.metrics == again.metrics
+    assert first.results.metrics == again.results.metrics
     assert first.servable.state == again.servable.state
-    assert np.isfinite(list(first.metrics.values())).all()
+    assert np.isfinite(list(first.results.metrics.values())).all()
 
 
 @pytest.mark.parametrize("labels", ["sampling", pytest.param("mean", marks=pytest.mark.slow)])
@@ -176,7 +176,7 @@ def test_made_up_targets_draw_predictions_to_the_mean_and_calibration_puts_them_
     slope = {}
     for calibration in ("none", "test", "train"):
         train = section(epochs=8, batch_size=128, missing={"labels": labels, "calibration": calibration})
-        curve = run(train=train, evaluate=ALL)(parties)[0].calibration_curve
+        curve = run(train=train, evaluate=ALL)(parties)[0].results.curve
         slope[calibration] = np.polyfit([said for said, *_ in curve], [actual for _, actual, _ in curve], 1)[0]
     lacking = 1 - parties.clinic_view.owned.mean()
     assert slope["none"] == pytest.approx(1 / (1 - lacking), rel=0.2)
@@ -260,7 +260,7 @@ def test_predictions_are_in_the_targets_unit(synthetic: Callable[..., Any], run:
     _, testing = both.schedule(parties).split(0, both.evaluate.test_fraction)
     targets = parties.clinic.labels[parties.clinic_view.rows]
     error = oracle.root_mean_squared_error(targets[testing], ours[testing])
-    assert error == pytest.approx(results[0].metrics["rmse"], rel=1e-5)
+    assert error == pytest.approx(results[0].results.metrics["rmse"], rel=1e-5)
 
     def no_number(message: Any) -> None:
         if isinstance(message, prediction_pb2.Probabilities):

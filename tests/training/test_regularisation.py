@@ -133,7 +133,7 @@ def test_two_halves_are_one_model_of_plain_torch(synthetic: Make, run: Any, opti
     result, _ = both(parties)
     losses, held_out = jointly(parties, both)
     assert [epoch.loss for epoch in result.epochs] == pytest.approx(losses, abs=1e-5)
-    assert result.metrics["nll"] == pytest.approx(held_out, abs=1e-5)
+    assert result.results.metrics["nll"] == pytest.approx(held_out, abs=1e-5)
     without = run(train=both.train.model_copy(update={name: type(both.train)().model_dump()[name] for name in options}))
     others, _ = jointly(parties, without)
     assert np.abs(np.subtract(losses, others)).max() > 1e-4  # the option does something
@@ -192,7 +192,7 @@ def test_an_epoch_may_end_with_a_batch_of_one_row(synthetic: Make, run: Any) -> 
     both = run(train=run().train.model_copy(update={"batch_norm": True, "epochs": 10}), evaluate=Evaluate(test_fraction=0))
     result, _ = both(parties)
     assert min(message.tensor.shape[0] for message in both.transcript if type(message).__name__ == "Gradient") == 1
-    assert result.metrics["auc"] > 0.6
+    assert result.results.metrics["auc"] > 0.6
 
 
 @pytest.mark.parametrize("options", [EVERYTHING, {"layer_norm": True, "dropout": 0.5}])

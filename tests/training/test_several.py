@@ -100,7 +100,7 @@ def test_a_network_of_an_owner_takes_an_embedding_of_each(several_parties: Make,
     runs = several_runs(models={"own": "tests.models.own_models:Everything"})
     runs.train = runs.train.model_copy(update={"model": "own", "epochs": 12})
     results = runs(several_parties(3, 400))
-    assert results["clinic"].metrics["auc"] > results["clinic"].local_metrics["auc"] + 0.05
+    assert results["clinic"].results.metrics["auc"] > results["clinic"].results.alone.metrics["auc"] + 0.05
 
 
 def test_every_passive_party_meets_the_active_one_only(several_parties: Make, several_runs: Any) -> None:
@@ -112,7 +112,9 @@ def test_every_passive_party_meets_the_active_one_only(several_parties: Make, se
     for name in ("lab", "insurer", "telco"):
         kinds = [entry.kind for entry in runs.recorder.entries if entry.sender == "clinic" and entry.receiver == name]
         assert {"Gradient", "Shared"} <= set(kinds) <= {"TossCommit", "TossShare", "Gradient", "Shared", "PhaseEnd"}
-        assert results[name].metrics == {key: pytest.approx(of, abs=6e-4) for key, of in results["clinic"].metrics.items()}
+        assert results[name].results.metrics == {
+            key: pytest.approx(of, abs=6e-4) for key, of in results["clinic"].results.metrics.items()
+        }
 
 
 def test_embeddings_are_sent_without_waiting_for_another_party(several_parties: Make, several_runs: Any) -> None:
@@ -198,18 +200,18 @@ def test_each_passive_party_makes_up_the_rows_it_lacks(several_parties: Make, se
     parties = several_parties(2, 400, owned=0.7)
     assert len({len(view) - view.missing for view in parties.views.values()}) > 1
     results = several_runs(train=train)(parties)
-    assert results["clinic"].metrics["auc"] > 0.5
-    assert results["clinic"].population["real_share"] == pytest.approx(0.7 * 0.7, abs=0.08)
+    assert results["clinic"].results.metrics["auc"] > 0.5
+    assert results["clinic"].results.population.real_share == pytest.approx(0.7 * 0.7, abs=0.08)
     for result in results.values():
         assert (result.section.strategies.labels, result.section.strategies.features) == ("neighbors", features)
-        assert result.audit
+        assert result.audits.membership
 
 
 def test_no_row_is_synthetic_where_all_own_it(several_parties: Make, several_runs: Any) -> None:
     results = several_runs()(several_parties(2, 300, owned=0.8, protocol="psi"))
-    assert results["clinic"].population["real_share"] == 1
+    assert results["clinic"].results.population.real_share == 1
     for result in results.values():
-        assert result.audit == {}
+        assert result.audits.membership == {}
         assert (result.section.strategies.labels, result.section.strategies.features) == (None, None)
 
 
@@ -225,7 +227,7 @@ def test_labels_are_calibrated_by_the_share_of_synthetic_ones(several_parties: M
         missing = {"calibration": calibration, "calibration_for": "labels" if calibration != "none" else "both"}
         train = several_runs().train.model_copy(update={"missing": missing_of(missing)(**missing), "epochs": 6})
         unaudited = dict.fromkeys(parties.names, Protection(membership=False))
-        curve = np.array(several_runs(train=train, protections=unaudited)(parties)["clinic"].calibration_curve)
+        curve = np.array(several_runs(train=train, protections=unaudited)(parties)["clinic"].results.curve)
         confidence, frequency, rows = curve.T
         return float((rows * (frequency - confidence)).sum() / rows.sum())
 

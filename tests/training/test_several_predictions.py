@@ -210,7 +210,7 @@ def test_the_active_party_gets_of_a_union_what_its_evaluation_measured(union: Ha
     own = of.held_out[view.owned[of.held_out]]
     (scores,) = union.ask("active", union.known("active", view.rows[own]))
     assert table.labels is not None
-    assert auc(table.labels[view.rows[own]], scores) == pytest.approx(of.metrics["auc"], abs=1e-6)
+    assert auc(table.labels[view.rows[own]], scores) == pytest.approx(of.results.metrics["auc"], abs=1e-6)
 
 
 @pytest.mark.parametrize("to", ASKERS)

@@ -223,7 +223,7 @@ def test_noise_takes_from_all_peers_together_what_gradients_tell(several_parties
     parties = several_parties(2, 600, owned=0.7)
 
     def strongest(**settings: Any) -> float:
-        audit = several_runs(**settings)(parties)["clinic"].audit
+        audit = several_runs(**settings)(parties)["clinic"].audits.membership
         return max(abs(value - 0.5) for value in audit.values() if value is not None)
 
     assert strongest() > 0.2
@@ -295,7 +295,7 @@ def test_columns_that_help_are_told_from_noise(several_parties: Make, several_ru
     without = several_runs(train=train, evaluate=evaluate.model_copy(update={"contributions": False}))
     plain = without(parties)
     assert plain["clinic"].section.contributions is None
-    assert plain["clinic"].metrics == results["clinic"].metrics
+    assert plain["clinic"].results.metrics == results["clinic"].results.metrics
     assert [entry.frame for entry in without.recorder.entries] == [entry.frame for entry in asked.recorder.entries]
 
 

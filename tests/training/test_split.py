@@ -18,6 +18,7 @@ from vfl_node.metrics.classes import auc
 from vfl_node.training.network import batches
 from vfl_node.training.split import base_rates
 from vfl_node.training.split.missing.section import Missing
+from vfl_node.training.summary import Population, Summary
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -29,7 +30,7 @@ def same(ours: Any, theirs: Any) -> bool:
     weights = ours.weights.keys() == theirs.weights.keys() and all(
         torch.equal(ours.weights[name], theirs.weights[name]) for name in ours.weights
     )
-    figures = ("epochs", "steps", "metrics", "local_metrics", "intervals", "gains", "population", "encoder")
+    figures = ("epochs", "steps", "results", "encoder")
     return weights and all(getattr(ours, name) == getattr(theirs, name) for name in figures)
 
 
@@ -70,27 +71,26 @@ def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
     assert active.steps == passive.steps == 3 * -(-len(training) // 64)
     assert active.device == "cpu"
     owned = parties.clinic_view.owned
-    assert active.population == {
-        "population": "owned",
-        "rows": int(owned[testing].sum()),
-        "real_share": parties.clinic_view.peer.intersection / parties.clinic_view.ours,
-    }
-    assert active.metrics.keys() == active.local_metrics.keys() == {"auc", "ace", "nll", "accuracy"}
-    for intervals in (active.intervals, active.local_intervals, active.gains):
+    share = parties.clinic_view.peer.intersection / parties.clinic_view.ours
+    assert active.results.population == Population("owned", int(owned[testing].sum()), share)
+    assert active.results.metrics.keys() == active.results.alone.metrics.keys() == {"auc", "ace", "nll", "accuracy"}
+    for intervals in (active.results.intervals, active.results.alone.intervals, active.results.alone.gains):
         assert {name: of["method"] for name, of in intervals.items()} == {
             "auc": "delong",
             "ace": "bootstrap",
             "nll": "bootstrap",
             "accuracy": "bootstrap",
         }
-    assert active.intervals["auc"]["mean"] == active.metrics["auc"]
-    assert active.gains["nll"]["mean"] == pytest.approx(active.metrics["nll"] - active.local_metrics["nll"])
-    assert active.repeats == {name: [value] for name, value in active.metrics.items()}
-    assert active.local_repeats == {name: [value] for name, value in active.local_metrics.items()}
-    assert active.metrics["auc"] > 0.75
-    assert active.calibration_curve
-    assert active.local_calibration_curve
-    assert active.calibration_curve != active.local_calibration_curve
+    assert active.results.intervals["auc"]["mean"] == active.results.metrics["auc"]
+    assert active.results.alone.gains["nll"]["mean"] == pytest.approx(
+        active.results.metrics["nll"] - active.results.alone.metrics["nll"]
+    )
+    assert active.results.repeats == {name: [value] for name, value in active.results.metrics.items()}
+    assert active.results.alone.repeats == {name: [value] for name, value in active.results.alone.metrics.items()}
+    assert active.results.metrics["auc"] > 0.75
+    assert active.results.curve
+    assert active.results.alone.curve
+    assert active.results.curve != active.results.alone.curve
     for result, table in ((active, parties.clinic), (passive, parties.lab)):
         assert [column.name for column in result.columns] == list(table.columns)
         assert {column.kind: column.transform for column in result.columns} == {"numeric": "standard", "categorical": None}
@@ -165,14 +165,14 @@ def test_the_passive_party_is_told_loss_and_metrics_only_if_the_job_says_so(synt
     parties = synthetic()
     silent, telling = run(), run(evaluate=Evaluate(share_with_passive=True))
     active, passive = silent(parties)
-    assert passive.metrics is passive.local_metrics is passive.population is None
+    assert passive.results is None
     assert all(epoch.loss is epoch.auc is None for epoch in passive.epochs)
     assert not any(isinstance(message, training_pb2.Shared) for message in silent.transcript)
     active, passive = telling(parties)
-    assert passive.metrics == {name: round(value, 3) for name, value in active.metrics.items()}
+    assert passive.results.metrics == {name: round(value, 3) for name, value in active.results.metrics.items()}
     figures = [(round(epoch.loss, 3), round(epoch.auc, 3)) for epoch in active.epochs]
     assert [(epoch.loss, epoch.auc) for epoch in passive.epochs] == figures
-    assert passive.local_metrics is None
+    assert passive.results.alone is None
     shared = [message for message in telling.transcript if isinstance(message, training_pb2.Shared)]
     assert json.loads(shared[0].json).keys() == {"epochs", "metrics"}
 
@@ -262,19 +262,22 @@ def test_repeats_start_from_new_weights_and_give_intervals(synthetic: Make, run:
     parties = synthetic()
     active, passive = run(evaluate=Evaluate(repeats=3))(parties)
     once, _ = run()(parties)
-    averaged = dict.fromkeys(("metrics", "local_metrics", "intervals", "gains", "steps"))
+    averaged = dict.fromkeys(("results", "steps"))
     assert same(dataclasses.replace(active, **averaged), dataclasses.replace(once, **averaged))
-    for values, mean in ((active.repeats, active.metrics), (active.local_repeats, active.local_metrics)):
-        assert {name: len(of) for name, of in values.items()} == dict.fromkeys(mean, 3)
-        assert {name: np.mean(of) for name, of in values.items()} == pytest.approx(mean)
-    assert active.repeats["auc"][0] == once.metrics["auc"]
-    assert active.confusion == once.confusion
+    assert active.results.population == once.results.population
+    for of in (active.results, active.results.alone):
+        assert {name: len(values) for name, values in of.repeats.items()} == dict.fromkeys(of.metrics, 3)
+        assert {name: np.mean(values) for name, values in of.repeats.items()} == pytest.approx(of.metrics)
+    assert active.results.repeats["auc"][0] == once.results.metrics["auc"]
+    assert active.results.confusion == once.results.confusion
     assert active.steps == passive.steps == 3 * once.steps
-    for intervals in (active.intervals, active.local_intervals, active.gains):
+    for intervals in (active.results.intervals, active.results.alone.intervals, active.results.alone.gains):
         assert intervals.keys() == {"auc", "ace", "nll", "accuracy"}
         assert all(of["low"] <= of["mean"] <= of["high"] and of["method"] == "repeats" for of in intervals.values())
-    assert active.metrics["auc"] == pytest.approx(active.intervals["auc"]["mean"])
-    assert active.gains["auc"]["mean"] == pytest.approx(active.metrics["auc"] - active.local_metrics["auc"])
+    assert active.results.metrics["auc"] == pytest.approx(active.results.intervals["auc"]["mean"])
+    assert active.results.alone.gains["auc"]["mean"] == pytest.approx(
+        active.results.metrics["auc"] - active.results.alone.metrics["auc"]
+    )
 
 
 def test_every_metric_at_a_threshold_beside_the_constant(synthetic: Make, run: Any) -> None:
@@ -286,18 +289,15 @@ def test_every_metric_at_a_threshold_beside_the_constant(synthetic: Make, run: A
     training, testing = (rows[view.owned[rows]] for rows in both.schedule(parties).split(0, 0.2))
     labels, rate = table.labels[view.rows[testing]], table.labels[view.rows[training]].mean()
     constant = -np.where(labels == 1, np.log(rate), np.log1p(-rate)).mean()
-    assert active.constant["nll"] == pytest.approx(constant)
-    for values, counts in ((active.metrics, active.confusion), (active.local_metrics, active.local_confusion)):
-        (right, false_alarms), (missed, hits) = counts
+    assert active.results.constant["nll"] == pytest.approx(constant)
+    for of in (active.results, active.results.alone):
+        values, ((right, false_alarms), (missed, hits)) = of.metrics, of.confusion
         assert [right + false_alarms, missed + hits] == [np.count_nonzero(labels == label) for label in (0, 1)]
         assert values["accuracy"] == pytest.approx((right + hits) / len(labels))
         assert values["f1"] == pytest.approx(2 * hits / (2 * hits + false_alarms + missed))
-    assert active.confusion != run(evaluate=told.model_copy(update={"threshold": 0.5}))(parties)[0].confusion
-    assert set(active.intervals) == set(METRICS["classification"])
-    assert passive.metrics == {name: round(value, 3) for name, value in active.metrics.items()}
-    assert passive.confusion is passive.repeats is passive.local_repeats is None
-    assert passive.constant == {}
-    assert passive.intervals == {}
+    assert active.results.confusion != run(evaluate=told.model_copy(update={"threshold": 0.5}))(parties)[0].results.confusion
+    assert set(active.results.intervals) == set(METRICS["classification"])
+    assert passive.results == Summary({name: round(value, 3) for name, value in active.results.metrics.items()})
 
 
 def test_metrics_of_several_classes(synthetic: Make, run: Any) -> None:
@@ -306,26 +306,26 @@ def test_metrics_of_several_classes(synthetic: Make, run: Any) -> None:
     labels = parties.clinic.labels * (1 + np.arange(len(parties.clinic)) % 2)
     parties = dataclasses.replace(parties, clinic=dataclasses.replace(parties.clinic, labels=labels))
     active, _ = run(train=run().train.model_copy(update={"classes": 3}), evaluate=Evaluate(metrics=names))(parties)
-    assert all(value is not None for value in active.metrics.values())
-    assert np.shape(active.confusion) == (3, 3)
-    assert active.metrics["accuracy"] == pytest.approx(np.trace(active.confusion) / np.sum(active.confusion))
-    assert set(active.intervals) == set(names)
-    assert 0 < active.constant["nll"] < np.log(3)
+    assert all(value is not None for value in active.results.metrics.values())
+    assert np.shape(active.results.confusion) == (3, 3)
+    assert active.results.metrics["accuracy"] == pytest.approx(
+        np.trace(active.results.confusion) / np.sum(active.results.confusion)
+    )
+    assert set(active.results.intervals) == set(names)
+    assert 0 < active.results.constant["nll"] < np.log(3)
 
 
 def test_without_a_test_fraction_the_training_rows_are_evaluated(synthetic: Make, run: Any) -> None:
     parties = synthetic()
     active, _ = run(evaluate=Evaluate(test_fraction=0))(parties)
-    assert active.population["rows"] == parties.clinic_view.ours
+    assert active.results.population.rows == parties.clinic_view.ours
 
 
 def test_an_active_party_without_features_has_no_local_model(synthetic: Make, run: Any) -> None:
     parties = synthetic(active_features=False)
     active, _ = run(evaluate=Evaluate(repeats=2))(parties)
-    assert active.local_metrics is None
-    assert active.local_calibration_curve == []
-    assert active.local_intervals == active.gains == {}
-    assert active.metrics["auc"] > 0.5
+    assert active.results.alone is None
+    assert active.results.metrics["auc"] > 0.5
     assert not any(name.startswith("bottom") for name in active.weights)
 
 
@@ -334,11 +334,11 @@ def test_one_class_among_the_test_rows_leaves_auc_undefined(federation: Make, ru
     columns = {"x": np.linspace(-1, 1, n)}
     parties = federation(columns, {"z": np.linspace(1, 0, n)}, np.zeros(n), np.ones(n, bool), np.ones(n, bool))
     active, _ = run()(parties)
-    assert active.metrics["auc"] is None
-    assert active.metrics["nll"] is not None
+    assert active.results.metrics["auc"] is None
+    assert active.results.metrics["nll"] is not None
     shared, passive = run(evaluate=Evaluate(share_with_passive=True))(parties)
-    assert passive.metrics["auc"] is None
-    assert passive.metrics["nll"] == round(shared.metrics["nll"], 3)
+    assert passive.results.metrics["auc"] is None
+    assert passive.results.metrics["nll"] == round(shared.results.metrics["nll"], 3)
 
 
 def test_no_owned_test_row_leaves_every_metric_undefined(federation: Make, run: Any) -> None:
@@ -351,9 +351,9 @@ def test_no_owned_test_row_leaves_every_metric_undefined(federation: Make, run: 
     owned[parties.people[testing]] = False
     parties = federation({"x": np.linspace(-1, 1, n)}, {"z": np.linspace(1, 0, n)}, np.arange(n) % 2, owned, np.ones(n, bool))
     active, _ = run()(parties)
-    assert set(active.metrics.values()) == {None}
-    assert set(active.local_metrics.values()) == {None}
-    assert active.population["rows"] == 0
+    assert set(active.results.metrics.values()) == {None}
+    assert set(active.results.alone.metrics.values()) == {None}
+    assert active.results.population.rows == 0
 
 
 # What goes wrong.
@@ -402,7 +402,7 @@ def test_a_passive_party_that_owns_no_training_row_still_trains(federation: Make
     owned = np.zeros(n, bool)
     owned[probe.people[testing]] = True
     active, _ = run()(federation(*columns, np.ones(n, bool), owned))
-    assert active.metrics["nll"] is not None
+    assert active.results.metrics["nll"] is not None
 
 
 def test_divergence_is_said_with_a_hint(synthetic: Make, run: Any) -> None:

@@ -89,7 +89,7 @@ def test_it_stops_at_the_epoch_of_one_joint_model_and_keeps_its_best_weights(syn
     assert ended(results) == (best, last)
     assert 1 < best < last < EAGER.epochs
     assert [epoch.validation_loss for epoch in ours.epochs] == pytest.approx(on_validation, abs=1e-5)
-    assert ours.metrics["nll"] == pytest.approx(on_test[best - 1], abs=1e-5)
+    assert ours.results.metrics["nll"] == pytest.approx(on_test[best - 1], abs=1e-5)
     assert abs(on_test[-1] - on_test[best - 1]) > 1e-3
     assert ours.steps == last * -(-ours.rows[0] // EAGER.batch_size)
     longer = run(train=EAGER.model_copy(update={"patience": 5}), evaluate=VALIDATED)
@@ -392,7 +392,7 @@ def test_class_weights_are_not_overfitting_and_numbers_overfit_too(synthetic: Ca
     weighted, _ = run(train=hasty.model_copy(update={"class_weight": (0.05, 0.3)}), evaluate=Evaluate(test_fraction=0.5))(
         parties
     )
-    assert weighted.metrics["nll"] > weighted.constant["nll"] > weighted.epochs[-1].loss
+    assert weighted.results.metrics["nll"] > weighted.results.constant["nll"] > weighted.epochs[-1].loss
     assert weighted.warnings == ()
     noise = np.random.default_rng(0).normal(size=len(parties.clinic)) * 1000
     parties = replace(parties, clinic=replace(parties.clinic, labels=noise))

@@ -75,12 +75,12 @@ def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, aligned: Any, p
     train = Train(bottom=(32, 16), active_bottom=(8,), top=(16,), epochs=8, batch_size=32, learning_rate=3e-3,
                   missing=Missing(calibration="test"))  # fmt: skip
     active, passive = run(train=train, evaluate=Evaluate(repeats=4))(found)
-    assert active.metrics["auc"] > active.local_metrics["auc"] + 0.05
+    assert active.results.metrics["auc"] > active.results.alone.metrics["auc"] + 0.05
     least = 0 if protocol == "psu" else -0.01  # alone it learns from a tenth of records more than the two share
-    assert active.gains["auc"]["low"] > least
-    assert active.metrics["auc"] > 0.93
-    assert passive.metrics is None
-    share = active.population["real_share"]
+    assert active.results.alone.gains["auc"]["low"] > least
+    assert active.results.metrics["auc"] > 0.93
+    assert passive.results is None
+    share = active.results.population.real_share
     assert share == (1.0 if protocol == "psi" else pytest.approx(views[0].peer.intersection / len(parties.clinic)))
 
 

@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out, print_json
-from vfl_node.computing import TableShape
 from vfl_node.errors import UsageError
 from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import party_of, read_private
 from vfl_node.job import Job, load_job
+from vfl_node.job.costs import TableShape
 from vfl_node.node.trial import run_trial, settled_parties
 from vfl_node.process.files import private_folder
 from vfl_node.process.logs import configure_logs

@@ -11,11 +11,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from vfl_node.computing import TableShape
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
 from vfl_node.estimate.memory import UNPROTECTED, Need, check_limits, mebibytes, need, shape_of
 from vfl_node.job import Job
+from vfl_node.job.costs import TableShape
 from vfl_node.models import NONE_DECLARED
 from vfl_node.process.machine import free_bytes, used_bytes
 from vfl_node.roles import Role

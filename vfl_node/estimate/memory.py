@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from vfl_node.alignment.plan import plan_of
-from vfl_node.computing import TableShape, TrainingPlan
 from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.linkage import PLACE_BYTES
 from vfl_node.job import Job
+from vfl_node.job.costs import TableShape, TrainingPlan
 from vfl_node.models import NONE_DECLARED
 from vfl_node.privacy.memory import label_meter_bytes, protection_bytes
 from vfl_node.roles import Role

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from vfl_node.alignment.sizes import announced
-from vfl_node.computing import OutsideCost, TableShape, TrainingCost
 from vfl_node.errors import UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import UNPROTECTED, Need, need
 from vfl_node.job import Align, Job, Parties
 from vfl_node.job.alignment import ALIGNMENTS, AlignmentSpec
+from vfl_node.job.costs import OutsideCost, TableShape, TrainingCost
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import DataRole, Role
 from vfl_node.settings.node import Limits, Obfuscation, Settings, role_in

@@ -4,7 +4,7 @@ The elements are counted exactly, by each protocol (:meth:`vfl_node.alignment.pl
 core; hashing, checking and finding hold Python's lock, so they come on top as if there were one core. In each stage the
 slowest party counts. Computing, the wire and the disk overlap: the slowest of the three gives the time. The wire is the active
 party's, over which everything goes. Reading the table is not counted. Of training the trainer counts rows, batches and bytes
-(:meth:`vfl_node.trainers.TrainerConfig.cost`), and the time is that on the wire. What it computes is counted for rows outside
+(:meth:`vfl_node.job.costs.TrainingPlan.cost`), and the time is that on the wire. What it computes is counted for rows outside
 of the alignment alone. See docs/guides/estimate-a-job.md.
 """
 
@@ -18,7 +18,6 @@ from vfl_node.alignment import costs
 from vfl_node.alignment.plan import AlignmentPlan, plan_of
 from vfl_node.alignment.several.costs import PartyCounts
 from vfl_node.alignment.several.stages import by_party, summed
-from vfl_node.computing import Pace, TableShape
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.linkage import ENCODE_S, PLACE_BYTES, linkage_cost
@@ -27,6 +26,7 @@ from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outsi
 from vfl_node.estimate.shared_linkage import PAIR_S as SHARED_PAIR_S
 from vfl_node.estimate.shared_linkage import shared_cost
 from vfl_node.job.alignment import ALIGNMENTS, Align, AlignmentSpec
+from vfl_node.job.costs import Pace, TableShape
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings.node import Settings
 

@@ -32,7 +32,7 @@ from vfl_node.settings.node import Obfuscation
 
 def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
     """The costs as text: a line for each figure, a column for each protocol; the first line names them."""
-    chosen, unit = plan.job.align.protocol, plan.job.train.unit if plan.job.train else ""
+    chosen, unit = plan.job.align.protocol, plan.job.train.traits.unit if plan.job.train else ""
     lines: dict[str, tuple[str, Callable[[float], str]]] = {
         "wall_s": ("time", _duration),
         "computing_s": ("  to compute", _duration),
@@ -212,7 +212,7 @@ def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | N
     stops = "at most " if job.evaluate.validation_fraction and most is not None else ""  # training may stop early
     dealt = between(low.coordinator_bytes, high.coordinator_bytes, _size)
     beside = f", and {dealt} from {job.parties.coordinator}" if high.coordinator_bytes else ""
-    return f"{rows} rows an {job.train.unit}, {batches}, {stops}{sent} in all{beside}"
+    return f"{rows} rows an {job.train.traits.unit}, {batches}, {stops}{sent} in all{beside}"
 
 
 def _counted(job: Job, protocol: str) -> str:

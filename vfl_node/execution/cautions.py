@@ -19,7 +19,7 @@ from vfl_node.job.evaluate import LOWER_IS_BETTER
 if TYPE_CHECKING:
     from vfl_node.training.evaluation import Confusion
     from vfl_node.training.section import JointAttack
-    from vfl_node.training.trainer import Trained
+    from vfl_node.training.summary import Summary
 
 FEW_ROWS = 50
 """With fewer rows the accuracy of a model that is right in four rows of five may be off by .11 (its 95 % interval)."""
@@ -130,18 +130,18 @@ def of_results(confusion: Confusion | None, accuracy: float | None) -> tuple[str
     return said
 
 
-def of_models(trained: Trained, *, held_out: bool) -> tuple[str, ...]:
+def of_models(results: Summary, *, held_out: bool) -> tuple[str, ...]:
     """What the result gives rise to, beside that of this party alone and of chance.
 
     Args:
-        trained: at the party with the labels.
+        results: at the party with the labels.
         held_out: whether the rows measured on are held out.
     """
-    return (*_of_perfection(trained, held_out=held_out), *_of_rivals(trained), *_of_chance(trained))
+    return (*_of_perfection(results, held_out=held_out), *_of_rivals(results), *_of_chance(results))
 
 
-def _of_perfection(trained: Trained, *, held_out: bool) -> Iterator[str]:
-    joint, alone = ((of or {}).get("auc") for of in (trained.metrics, trained.local_metrics))
+def _of_perfection(results: Summary, *, held_out: bool) -> Iterator[str]:
+    joint, alone = (of.metrics.get("auc") if of else None for of in (results, results.alone))
     if held_out and joint is not None and joint > NEARLY_PERFECT and (alone is None or alone < FAR_FROM_IT):
         beside = "this party's columns alone tell little" if alone is None else f"this party alone reaches {alone:.3f}"
         yield (
@@ -151,29 +151,29 @@ def _of_perfection(trained: Trained, *, held_out: bool) -> Iterator[str]:
         )
 
 
-def _of_rivals(trained: Trained) -> Iterator[str]:
+def _of_rivals(results: Summary) -> Iterator[str]:
     """Metrics that are worse than those of another model on the same rows, by an interval of the difference without zero."""
     rivals = {
-        "this party alone": trained.gains,
-        "this party alone by aligned rows": trained.aligned.gains if trained.aligned else {},
-        "a boosted tree of this party alone": trained.rival.gains if trained.rival else {},
+        "this party alone": results.alone,
+        "this party alone by aligned rows": results.aligned,
+        "a boosted tree of this party alone": results.rival,
     }
-    for rival, gains in rivals.items():
+    for called, rival in rivals.items():
         worse = [
             f"{name} (by {abs(of['mean']):.3g})"
-            for name, of in gains.items()
+            for name, of in (rival.gains if rival else {}).items()
             if (of["low"] > 0 if name in LOWER_IS_BETTER else of["high"] < 0)
         ]
         if worse:
             yield (
-                f"The federated model is significantly worse than {rival} in {', '.join(worse)}. Train it longer or otherwise, "
-                "or do without the other party's columns."
+                f"The federated model is significantly worse than {called} in {', '.join(worse)}. Train it longer or "
+                "otherwise, or do without the other party's columns."
             )
 
 
-def _of_chance(trained: Trained) -> Iterator[str]:
+def _of_chance(results: Summary) -> Iterator[str]:
     for name, chance in CHANCE.items():
-        of = trained.intervals.get(name)
+        of = results.intervals.get(name)
         if of and of["high"] < chance:
             yield (
                 f"The federated model is worse than chance in {name}: {of['mean']:.3f}, with an interval from {of['low']:.3f} "

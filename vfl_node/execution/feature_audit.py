@@ -154,7 +154,7 @@ def audit(
 
     Args:
         settings: of this party.
-        job: that trained it; :attr:`~vfl_node.trainers.TrainerConfig.embedded` names what embeds.
+        job: that trained it; :attr:`~vfl_node.job.training.TrainerParts.embedded` names what embeds.
         folder: of the job, which has ended well.
         table: the records of this party that took part.
         columns: that are rebuilt; none: all that can be.
@@ -175,7 +175,7 @@ def audit(
     device = choose_device(settings.device)
     targets = targets_of(table, half.alignment.rows, columns, device, party=settings.name)
     own = np.flatnonzero(half.alignment.owned)
-    kind = load(job.train.embedded, what=f"embeddings of trainer {job.train.algorithm!r}")
+    kind = load(job.train.parts.embedded, what=f"embeddings of trainer {job.train.algorithm!r}")
     embeddings: Embeddings = kind(half, randomness.derive("defences"), device)
     found: list[dict[str, Score]] = []
     for number in range(DECODERS):

@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import Any
 
 from vfl_node.alignment.lists import promises
-from vfl_node.computing import TableShape
 from vfl_node.crypto.filters.values import check_values
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
@@ -20,14 +19,16 @@ from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
 from vfl_node.estimate.words import before_start
 from vfl_node.job import Align, Job
+from vfl_node.job.costs import TableShape
 from vfl_node.job.keys import NO_KEYS
+from vfl_node.job.training import TrainerConfig
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.roles import Role
 from vfl_node.session.memory import Memory
 from vfl_node.settings.declared import list_of
 from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.settings.protection import Protection
-from vfl_node.trainers import TrainerConfig
+from vfl_node.training.table_use import table_use_of
 
 
 def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
@@ -61,7 +62,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         check_values(job.align.keys, read.keys)  # texts that are too short; all else is refused with its place already
     if job.train:
         check_categories(read, settings.name)
-        check_lists(read, settings.name, read=job.train.reads_lists(settings.models))
+        check_lists(read, settings.name, read=table_use_of(job.train, settings.models).reads_lists())
     return read
 
 
@@ -151,7 +152,7 @@ def check_named_columns(
         UsageError: as :func:`~vfl_node.privacy.features.targets.check_columns`, or the table is too small for an audit of
             columns, even if all its rows were trained on (``E_CONFIG``).
     """
-    if role != "passive" or (train is not None and "embeddings" not in train.defended):
+    if role != "passive" or (train is not None and "embeddings" not in train.traits.defended):
         return
     from vfl_node.privacy.defences.decoding import ColumnParams
     from vfl_node.privacy.features.rows import check_enough as check_enough_known  # loads torch

@@ -37,7 +37,7 @@ from vfl_node.training.section import JointAttack
 def runs_joint(job: Job) -> bool:
     """Whether the joint attack has something to find in a job, and this machine has the library that it needs."""
     train = job.train
-    return bool(train and train.recorded and job.align.spec.synthetic_rows_at and joint.available())
+    return bool(train and train.traits.recorded and job.align.spec.synthetic_rows_at and joint.available())
 
 
 def enough_received(folders: Iterable[JobFolder]) -> bool:
@@ -112,8 +112,8 @@ def estimated_joint(job: Job, table: Table, protection: Protection, models: Mapp
     none, as the peer waits and sees how long it takes, which depends on their number up to 2,048.
     """
     train, possible = job.train, "passive" in job.align.spec.synthetic_rows_at
-    if not (train and train.estimated and possible and protection.membership) or job.align.padding:
+    if not (train and train.parts.estimated and possible and protection.membership) or job.align.padding:
         return None
-    estimate = load(train.estimated, what=f"the estimate of the joint attack of trainer {train.algorithm!r}")
+    estimate = load(train.parts.estimated, what=f"the estimate of the joint attack of trainer {train.algorithm!r}")
     found: JointAttack | None = estimate(table, train, models)
     return found

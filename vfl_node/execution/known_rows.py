@@ -61,7 +61,7 @@ def check_predictable(job: Job) -> None:
     hint = "leave --predictions out"
     if job.train is None:
         raise UsageError("--predictions: this job only aligns, so there is no model to predict with", hint=hint)
-    if not job.train.can_join:
+    if not job.train.parts.joined:
         raise UsageError(f"--predictions: models of trainer {job.train.algorithm!r} cannot be put together here", hint=hint)
     if job.label_holder != "active":
         raise UsageError(
@@ -94,7 +94,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     assert stored is not None
     positions = np.flatnonzero(view.owned)
     positions = positions[np.argsort(view.rows[positions])]
-    predict = load(job.train.joined, what=f"predictions of trainer {job.train.algorithm!r}")
+    predict = load(job.train.parts.joined, what=f"predictions of trainer {job.train.algorithm!r}")
     said = predict(half, passives, positions).reshape(len(positions), -1)
     used = np.full(len(positions), "trained", dtype=object)
     for use, rows_of_it in (("validated", stored.validated), ("held_out", stored.held_out)):

@@ -20,18 +20,19 @@ from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
+from vfl_node.job.training import TrainerConfig
 from vfl_node.privacy.audit import check as check_limit
 from vfl_node.privacy.audit import strongest
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.process.machine import now
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
-from vfl_node.roles import Role
+from vfl_node.roles import DataRole, Role
 from vfl_node.session.counted import Counted, telling_training
 from vfl_node.session.spent import SCALED, Expense, Spent
-from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.predictor import predictor_of
 from vfl_node.training.section import JointAttack
+from vfl_node.training.table_use import table_use_of
 from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_name, trainer_of
 
 
@@ -69,9 +70,10 @@ def _prepared(run: Run) -> Trainer | None:
     trainer = trainer_of(train)
     if session.job.serve:
         predictor_of(train)  # refuses a model that could be kept but not used
-    _check_room(run, train)
+    _check_room(run)
     trainer.prepare(session)
-    train.check_table("active" if session.role == "active" else "passive", run.data.table)
+    role: DataRole = "active" if session.role == "active" else "passive"
+    table_use_of(train, session.policy.models).check(role, run.data.table)
     check_named_columns(run.data.table, session.policy.protection, party=session.name, role=session.role, train=train)
     return trainer
 
@@ -111,18 +113,20 @@ async def _trained(
     before, joint = _cautions(run, alignment), _estimated_joint(run)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
-    trained = dataclasses.replace(await trainer.run(own, data, checkpoints, resume), joint=joint)
-    protection, defended = session.policy.protection, job.train.defended
+    trained = await trainer.run(own, data, checkpoints, resume)
+    trained = dataclasses.replace(trained, audits=dataclasses.replace(trained.audits, joint=joint))
+    protection, defended = session.policy.protection, job.train.traits.defended
     idle = (
         *idle_defences(protection.defences, session.role, defended, "training"),
         *idle_feature_audit(protection.features, session.role, defended, "training"),
-        *idle_label_limit(protection, session.role, trained.label_audit),
+        *idle_label_limit(protection, session.role, trained.audits.labels),
     )
     after = column_cautions.of_encoded(trained.columns, before)
-    after += cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
+    if results := trained.results:
+        after += cautions.of_results(results.confusion, results.metrics.get("accuracy"))
     after += cautions.of_membership(joint) if joint else ()
-    if run.data.table.labels is not None:
-        after += cautions.of_models(trained, held_out=job.evaluate.test_fraction > 0)
+    if results and run.data.table.labels is not None:
+        after += cautions.of_models(results, held_out=job.evaluate.test_fraction > 0)
     for text in after:
         session.progress.emit(ResultDoubted(text))
     own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))
@@ -175,11 +179,11 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
     Raises:
         StateError: another device (``E_DEVICE``), or other defences or columns that are audited (``E_DEFENCES``).
     """
-    if train.on_device:
+    if train.traits.on_device:
         device = device_name(run.session.machine.device)
         text = f"this node computes on {device}, and the job began on another device"
         run.folder.check_setting("device", device, text=text, code="E_DEVICE")
-    if train.defended:
+    if train.traits.defended:
         defences = [params.model_dump(mode="json") for params in run.session.policy.protection.defences]
         text = "the job began with other defences than those in this node's settings"
         run.folder.check_setting("defences", json.dumps(defences), text=text, code="E_DEFENCES")
@@ -189,7 +193,7 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
         run.folder.check_setting("audit.features", audited, text=text, code="E_DEFENCES")
 
 
-def _check_room(run: Run, train: TrainerConfig) -> None:
+def _check_room(run: Run) -> None:
     """Refuse a training that would be one too many, before the alignment that it needs.
 
     Raises:
@@ -198,14 +202,12 @@ def _check_room(run: Run, train: TrainerConfig) -> None:
     Leaks: as :func:`_number`. Where rows may be made up it does not wait to see whether any is.
     """
     session = run.session
-    if train.tells_anew or (train.has_synthetic_rows and session.job.align.spec.synthetic_rows_at):
+    if _draws_anew(run, synthetic=bool(session.job.align.spec.synthetic_rows_at)):
         session.memory.check(_counted(run))
 
 
 def _number(run: Run, alignment: Alignment) -> int:
     """Which training over these records with this partner it is, of those that draw secrets anew; 1 of others.
-
-    They draw synthetic rows, first weights of a model whose weights are opened, or which records are held out for sums.
 
     A training counts from here on, whatever becomes of it: on the disk before its first message. That there is room was
     checked before the alignment (:func:`_check_room`); another job may have taken it since.
@@ -218,11 +220,18 @@ def _number(run: Run, alignment: Alignment) -> int:
     every one counts, since whether any row is would tell the passive party whether it is given the bare intersection.
     For the same reason this comes before this owner looks at how many records are shared.
     """
-    session, train = run.session, run.session.job.train
-    synthetic = alignment.hides_intersection or alignment.has_synthetic_rows
-    if train is None or not (train.tells_anew or (train.has_synthetic_rows and synthetic)):
+    if not _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
         return 1
-    return session.memory.count(_counted(run))
+    return run.session.memory.count(_counted(run))
+
+
+def _draws_anew(run: Run, *, synthetic: bool) -> bool:
+    """Whether it draws secrets anew. ``synthetic``: whether any row may be made up.
+
+    It draws such rows, first weights of a model whose weights are opened, or which records are held out for sums.
+    """
+    job, train = run.session.job, run.session.job.train
+    return train is not None and (train.opens(job.evaluate).anew or (train.traits.synthetic_rows and synthetic))
 
 
 def _counted(run: Run) -> Counted:

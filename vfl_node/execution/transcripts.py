@@ -29,7 +29,7 @@ def check_transcribable(job: Job) -> None:
     hint = "leave --transcript out"
     if job.train is None:
         raise UsageError("--transcript: this job only aligns, so no embeddings are exchanged", hint=hint)
-    if not job.train.recorded:
+    if not job.train.traits.recorded:
         text = f"--transcript: training by {job.train.algorithm!r} exchanges no embeddings and gradients of rows"
         raise UsageError(text, hint=f"{hint}, or train by 'split'")
 

@@ -12,85 +12,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from vfl_node.computing import ONE_BESIDE, Beside
 from vfl_node.configuration.models import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
+from vfl_node.job.costs import ONE_BESIDE, Beside
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.names import JobId, Name
+from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Predict, Serve
-from vfl_node.roles import DataRole, Task
-from vfl_node.trainers import ALWAYS, DEFAULT_TRAINER, TRAINERS, TrainerConfig
-
-
-class Parties(Frozen):
-    """Who takes part, by the names in their certificates."""
-
-    active: Name
-    passive: tuple[Name, ...] = Field(min_length=1)
-    coordinator: Name | None = None
-
-    @field_validator("passive", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: object) -> object:
-        return [value] if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Parties:
-        if len(set(self.all)) != len(self.all):
-            raise ValueError("a party may appear once only")
-        if len(self.passive) > 1 and (words := sorted({"active", "passive", "both"} & set(self.passive))):
-            raise ValueError(
-                f"one of several passive parties cannot be called {words[0]!r}: serve.to and predict.to mean a role by it"
-            )
-        return self
-
-    @property
-    def data(self) -> tuple[str, ...]:
-        """Names of those that bring data: active, then passive."""
-        return (self.active, *self.passive)
-
-    @property
-    def pair(self) -> dict[DataRole, str]:
-        """Role → name, in a protocol of two data parties.
-
-        Raises:
-            ValueError: there are more; a protocol that calls this must not run with them.
-        """
-        (passive,) = self.passive
-        return {"active": self.active, "passive": passive}
-
-    def others(self, name: str) -> tuple[str, ...]:
-        """The other data parties, in their order."""
-        return tuple(other for other in self.data if other != name)
-
-    def named(self, to: str) -> tuple[str, ...]:
-        """The data parties that may be meant by a role, by ``both`` roles, or by a party's name; none by any other word."""
-        of_role = {"active": (self.active,), "passive": self.passive, "both": self.data}
-        return of_role.get(to, tuple(name for name in self.data if name == to))
-
-    def called(self, name: str) -> str:
-        """What a data party is called where a role may stand for it: by its role, or by its name if others have the role."""
-        if name == self.active:
-            return "active"
-        return name if len(self.passive) > 1 else "passive"
-
-    def met_by(self, name: str) -> tuple[str, ...]:
-        """With whom ``name`` has a conversation, in the order of :attr:`all`.
-
-        Passive parties have none with each other: the active party relays what one has for another.
-        """
-        if name in self.passive:
-            return tuple(other for other in (self.active, self.coordinator) if other)
-        return tuple(other for other in self.all if other != name)
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """All names: active, then passive, then coordinator."""
-        return (*self.data, *([self.coordinator] if self.coordinator else []))
+from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig
+from vfl_node.roles import Task
 
 
 class _TrainerName(Frozen, extra="ignore"):
@@ -105,6 +39,15 @@ def _config_of(section: Any) -> type[TrainerConfig]:
 
 Training = Annotated[TrainerConfig, ReadBy(_config_of)]
 """The ``train`` section of a job, by the config of its trainer."""
+
+
+_OF_A_MODEL: Mapping[Measure, str] = {
+    "validation_fraction": "chooses the best epoch of a model that is trained",
+    "hold_out": "chooses the rows that a model is measured on",
+    "matched": "measures a model on the rows that both parties own",
+    "contributions": "measures a model without each party's columns",
+}
+"""Key of ``evaluate`` that not every trainer can do → what is done by it."""
 
 
 class Job(Frozen):
@@ -149,10 +92,10 @@ class Job(Frozen):
             raise ValueError(f"{protocol} aligns with {most} of parties.passive at most: {spec.several.why_not_more}")
         if len(self.parties.passive) > 1:
             spec.check_several(self.align)
-        if self.train and len(self.parties.passive) > self.train.max_passive_parties:
-            most, algorithm = self.train.max_passive_parties, self.train.algorithm
+        if self.train and len(self.parties.passive) > self.train.traits.max_passive_parties:
+            most, algorithm = self.train.traits.max_passive_parties, self.train.algorithm
             raise ValueError(f"train.algorithm: {algorithm} trains with {most} of parties.passive at most")
-        if self.train and self.train.by_similarity != spec.by_similarity:
+        if self.train and self.train.traits.by_similarity != spec.by_similarity:
             raise ValueError(self._unlike())
         coordinated = (self.train is not None and self.train.coordinated) or spec.coordinated
         if spec.coordinated and not self.parties.coordinator:
@@ -160,7 +103,7 @@ class Job(Frozen):
         if coordinated and not self.parties.coordinator:
             raise ValueError("this training needs a third party: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated and not self.predict:  # there, as its training says
-            ways = ((name, config.coordinated_by) for name, config in TRAINERS.usable())
+            ways = ((name, config.traits.coordinated_by) for name, config in TRAINERS.usable())
             training = [f"train.algorithm: {name}{'' if way == ALWAYS else f' with {way}'}" for name, way in ways if way]
             aligning = [f"align.protocol: {name}" for name in coordinated_protocols()]
             where = " and ".join((*training, *aligning))
@@ -182,25 +125,18 @@ class Job(Frozen):
                 f"with {protocol} records that a party lacks would get synthetic rows, other ones in each job, "
                 "while the model stays the same, and whoever compared two jobs would learn the same"
             )
-        if self.serve and not (self.train and self.train.can_serve):
+        if self.serve and not (self.train and self.train.parts.serving):
             raise ValueError(f"serve keeps a trained model for predictions, and {self._trained_here}")
-        if self.evaluate.validation_fraction and not (self.train and self.train.can_validate):
-            raise ValueError(
-                f"evaluate.validation_fraction chooses the best epoch of a model that is trained, and {self._trained_here}"
-            )
+        for key, why in _OF_A_MODEL.items():
+            if getattr(self.evaluate, key) and not (self.train and key in self.train.traits.measures):
+                raise ValueError(f"evaluate.{key} {why}, and {self._trained_here}")
         if self.evaluate.hold_out:
             self._check_split()
-        if self.evaluate.matched and not (self.train and self.train.can_match):
-            raise ValueError(f"evaluate.matched measures a model on the rows that both parties own, and {self._trained_here}")
-        if self.evaluate.contributions and not (self.train and self.train.can_attribute):
-            raise ValueError(f"evaluate.contributions measures a model without each party's columns, and {self._trained_here}")
         return self
 
     def _check_split(self) -> None:
         """Refuse ``evaluate.hold_out`` where it would tell too much, or there is no order of all rows."""
         spec = self.align.spec
-        if not (self.train and self.train.can_hold_out_last):
-            raise ValueError(f"evaluate.hold_out chooses the rows that a model is measured on, and {self._trained_here}")
         if spec.intersection_hidden_from or not spec.every_row_is_shared:
             raise ValueError(
                 "evaluate.hold_out needs an alignment whose rows all parties own and know, such as psi: with "
@@ -212,7 +148,7 @@ class Job(Frozen):
         """Why trainer and alignment do not go together, and what does."""
         assert self.train is not None
         protocol, algorithm = self.align.protocol, self.train.algorithm
-        suited = [name for name, config in TRAINERS.usable() if config.by_similarity == self.align.spec.by_similarity]
+        suited = [name for name, config in TRAINERS.usable() if config.traits.by_similarity == self.align.spec.by_similarity]
         rows = "each row several candidates" if self.align.spec.by_similarity else "each row one record"
         way_out = f"say train.algorithm: {' or '.join(suited)}"
         return f"align.protocol: {protocol} gives {rows}, and train.algorithm: {algorithm} does not train on that: {way_out}"

@@ -10,18 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 from typing_extensions import override
 
-from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.configuration.registry import Registry, subclass_of
 from vfl_node.errors import DataError
-
-if TYPE_CHECKING:
-    from vfl_node.job import Job
+from vfl_node.job.costs import ROWS_AT_ONCE, Network, Passes
+from vfl_node.job.training import TrainingJob
 
 
 class ActiveTable(Protocol):
@@ -98,7 +96,7 @@ class Unaligned(Frozen):
         """In which of all ``epochs`` rows outside are learnt from, after a number of them."""
         return ""
 
-    def check(self, job: Job, epochs: int) -> None:
+    def check(self, job: TrainingJob, epochs: int) -> None:
         """Refuse a job of so many ``epochs`` in which the active party must not know the rows outside, or cannot use them.
 
         Raises:
@@ -184,7 +182,7 @@ class AlternatingMethod(Unaligned):
     def when(self, epochs: int) -> str:
         return f"in the last {epochs - self.pretraining(epochs):,} of {epochs:,} epochs"
 
-    def check(self, job: Job, epochs: int) -> None:
+    def check(self, job: TrainingJob, epochs: int) -> None:
         """As the base; validation could stop training before the rows are filled in."""
         super().check(job, epochs)
         method = f"train.unaligned: {self.method}"

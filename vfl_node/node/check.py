@@ -32,6 +32,7 @@ from vfl_node.node.spending import check_budget
 from vfl_node.process.machine import now
 from vfl_node.roles import Task
 from vfl_node.settings.node import DEFAULT_TABLE, Data, Settings
+from vfl_node.training.table_use import table_use_of
 
 log = structlog.get_logger()
 
@@ -159,7 +160,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             use = _use(job, settings, data, seen, needs_label=needs_label)
             _check_use(use, job, settings, seen)
             if job.train and seen.table:
-                use = replace(use, columns=job.train.columns_read(seen.table))
+                use = replace(use, columns=table_use_of(job.train, settings.models).columns(seen.table))
         if seen.table and (settings.audit.features or settings.defences) and (job is None or job.train):
             from vfl_node.execution.inputs import check_named_columns  # loads torch
 
@@ -231,7 +232,7 @@ def _noise(job: Job, settings: Settings) -> str:
 
 def _image(job: Job, settings: Settings, image: Image | None) -> str:
     """What training does with the image of a table, or without one."""
-    read = job.train is not None and job.train.reads_images(settings.models)
+    read = job.train is not None and table_use_of(job.train, settings.models).reads_images()
     if image is None:
         return "the model reads images, and data.image names none: this party's columns go into dense layers" if read else ""
     pixels = f"{len(image.columns):,} columns of data.image"
@@ -252,8 +253,9 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
     Budget(settings.limits, settings.models, settings.protection).fit(job, settings.role, shape_of(seen.table))
     if job.train and settings.role != "coordinator":
         check_categories(seen.table, settings.name)
-        check_lists(seen.table, settings.name, read=job.train.reads_lists(settings.models))
-        job.train.check_table(settings.role, seen.table)
+        table_use = table_use_of(job.train, settings.models)
+        check_lists(seen.table, settings.name, read=table_use.reads_lists())
+        table_use.check(settings.role, seen.table)
 
 
 class StartCheck:

@@ -72,7 +72,7 @@ def _ended(settings: Settings, job_id: str) -> tuple[Job, JobFolder]:
     job = parse_job(json.dumps(report["job"]["spec"]), source=f"job {job_id}")
     if role_in(job.parties, settings.name) != "passive":
         raise UsageError(f"{settings.name} is no passive party of job {job_id}", code="E_ROLE", hint="audit at its own node")
-    if job.train is None or not job.train.embedded:
+    if job.train is None or not job.train.parts.embedded:
         does = f"its trainer {job.train.algorithm!r} sends no embeddings" if job.train else "it trained nothing"
         raise _nothing(job_id, does, "audit a job of split training")
     return job, folder

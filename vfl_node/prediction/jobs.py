@@ -73,7 +73,7 @@ def _job(trained: Job, predict: Predict) -> Job:
         intersect = align.model_copy(update={"at_most": None, "expect": Expected()})
     else:
         intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
-    coordinated = trained.train is not None and trained.train.serves_coordinated
+    coordinated = trained.train is not None and trained.train.traits.serves_coordinated
     return Job(
         name=f"{trained.name[:55].rstrip('-')}-predict",
         parties=trained.parties if coordinated else trained.parties.model_copy(update={"coordinator": None}),

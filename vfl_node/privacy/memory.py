@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from vfl_node.computing import TableShape
+from vfl_node.job.costs import TableShape
 from vfl_node.privacy.defences.decoding import DecoderParams
 from vfl_node.privacy.defences.specs import NoPeekParams, SplittingParams
 from vfl_node.settings.protection import Protection

@@ -18,9 +18,10 @@ from pydantic import Field, StringConstraints, create_model, model_validator
 from vfl_node.alignment.alignment import Alignment, LinkageFacts
 from vfl_node.crypto.kernels import kernel
 from vfl_node.job import Job, Name, Parties
+from vfl_node.job.training import TRAINERS
 from vfl_node.ledger import Disclosure
 from vfl_node.report.columns import ColumnAudit, ColumnFigures
-from vfl_node.report.measured import intervals_of, metrics_of, rival_metrics
+from vfl_node.report.measured import gains_of, metrics_of
 from vfl_node.report.meters import Meters, meters_of
 from vfl_node.report.sections import (
     AlignmentSizes,
@@ -39,7 +40,6 @@ from vfl_node.report.sections import (
 from vfl_node.roles import Role
 from vfl_node.settings.node import role_in
 from vfl_node.settings.protection import Protection
-from vfl_node.trainers import TRAINERS
 from vfl_node.training.predictor import ReportedPredictions, ServiceCount
 from vfl_node.training.section import Section
 from vfl_node.training.trainer import Trained
@@ -163,9 +163,11 @@ def build(
     Raises:
         pydantic.ValidationError: a value that the format does not allow, such as NaN.
     """
-    digest, role, result = job.digest(), role_in(job.parties, party), training or predictions
+    digest, role, last = job.digest(), role_in(job.parties, party), training or predictions
     if role is None:
         raise ValueError("the report of a party that the job does not name")
+    results = training.results if training else None
+    alone, aligned, tree = (results.alone, results.aligned, results.rival) if results else (None, None, None)
     return Report(
         job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.model_dump(mode="json")),
         manifest_digest=digest,
@@ -177,18 +179,18 @@ def build(
         seeded=seeded,
         alignment=_sizes(job, alignment, align_seconds, align_warnings, records, traffic),
         training=_training(job, training, protection, classes) if training else None,
-        metrics=metrics_of(job, training, local=False) if training else None,
-        local_metrics=metrics_of(job, training, local=True) if training else None,
-        gains=intervals_of(job, training.gains) if training else None,
-        local_aligned_metrics=rival_metrics(job, training, training.aligned) if training else None,
-        local_aligned_gains=intervals_of(job, training.aligned.gains) if training and training.aligned else None,
-        boosted_tree_metrics=rival_metrics(job, training, training.rival) if training else None,
-        boosted_tree_gains=intervals_of(job, training.rival.gains) if training and training.rival else None,
-        boosted_tree_note=(training.rival_note or None) if training else None,
+        metrics=metrics_of(job, results, results),
+        local_metrics=metrics_of(job, results, alone),
+        gains=gains_of(job, alone),
+        local_aligned_metrics=metrics_of(job, results, aligned),
+        local_aligned_gains=gains_of(job, aligned),
+        boosted_tree_metrics=metrics_of(job, results, tree),
+        boosted_tree_gains=gains_of(job, tree),
+        boosted_tree_note=(results.rival_note or None) if results else None,
         meters=meters_of(job, role, alignment, protection, training) if training and alignment else None,
         predictions=_predictions(job, party, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
-        learnt=_learnt(job, party, alignment, coordinated, result.disclosures if result else None),
+        learnt=_learnt(job, party, alignment, coordinated, last.disclosures if last else None),
         versions=dict(versions),
     )
 
@@ -264,14 +266,14 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         repeats=job.evaluate.repeats,
         classes=classes or None,
         device=trained.device,
-        audit=dict(trained.audit),
+        audit=dict(trained.audits.membership),
         max_attack_auc=protection.max_attack_auc,
-        joint=trained.joint,
+        joint=trained.audits.joint,
         feature_audit=None
-        if trained.feature_audit is None
-        else {name: ColumnAudit(**found) for name, found in trained.feature_audit.items()},
+        if trained.audits.features is None
+        else {name: ColumnAudit(**found) for name, found in trained.audits.features.items()},
         max_feature_gain=protection.max_feature_gain,
-        label_audit=dict(trained.label_audit),
+        label_audit=dict(trained.audits.labels),
         max_label_auc=protection.max_label_auc,
         columns=tuple(ColumnFigures(**asdict(column)) for column in trained.columns),
         warnings=trained.warnings,

@@ -9,46 +9,41 @@ from vfl_node.job import Job
 from vfl_node.report.sections import ConfusionMatrix, Interval, Metrics
 from vfl_node.training.evaluation import Confusion, Curve, Rival
 from vfl_node.training.intervals import ConfidenceInterval
-from vfl_node.training.trainer import Trained
+from vfl_node.training.summary import Summary
 
 
-def metrics_of(job: Job, result: Trained, *, local: bool) -> Metrics | None:
-    """Those of the federated model, or of the active party's own one; None where this party does not know them.
+def metrics_of(job: Job, results: Summary | None, model: Summary | Rival | None) -> Metrics | None:
+    """Those of one model; None where there is none, or this party does not know them.
 
     Args:
         job: the job.
-        result: of its training.
-        local: whether the active party's own model is meant.
+        results: of its training.
+        model: the ``results`` themselves, of the federated model, or one of the models of the active party alone in them.
     """
-    values, intervals, repeats, curve, confusion = (
-        (
-            result.local_metrics,
-            result.local_intervals,
-            result.local_repeats,
-            result.local_calibration_curve,
-            result.local_confusion,
-        )
-        if local
-        else (result.metrics, result.intervals, result.repeats, result.calibration_curve, result.confusion)
-    )
-    if values is None:
+    if results is None or model is None:
         return None
-    about = (result.local_population if local else None) or result.population or {}
-    known: dict[str, Any] = {**values, **{f"constant_{name}": value for name, value in result.constant.items()}}
+    rival = model if isinstance(model, Rival) else None
+    about = (results.alone_population if rival and rival is results.alone else None) or results.population
+    known: dict[str, Any] = {**model.metrics, **{f"constant_{name}": value for name, value in results.constant.items()}}
     return Metrics(
         **known,
-        model=(result.local_kind or None) if local else None,
-        trained_rows=result.local_rows if local else None,
-        repeats={name: tuple(of) for name, of in repeats.items()} if repeats else None,
-        confusion=_confusion(job, confusion) if confusion else None,
-        rows=about.get("rows"),
-        population=about.get("population"),
-        real_share=about.get("real_share"),
+        model=(rival.kind or None) if rival else None,
+        trained_rows=rival.trained_rows if rival else None,
+        repeats={name: tuple(each) for name, each in model.repeats.items()} or None,
+        confusion=_confusion(job, model.confusion) if model.confusion else None,
+        rows=about.rows if about else None,
+        population=about.population if about else None,
+        real_share=about.real_share if about else None,
         held_out=job.evaluate.test_fraction > 0,
-        intervals=intervals_of(job, intervals),
-        calibration=_probabilities(job, curve),
-        predicted_actual=_numbers(job, curve),
+        intervals=intervals_of(job, model.intervals),
+        calibration=_probabilities(job, model.curve),
+        predicted_actual=_numbers(job, model.curve),
     )
+
+
+def gains_of(job: Job, rival: Rival | None) -> dict[str, Interval] | None:
+    """Of the federated model over another one; None where there is none."""
+    return intervals_of(job, rival.gains) if rival else None
 
 
 def _probabilities(job: Job, curve: Curve) -> tuple[tuple[float, float, int], ...]:
@@ -59,25 +54,6 @@ def _probabilities(job: Job, curve: Curve) -> tuple[tuple[float, float, int], ..
 def _numbers(job: Job, curve: Curve) -> tuple[tuple[float, float, int], ...]:
     """Predicted numbers and actual ones; empty in a classification."""
     return tuple(curve) if job.task == "regression" else ()
-
-
-def rival_metrics(job: Job, result: Trained, of: Rival | None) -> Metrics | None:
-    """Those of another model of the active party alone; None where there is none."""
-    federated = metrics_of(job, result, local=False)
-    if of is None or federated is None:
-        return None
-    return federated.model_copy(
-        update={
-            **of.metrics,
-            "model": of.kind,
-            "trained_rows": of.trained_rows,
-            "repeats": {name: tuple(values) for name, values in of.repeats.items()},
-            "confusion": _confusion(job, of.confusion) if of.confusion else None,
-            "intervals": intervals_of(job, of.intervals),
-            "calibration": _probabilities(job, of.curve),
-            "predicted_actual": _numbers(job, of.curve),
-        }
-    )
 
 
 def _confusion(job: Job, counts: Confusion) -> ConfusionMatrix:

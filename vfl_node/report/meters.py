@@ -64,15 +64,15 @@ class Meters(Section):
 def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection, trained: Trained) -> Meters:
     """Those of a party with data, at the end of a training."""
     assert job.train is not None
-    unmetered, holds = job.train.unmetered, role == job.train.label_holder
+    unmetered, holds = job.train.traits.unmetered, role == job.train.label_holder
     labels = columns = None
     if holds:
         off = "" if protection.labels else "audit.labels is false in this node's settings"
         few = "too few rows have a label of their own to judge"
-        labels = labels_meter(trained.label_audit, trained.label_trainings, unmetered or off or few)
+        labels = labels_meter(trained.audits.labels, trained.audits.trainings, unmetered or off or few)
     if role == "passive":
         off = "" if protection.features else "audit.features names no column in this node's settings"
-        found = {name: dict(of) for name, of in (trained.feature_audit or {}).items()}
+        found = {name: dict(of) for name, of in (trained.audits.features or {}).items()}
         columns = columns_meter(found, unmetered or off or "too few rows could be judged")
     return Meters(labels=labels, membership=_membership(alignment, protection, trained, unmetered), columns=columns)
 
@@ -82,8 +82,8 @@ def _membership(alignment: Alignment, protection: Protection, trained: Trained, 
         return Meter(level="open", why=f"{alignment.protocol} tells all parties which of their records are shared")
     off = "" if protection.membership else "audit.membership is false in this node's settings"
     none = "no shared row of this party is made up" if not alignment.missing else "too few rows could be judged"
-    meter = membership_meter(trained.audit, 1, unmetered or off or none)
-    return with_joint(meter, trained.joint) if trained.joint else meter
+    meter = membership_meter(trained.audits.membership, 1, unmetered or off or none)
+    return with_joint(meter, trained.audits.joint) if trained.audits.joint else meter
 
 
 def live_meters(attacks: Figures, labels: Figures, rebuilt: Rebuilt) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from markupsafe import Markup
 
 from vfl_node.alignment.words import ReportedAlignment, words_of
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.training import TRAINERS, TrainerConfig
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import charts, read_labels, rebuilt, results
 from vfl_node.report.charts import Bar, LineChart, Row
 from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, listed
-from vfl_node.trainers import TRAINERS, TrainerConfig
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def render(report: Report) -> str:
     train = _train(report)
     peers = names.others(report.party)
     met = [name for name in peers if name in names.met_by(report.party)]
-    peer, partner, unit = listed(peers), listed(met), train.unit if train else ""
+    peer, partner, unit = listed(peers), listed(met), train.traits.unit if train else ""
     readings = results.readings(data, train.classes if train else 2)
     aligned = _reported_alignment(report, train, peer) if report.alignment else None
     return environment.get_template("report.html.j2").render(

@@ -13,8 +13,8 @@ from pydantic import Field, JsonValue, create_model
 from vfl_node.configuration.models import Frozen, ReadBy, name_in
 from vfl_node.configuration.registry import load
 from vfl_node.job import Name
+from vfl_node.job.training import TRAINERS
 from vfl_node.report.columns import ColumnAudit, ColumnFigures
-from vfl_node.trainers import TRAINERS
 from vfl_node.training.section import Attacks, Count, JointAttack, MetricValues, Section, Share, TrainerSection
 
 
@@ -182,7 +182,7 @@ def figures_of(algorithm: str) -> type[CommonFigures]:
     Raises:
         UsageError: the package of the trainer or of its section cannot be loaded (``E_EXTENSION``).
     """
-    section = load(TRAINERS[algorithm].report_section, what=f"report of trainer {algorithm!r}")
+    section = load(TRAINERS[algorithm].parts.report_section, what=f"report of trainer {algorithm!r}")
     fields: dict[str, Any] = {"algorithm": (Literal[algorithm], ...), algorithm: (section, ...)}
     return create_model(f"{algorithm.capitalize()}Figures", __base__=CommonFigures, __doc__=CommonFigures.__doc__, **fields)
 

@@ -1,1 +1,1 @@
-"""What trainers have in common, and a folder for each of this project's own; :mod:`vfl_node.trainers` names them."""
+"""What trainers have in common, and a folder for each of this project's own; :mod:`vfl_node.job.training` names them."""

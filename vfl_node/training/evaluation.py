@@ -1,4 +1,4 @@
-"""What is measured in an epoch, at the end of a repeat, and over all repeats.
+"""What is measured in an epoch, and at the end of a repeat.
 
 Population ``owned``: held-out shared rows that the active party owns, since only those have a real label. A share of them,
 |I|/n_a, carries real features of every passive party; the active party does not know which, so a row's score is the
@@ -8,7 +8,7 @@ calibration's expectation, not P (see missing/calibration.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
 from vfl_node.metrics import classes, numbers
 from vfl_node.metrics.classes import ModelOutput
-from vfl_node.training.intervals import Intervals, Output, bounds, difference, over_repeats, over_rows
+from vfl_node.training.intervals import Intervals, Output, over_rows
 
 Values = dict[str, float | None]
 """Metric → value; None where it is not defined (no rows, or one class only)."""
@@ -77,7 +77,7 @@ class Rival:
 
     Attributes:
         kind: as :attr:`RivalOutput.kind`.
-        trained_rows: as :attr:`RivalOutput.rows`, in the first repeat.
+        trained_rows: as :attr:`RivalOutput.rows`, in the first repeat; None: not known.
         metrics: the mean over repeats.
         repeats: metric → its value in each repeat.
         intervals: of ``metrics``, as :attr:`Evaluation.intervals`.
@@ -87,13 +87,13 @@ class Rival:
     """
 
     kind: str
-    trained_rows: int
+    trained_rows: int | None
     metrics: Values
-    repeats: Repeats
-    intervals: Intervals
-    gains: Intervals
-    curve: Curve
-    confusion: Confusion | None
+    repeats: Repeats = field(default_factory=dict)
+    intervals: Intervals = field(default_factory=dict)
+    gains: Intervals = field(default_factory=dict)
+    curve: Curve = field(default_factory=list)
+    confusion: Confusion | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def assess(
             kind=of.kind,
             trained_rows=of.rows,
             metrics=values(of.output),
-            repeats=_by_metric([values(of.output)]),
+            repeats={name: [value] for name, value in values(of.output).items()},
             intervals=own[place],
             gains=gains[place],
             curve=of.output.curve(labels),
@@ -235,98 +235,6 @@ def class_shares(labels: NDArray[Any], classes: int) -> NDArray[np.float64] | No
     return np.bincount(labels.astype(np.int64), minlength=classes) / len(labels) if len(labels) else None
 
 
-@dataclass(frozen=True)
-class Summary:
-    """All repeats together: the mean of each metric, and intervals.
-
-    Attributes:
-        metrics: federated model.
-        local_metrics: the active party alone, same rows; None if it has no features.
-        intervals: metric → interval, over repeats, or over the rows of a single one.
-        local_intervals: the same for the local model.
-        gains: the same for the difference federated − local, repeat by repeat.
-        repeats: metric → its value in each repeat, federated model.
-        local_repeats: the same for the local model; None if there is none.
-        constant: mean over repeats of :attr:`Evaluation.constant`.
-        rival: another model of the active party alone; None where there is none, or not in every repeat.
-        rival_note: why there is none; empty where there is one.
-        aligned: the active party alone by aligned rows; as ``rival``.
-    """
-
-    metrics: Values
-    local_metrics: Values | None
-    intervals: Intervals
-    local_intervals: Intervals
-    gains: Intervals
-    repeats: Repeats
-    local_repeats: Repeats | None
-    constant: Values
-    rival: Rival | None
-    rival_note: str
-    aligned: Rival | None
-
-
-def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int) -> Summary:
-    """Mean and interval of each metric over ``evaluations``.
-
-    Args:
-        evaluations: one a repeat.
-        train_rows: shared rows trained on in each repeat; splits overlap, and the
-            interval is widened by the ratio of test to training rows accordingly.
-        test_rows: shared rows held out in each.
-    """
-    first = evaluations[0]
-    ours = [evaluation.metrics for evaluation in evaluations]
-    alone = [evaluation.local_metrics for evaluation in evaluations if evaluation.local_metrics is not None]
-
-    def gains(others: Sequence[Values]) -> list[Values]:
-        """The difference of the federated model to another one, a repeat each."""
-        pairs = zip(ours, others, strict=False)
-        return [{name: difference(value, other[name]) for name, value in joint.items()} for joint, other in pairs]
-
-    def intervals(values: Sequence[Values], *, signed: bool = False) -> Intervals:
-        """Of metrics, or of differences of metrics (``signed``)."""
-        by_metric = {name: _defined(values, name) for name in (values[0] if values else ())}
-        ranges = {name: bounds(name, signed=signed) for name in by_metric}
-        return {
-            name: over_repeats(of, train_rows, test_rows, lowest=ranges[name][0], highest=ranges[name][1])
-            for name, of in by_metric.items()
-            if len(of) > 1
-        }
-
-    several = len(evaluations) > 1
-
-    def over_all(rivals: Sequence[Rival | None]) -> Rival | None:
-        each = [of for of in rivals if of]
-        if len(each) < len(rivals):
-            return None
-        if not several:
-            return each[0]
-        values = [of.metrics for of in each]
-        return replace(
-            each[0],
-            metrics=_mean(values),
-            repeats=_by_metric(values),
-            intervals=intervals(values),
-            gains=intervals(gains(values), signed=True),
-        )
-
-    rival = over_all([evaluation.rival for evaluation in evaluations])
-    return Summary(
-        metrics=_mean(ours),
-        local_metrics=_mean(alone) if alone else None,
-        intervals=intervals(ours) if several else first.intervals,
-        local_intervals=intervals(alone) if several else first.local_intervals,
-        gains=intervals(gains(alone), signed=True) if several else first.gains,
-        repeats=_by_metric(ours),
-        local_repeats=_by_metric(alone) if alone else None,
-        constant=_mean([evaluation.constant for evaluation in evaluations]),
-        rival=rival,
-        rival_note="" if rival else next((evaluation.rival_note for evaluation in evaluations if evaluation.rival_note), ""),
-        aligned=over_all([evaluation.aligned for evaluation in evaluations]),
-    )
-
-
 def real_share(alignment: Alignment) -> float | None:
     """Share of the active party's shared rows that carry real features of every passive party; a ratio of counts.
 
@@ -335,16 +243,3 @@ def real_share(alignment: Alignment) -> float | None:
     owned = int(np.count_nonzero(alignment.owned))
     shared = alignment.common
     return None if shared is None or owned == 0 else shared / owned
-
-
-def _defined(values: Sequence[Values], name: str) -> list[float]:
-    return [value for of in values if (value := of[name]) is not None]
-
-
-def _mean(values: Sequence[Values]) -> Values:
-    defined = {name: _defined(values, name) for name in values[0]}
-    return {name: sum(of) / len(of) if of else None for name, of in defined.items()}
-
-
-def _by_metric(values: Sequence[Values]) -> Repeats:
-    return {name: [of[name] for of in values] for name in values[0]}

@@ -1,6 +1,6 @@
 """The contract of predictions: what a trainer brings whose model is served, and what a node gives it.
 
-The config of such a trainer names a :class:`Predictor` (:attr:`vfl_node.trainers.TrainerConfig.serving`). The node keeps the
+The config of such a trainer names a :class:`Predictor` (:attr:`vfl_node.job.training.TrainerParts.serving`). The node keeps the
 model, the rows that other parties were told about and the owner's requests; the predictor talks with the other parties.
 """
 
@@ -19,13 +19,13 @@ from vfl_node.configuration.registry import load
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job, Serve
+from vfl_node.job.training import TrainerConfig
 from vfl_node.ledger import Disclosure
 from vfl_node.models.inputs import ModelInput
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
 from vfl_node.settings.defences import DefenceParams
 from vfl_node.settings.node import DEFAULT_TABLE
-from vfl_node.trainers import TrainerConfig
 from vfl_node.transport.channel import Channel
 
 Names = NDArray[np.int64]
@@ -73,7 +73,7 @@ class KeptHalf:
 class Embeddings(Protocol):
     """What a passive party's kept half sends of its own rows; made of a :class:`KeptHalf`, a ``Randomness`` and a device.
 
-    A trainer names it as :attr:`vfl_node.trainers.TrainerConfig.embedded`.
+    A trainer names it as :attr:`vfl_node.job.training.TrainerParts.embedded`.
     """
 
     def inputs(self, positions: NDArray[np.int64]) -> ModelInput:
@@ -196,7 +196,7 @@ class Predictor(Protocol):
 
     Attributes:
         defended: the tensors that it sends through the place where defences work, as
-            :attr:`vfl_node.trainers.TrainerConfig.defended`.
+            :attr:`vfl_node.job.training.Traits.defended`.
     """
 
     defended: frozenset[str]
@@ -256,7 +256,7 @@ class Predictor(Protocol):
         """
 
     def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> Answering:
-        """The coordinator's part; asked for only where :attr:`~vfl_node.trainers.TrainerConfig.serves_coordinated` is true.
+        """The coordinator's part; asked for only where :attr:`~vfl_node.job.training.Traits.serves_coordinated` is true.
 
         Args:
             session: the coordinator's.
@@ -294,7 +294,7 @@ def predictor_of(config: TrainerConfig | None) -> Predictor:
     Raises:
         UsageError: it cannot be loaded, or its trainer names none (``E_EXTENSION``).
     """
-    if config is None or not config.serving:
+    if config is None or not config.parts.serving:
         algorithm = config.algorithm if config else "none"
         raise UsageError(
             f"no model of trainer {algorithm!r} can be kept for predictions",
@@ -302,7 +302,7 @@ def predictor_of(config: TrainerConfig | None) -> Predictor:
             hint="leave serve out of the job",
             for_peer="its trainer makes no models for predictions",
         )
-    kind: type[Predictor] = load(config.serving, what=f"predictions of trainer {config.algorithm!r}")
+    kind: type[Predictor] = load(config.parts.serving, what=f"predictions of trainer {config.algorithm!r}")
     return kind()
 
 
@@ -316,7 +316,7 @@ def check_known(trained: Job) -> None:
         UsageError: its trainer predicts only what all parties share, and its alignment hides which records these are
             (``E_PREDICT``).
     """
-    if trained.train is None or trained.train.serves_unshared or trained.align.spec.every_row_is_shared:
+    if trained.train is None or trained.train.traits.serves_unshared or trained.align.spec.every_row_is_shared:
         return
     reason = f"a model over {trained.align.protocol} predicts no known records: that would show which of them all parties have"
     hint = "predict them as new records: vfl-node predict --align. Then all parties learn which of these records they share"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,16 +16,15 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.registry import load
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.tables import Table
+from vfl_node.job.training import TrainerConfig
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
 from vfl_node.session.spent import Spent
 from vfl_node.settings.node import DEFAULT_TABLE
 from vfl_node.settings.protection import Protection
-from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Summary, Values
-from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.section import JointAttack, TrainerSection
+from vfl_node.training.summary import Summary
 from vfl_node.transport.channel import Channel
 
 
@@ -37,7 +36,8 @@ class TrainingData:
         alignment: the shared rows as this party sees them.
         table: its own records that took part; labels where the job has them at this party.
         number: which training over these records with this partner it is, of those that draw something secret anew, from 1.
-        spent: over this table with this job, with the partner of whom most is (:meth:`vfl_node.trainers.TrainerConfig.opens`).
+        spent: over this table with this job, with the partner of whom most is
+            (:meth:`vfl_node.job.training.TrainerConfig.opens`).
         name: what the owner's settings call the table.
         whole: all its records, of which ``align.at_most`` may have left some out; None: ``table`` has all.
     """
@@ -99,8 +99,28 @@ class Servable:
 
 
 @dataclass(frozen=True)
+class Audits:
+    """What a party's own attacks on what it sent have found.
+
+    Attributes:
+        membership: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
+        joint: how well the joint attack tells this party's synthetic rows; None where there are none, or it did not run.
+        features: column of this party → what its own feature audit found in the first repeat, as
+            :meth:`vfl_node.privacy.features.audit.FeatureAudit.result`; None without one.
+        labels: attack on this party's labels → its largest :attr:`Epoch.labels` of all repeats; empty where none is judged.
+        trainings: how many trainings ``labels`` counts, earlier jobs with a partner included.
+    """
+
+    membership: Mapping[str, float | None] = field(default_factory=dict)
+    joint: JointAttack | None = None
+    features: Mapping[str, Mapping[str, Any]] | None = None
+    labels: Mapping[str, float | None] = field(default_factory=dict)
+    trainings: int = 0
+
+
+@dataclass(frozen=True)
 class Trained:
-    """What one party has after training. Metrics are None at a party that the job does not tell.
+    """What one party has after training.
 
     Attributes:
         epochs: of the first repeat.
@@ -115,34 +135,8 @@ class Trained:
         encoder: JSON of the encoder that belongs to ``weights``.
         columns: what it makes of each of this party's own columns.
         servable: what predictions need besides; None where the model makes none.
-        audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
-        joint: how well the joint attack tells this party's synthetic rows; None where there are none, or it did not run.
-        feature_audit: column of this party → what its own feature audit found in the first repeat, as
-            :meth:`vfl_node.privacy.features.audit.FeatureAudit.result`; None without one.
-        label_audit: attack on this party's labels → its largest :attr:`Epoch.labels` of all repeats; empty where none is
-            judged.
-        label_trainings: how many trainings it counts, earlier jobs with a partner included.
-        metrics: metric → value, the mean over repeats; None for one that is not defined.
-        local_metrics: the active party alone on the same rows; None without own features.
-        intervals: metric → interval, over repeats or over the rows of a single one (:mod:`vfl_node.training.intervals`).
-        local_intervals: the same of ``local_metrics``.
-        gains: the same of the difference federated − local, repeat by repeat.
-        repeats: metric → its value in each repeat; None at a party that knows the means only.
-        local_repeats: the same of ``local_metrics``.
-        constant: as :attr:`vfl_node.training.evaluation.Evaluation.constant`, the mean over repeats.
-        population: which rows the metrics are about: ``population``, ``rows`` (of the first
-            repeat), ``real_share`` (share with real passive features, a ratio of counts).
-        local_population: likewise of the local metrics, where it is another one.
-        calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party. In a
-            regression (mean prediction, mean target, rows).
-        local_calibration_curve: the same of the active party alone; empty without own features.
-        confusion: number of rows of each class that were predicted to be of each, first repeat; None at the passive party.
-        local_confusion: the same of the active party alone; None without own features.
-        local_kind: what the active party's own model is, as the report says it: ``a network of the same kind``.
-        local_rows: number of own labelled rows that it learnt from, first repeat; None without one.
-        rival: another model of the active party alone; None where there is none.
-        rival_note: why there is none, for this party's owner; empty where there is one, or it is not this party's matter.
-        aligned: the active party alone, by aligned rows; None where its own model learns from no others either.
+        audits: what this party's own attacks on what it sent have found.
+        results: how good the model is; None at a party that the job does not tell.
         held_out: int64[t], shared positions held out in the first repeat, ascending.
         validated: int64[v], shared positions set apart for validation in it, ascending.
     """
@@ -158,53 +152,10 @@ class Trained:
     encoder: str = ""
     columns: tuple[EncodedColumn, ...] = ()
     servable: Servable | None = None
-    audit: Mapping[str, float | None] = field(default_factory=dict)
-    joint: JointAttack | None = None
-    feature_audit: Mapping[str, Mapping[str, Any]] | None = None
-    label_audit: Mapping[str, float | None] = field(default_factory=dict)
-    label_trainings: int = 0
-    metrics: Values | None = None
-    local_metrics: Values | None = None
-    intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
-    local_intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
-    gains: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
-    repeats: Repeats | None = None
-    local_repeats: Repeats | None = None
-    constant: Values = field(default_factory=dict)
-    population: Mapping[str, Any] | None = None
-    local_population: Mapping[str, Any] | None = None
-    calibration_curve: Curve = field(default_factory=list)
-    local_calibration_curve: Curve = field(default_factory=list)
-    confusion: Confusion | None = None
-    local_confusion: Confusion | None = None
-    local_kind: str = ""
-    local_rows: int | None = None
-    rival: Rival | None = None
-    rival_note: str = ""
-    aligned: Rival | None = None
+    audits: Audits = field(default_factory=Audits)
+    results: Summary | None = None
     held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-
-    def with_results(self, summary: Summary, first: Evaluation, real_share: float | None, *, local_kind: str) -> Trained:
-        """The same with all that the active party measured.
-
-        Args:
-            summary: of all repeats.
-            first: the first repeat's results.
-            real_share: share of the rows measured on that carry real features of the passive party; None if not known.
-            local_kind: what the active party's own model is.
-        """
-        return replace(
-            self,
-            **{each.name: getattr(summary, each.name) for each in fields(summary)},
-            population={"population": "owned", "rows": first.rows, "real_share": real_share},
-            calibration_curve=first.curve,
-            local_calibration_curve=first.local_curve,
-            confusion=first.confusion,
-            local_confusion=first.local_confusion,
-            local_kind=local_kind,
-            local_rows=first.local_rows,
-        )
 
 
 class Coordination(Protocol):
@@ -249,7 +200,7 @@ class Trainer(ABC):
         """
 
     def coordination(self, session: Session) -> Coordination:
-        """The coordinator's part, where :attr:`~vfl_node.trainers.TrainerConfig.coordinated` says that there is one."""
+        """The coordinator's part, where :attr:`~vfl_node.job.training.TrainerConfig.coordinated` says that there is one."""
         raise NotImplementedError(f"{type(self).__name__} has no coordinator")
 
 
@@ -265,7 +216,7 @@ def unaudited(protection: Protection) -> tuple[str, ...]:
 
 def trainer_of(config: TrainerConfig) -> Trainer:
     """The implementation of a job's ``train`` section, loaded on first use. Raises UsageError (``E_EXTENSION``)."""
-    kind: type[Trainer] = load(config.implementation, what=f"trainer {config.algorithm!r}")
+    kind: type[Trainer] = load(config.parts.implementation, what=f"trainer {config.algorithm!r}")
     return kind()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vfl_node.trainers import TrainerConfig
+from vfl_node.job.training import TrainerConfig
 
 
 class Code(str):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from vfl_node.alignment.psi.spec import PSI
-from vfl_node.computing import HEAD_BYTES, TrainingPlan
-from vfl_node.trainers import TrainerConfig
-
-if TYPE_CHECKING:
-    from vfl_node.job import Evaluate
+from vfl_node.job.costs import HEAD_BYTES, TrainingPlan
+from vfl_node.job.evaluate import Evaluate
+from vfl_node.job.training import TrainerConfig, TrainerParts, Traits
 
 OTHER_PSI = replace(PSI, name="other_psi")
 
@@ -18,18 +16,15 @@ OTHER_PSI = replace(PSI, name="other_psi")
 class Constant(TrainerConfig):
     """``train: {algorithm: constant}``."""
 
-    implementation: ClassVar[str] = "tests.node.constant.trainer:ConstantTrainer"
-    report_section: ClassVar[str] = "vfl_node.training.section:TrainerSection"
-    plan: ClassVar[str] = "tests.node.constant.config:ConstantPlan"
-    serving: ClassVar[str] = "tests.node.constant.trainer:ConstantPredictor"
-    on_device: ClassVar[bool] = False
+    parts: ClassVar[TrainerParts] = TrainerParts(
+        implementation="tests.node.constant.trainer:ConstantTrainer",
+        report_section="vfl_node.training.section:TrainerSection",
+        plan="tests.node.constant.config:ConstantPlan",
+        serving="tests.node.constant.trainer:ConstantPredictor",
+    )
+    traits: ClassVar[Traits] = Traits(on_device=False, measures=frozenset({"matched"}))  # it says so, and counts nothing
 
     algorithm: Literal["constant"]
-
-    @property
-    def can_match(self) -> bool:
-        """It says so, and counts nothing."""
-        return True
 
 
 class ConstantPlan(TrainingPlan[Constant]):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.crypto.shares.together import Program, Run
-from vfl_node.computing import Beside, TableShape
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.shares.machine import SEED_BYTES, ShareMachine
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.costs import Beside, TableShape
 from vfl_node.report.envelope import Report
 from vfl_node.training.hidden import costs, memory
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, block, candidates, compute

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from sklearn.metrics import roc_auc_score
 
-from vfl_node.computing import Beside
 from vfl_node.configuration.models import parse
 from vfl_node.gdp import mu_of
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.costs import Beside
 from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden

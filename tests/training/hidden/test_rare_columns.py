@@ -10,6 +10,7 @@ import pytest
 from tests.training.hidden.conftest import weights_of
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import UsageError
+from vfl_node.job.evaluate import Evaluate
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import START, first_parts
@@ -54,7 +55,7 @@ def test_a_column_that_is_left_out_is_named_to_its_owner_alone(world: Any, attem
 def test_a_value_that_stands_out_spoils_no_column(world: Any, attempt: Any) -> None:
     """As many programs write 999999999 for a missing number."""
     over, of = world(people=600), {"learning_rate": 0.2, "epochs": 6, "batch_size": 64}
-    clean = attempt(of)(over)[0].metrics["auc"]
+    clean = attempt(of)(over)[0].results.metrics["auc"]
     table, view = over.data["lab"]
     spoilt = {}
     for name, column in table.columns.items():
@@ -63,7 +64,7 @@ def test_a_value_that_stands_out_spoils_no_column(world: Any, attempt: Any) -> N
         spoilt[name] = NumericColumn(values)
     over.data["lab"] = Table(table.ids, spoilt, table.labels), view
     active, passive = attempt(of)(over)
-    assert active.metrics["auc"] == pytest.approx(clean, abs=0.02)
+    assert active.results.metrics["auc"] == pytest.approx(clean, abs=0.02)
     assert passive.section.dropped == ()
     assert {of.transform for of in passive.columns} == {"quantile"}
     (warning,) = passive.warnings
@@ -120,9 +121,9 @@ def test_which_training_it_is_stands_in_the_ledger(world: Any, attempt: Any) -> 
         for name in ("clinic", "lab"):
             (text,) = (of.text for of in said[name] if of.what == "weights")
             assert ("this is training 3 over these records" in text) == (number == 3)
-    assert not Hidden(algorithm="hidden").tells_anew  # counted as ε
-    assert Hidden(algorithm="hidden", epsilon=None).tells_anew
-    assert not Hidden(algorithm="hidden", epsilon=None, metrics_by="none").tells_anew
+    assert not Hidden(algorithm="hidden").opens(Evaluate()).anew  # counted as ε
+    assert Hidden(algorithm="hidden", epsilon=None).opens(Evaluate()).anew
+    assert not Hidden(algorithm="hidden", epsilon=None, metrics_by="none").opens(Evaluate()).anew
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tests.training.hidden.plain import forward
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
 from vfl_node.errors import DataError
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.summary import Population
 from vfl_node.training.words import ReportedTraining
 
 pytestmark = pytest.mark.usefixtures("silent")
@@ -35,13 +36,13 @@ def test_metrics_of_two_classes(world: Any, attempt: Any, bins: int, threshold: 
     over, of = world(people=1000), attempt({**LARGE, "bins": bins}, evaluate)
     results = of(over)
     z, y, _ = scored(of, over, results)
-    found = results[0].metrics
+    found = results[0].results.metrics
     assert list(found) == ["auc", "nll", "accuracy"]
     assert found["auc"] == pytest.approx(roc_auc_score(y, z), abs=3 / bins)  # of 196 rows
     probabilities = 1 / (1 + np.exp(-z))
     assert found["nll"] == pytest.approx(log_loss(y, probabilities), abs=5e-3)
     assert found["accuracy"] == pytest.approx(accuracy_score(y, probabilities > threshold), abs=0.02)
-    assert results[1].metrics == (found if told else dict.fromkeys(found))
+    assert results[1].results.metrics == (found if told else dict.fromkeys(found))
 
 
 def test_metrics_of_several_classes_are_the_mean_area(world: Any, attempt: Any) -> None:
@@ -49,8 +50,8 @@ def test_metrics_of_several_classes_are_the_mean_area(world: Any, attempt: Any) 
     results = of(over)
     z, y, _ = scored(of, over, results)
     expected = np.mean([roc_auc_score(y[:, k], z[:, k]) for k in range(3)])
-    assert results[0].metrics["auc"] == pytest.approx(expected, abs=6e-3)  # 196 rows; of 50 draws: −.002 ± .0015
-    assert (results[0].metrics["nll"], results[0].metrics["accuracy"]) == (None, None)
+    assert results[0].results.metrics["auc"] == pytest.approx(expected, abs=6e-3)  # 196 rows; of 50 draws: −.002 ± .0015
+    assert (results[0].results.metrics["nll"], results[0].results.metrics["accuracy"]) == (None, None)
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -64,7 +65,7 @@ def test_metrics_of_numbers_are_in_their_own_unit(world: Any, attempt: Any, told
     said = mean + deviation * z[:, 0]
     table, view = over.data["clinic"]
     truth = table.labels[view.rows[tested]]
-    found = results[0].metrics
+    found = results[0].results.metrics
     assert found["r2"] > 0.5
     # The coins of 118 rows between bins of 1/32 deviation move it by .25 %, as a standard deviation.
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((said - truth) ** 2)), rel=0.0125)
@@ -73,8 +74,8 @@ def test_metrics_of_numbers_are_in_their_own_unit(world: Any, attempt: Any, told
     assert found["r2"] == pytest.approx(1 - found["mse"] / own.var(), abs=1e-6)
     assert found["r2"] == pytest.approx(r2_score(truth, said), abs=0.05)  # which has the variance of shared ones
     assert found["mae"] is None  # no sum gives it
-    assert results[1].metrics.keys() == found.keys()
-    assert set(results[1].metrics.values()) == {None}  # without the unit
+    assert results[1].results.metrics.keys() == found.keys()
+    assert set(results[1].results.metrics.values()) == {None}  # without the unit
     assert "target" not in results[1].weights
 
 
@@ -82,16 +83,16 @@ def test_without_held_out_rows_it_is_measured_on_those_trained_on(world: Any, at
     over, of = world(), attempt(evaluate={"test_fraction": 0})
     results = of(over)
     assert results[0].rows == (len(over), len(over))
-    assert results[0].metrics["auc"] > 0.7
+    assert results[0].results.metrics["auc"] > 0.7
     assert len(results[0].held_out) == 0
 
 
 def test_nothing_is_measured_where_a_job_says_so(world: Any, attempt: Any) -> None:
     over, of = world(dummies=20), attempt({"metrics_by": "none"})
     active, passive = of(over)
-    assert set(active.metrics.values()) == set(passive.metrics.values()) == {None}
-    assert active.local_metrics["auc"] > 0.5
-    assert active.population is None
+    assert set(active.results.metrics.values()) == set(passive.results.metrics.values()) == {None}
+    assert active.results.alone.metrics["auc"] > 0.5
+    assert active.results.population is None
 
 
 @pytest.mark.parametrize("metrics_by", ["histogram", "none"])
@@ -100,12 +101,12 @@ def test_without_shared_records_the_first_weights_are_left(
     world: Any, attempt: Any, hidden: tuple[int, ...], metrics_by: str
 ) -> None:
     over = world(disjoint=True)
-    of = attempt({"hidden": hidden, "weight_decay": 0.1, "metrics_by": metrics_by})
+    of = attempt({"layers": hidden, "weight_decay": 0.1, "metrics_by": metrics_by})
     results = of(over)
     for found, first in zip(weights_of(results), of.start(over), strict=True):  # to which they decay
         np.testing.assert_allclose(found, first, atol=1e-5)
     for result in results:
-        assert set(result.metrics.values()) == {None}
+        assert set(result.results.metrics.values()) == {None}
     said = [warning for warning in results[0].warnings if "no record in common" in warning]
     assert len(said) == 1
     assert results[1].warnings == results[0].warnings
@@ -113,7 +114,7 @@ def test_without_shared_records_the_first_weights_are_left(
 
 def test_numbers_without_shared_records_have_no_metrics(world: Any, attempt: Any) -> None:
     results = attempt({"task": "regression"})(world(disjoint=True, numbers=True))
-    assert set(results[0].metrics.values()) == {None}
+    assert set(results[0].results.metrics.values()) == {None}
 
 
 def test_where_the_number_is_hidden_nothing_is_said_of_it(world: Any, attempt: Any) -> None:
@@ -160,18 +161,18 @@ def test_the_active_party_alone_is_measured_on_all_of_its_held_out_rows(
     table, view = over.data["clinic"]
     tested = view.owned[active.held_out].sum()
     common = over.both[active.held_out].sum()
-    assert active.population == {"population": "common", "rows": common, "real_share": 1.0}
-    assert active.local_population == {"population": "owned", "rows": tested, "real_share": None}
+    assert active.results.population == Population("common", common, 1.0)
+    assert active.results.alone_population == Population("owned", tested, None)
     assert tested > common
-    assert active.local_rows == len(table) - tested
+    assert active.results.alone.trained_rows == len(table) - tested
     name, least = ("r2", 0.1) if "task" in train else ("auc", 0.6)
-    assert least < active.local_metrics[name] < active.metrics[name]
-    assert (passive.local_metrics, passive.population, passive.local_population) == (None, None, None)
+    assert least < active.results.alone.metrics[name] < active.results.metrics[name]
+    assert (passive.results.alone, passive.results.population, passive.results.alone_population) == (None, None, None)
 
 
 def test_its_own_model_depends_on_nobody_else(world: Any, attempt: Any) -> None:
     over = world()
-    first, other = (attempt()(each)[0].local_metrics for each in (over, over.changed("lab")))
+    first, other = (attempt()(each)[0].results.alone.metrics for each in (over, over.changed("lab")))
     assert first == other
 
 
@@ -181,7 +182,7 @@ def test_an_active_party_without_columns_has_no_model_of_its_own(world: Any, att
     over.data["clinic"] = type(table)(table.ids, {}, table.labels), view
     of = attempt()
     active, passive = of(over)
-    assert active.local_metrics is None
+    assert active.results.alone is None
     assert active.section.columns == {"clinic": 1, "lab": 4}  # its intercept
     assert passive.weights["weight"].abs().max() > 0.05
 
@@ -210,7 +211,7 @@ def test_the_ledger(world: Any, attempt: Any, told: bool) -> None:
     if told:
         assert results[0].disclosures == results[1].disclosures
     learnt = {name: {entry.what: entry.count for entry in entries} for name, entries in results[0].disclosures.items()}
-    sums = {"metrics": results[0].population["rows"]}
+    sums = {"metrics": results[0].results.population.rows}
     always = {"masked values": len(over), "features": 4, "weights": 4, "privacy": len(over)}
     assert learnt["clinic"] == always | sums
     assert learnt["lab"] == always | (sums if told else {})

@@ -53,7 +53,7 @@ def test_what_has_no_bound_is_said_to_have_none(train: dict[str, Any], kind: str
     assert opened.unbounded == kind
     assert opened.warning.startswith("NO BOUND") == bool(kind)
     config = Hidden(algorithm="hidden", **train)
-    assert config.tells_anew == bool(kind)  # only these still count as trainings over a set
+    assert config.opens(Evaluate()).anew == bool(kind)  # only these still count as trainings over a set
 
 
 @pytest.mark.parametrize(

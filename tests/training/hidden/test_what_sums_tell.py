@@ -68,12 +68,12 @@ def test_few_held_out_records_are_measured_and_not_said(world: Any, attempt: Any
     for of in (over, with_labels(over, rare)):
         tried = attempt(evaluate={"test_fraction": 0.1, "metrics": ["auc", "nll", "accuracy"]})
         results = tried(of)
-        assert set(results[0].metrics.values()) == {None}
-        assert not results[0].intervals
+        assert set(results[0].results.metrics.values()) == {None}
+        assert not results[0].results.intervals
         assert results[0].warnings == (TOO_FEW.format(names="auc, nll, accuracy"),)
         assert results[1].warnings == ()
         assert any(entry.what == "metrics" for entry in results[1].disclosures["clinic"])
-        assert results[0].local_metrics["auc"] is not None
+        assert results[0].results.alone.metrics["auc"] is not None
         openings.append([len(sent.values) for sent in tried.sent(MaskedShares)])
     assert openings[0] == openings[1]
 
@@ -86,7 +86,7 @@ def test_a_count_is_shown_with_its_noise(world: Any, attempt: Any) -> None:
         result = of(over)[0]
         noise = MetricNoise.of(of.job(over))
         assert not any("beyond" in said for said in result.warnings)
-        shown.append((result.population["rows"] - over.both[result.held_out].sum()) / (math.sqrt(2) * noise.counts))
+        shown.append((result.results.population.rows - over.both[result.held_out].sum()) / (math.sqrt(2) * noise.counts))
         assert f"(sd {noise.counts:.3g})" in next(of.text for of in result.disclosures["clinic"] if of.what == "metrics")
     assert 0 < np.abs(shown).max() < 5
     assert len(set(shown)) > 1
@@ -104,14 +104,16 @@ def test_metrics_with_noise_are_as_near_as_their_intervals_say(
     request.getfixturevalue("silent")
     exact = attempt({"batch_size": 128, **train}, evaluate)(over)
     several = "classes" in train
-    assert set(noisy[0].intervals) == ({"auc"} if several else set(metrics))
-    for name, interval in noisy[0].intervals.items():
+    assert set(noisy[0].results.intervals) == ({"auc"} if several else set(metrics))
+    for name, interval in noisy[0].results.intervals.items():
         assert interval["method"] == "noised"
-        assert interval["sd"] > exact[0].intervals[name]["sd"] > 0
-        assert interval["mean"] == noisy[0].metrics[name] != exact[0].metrics[name]
+        assert interval["sd"] > exact[0].results.intervals[name]["sd"] > 0
+        assert interval["mean"] == noisy[0].results.metrics[name] != exact[0].results.metrics[name]
         assert interval["low"] <= interval["mean"] <= interval["high"]
-        assert abs(noisy[0].metrics[name] - exact[0].metrics[name]) < 4 * interval["sd"]
-    assert noisy[1].intervals == ({} if "task" in train else noisy[0].intervals)  # the unit is the active party's
+        assert abs(noisy[0].results.metrics[name] - exact[0].results.metrics[name]) < 4 * interval["sd"]
+    assert noisy[1].results.intervals == (
+        {} if "task" in train else noisy[0].results.intervals
+    )  # the unit is the active party's
     assert noisy[0].warnings == ()
 
 
@@ -124,7 +126,7 @@ def with_labels(over: Any, labels: np.ndarray) -> Any:
 def test_what_several_passive_parties_may_not_know_is_not_shared_with_them(world: Any, attempt: Any, protocol: str) -> None:
     of = attempt(evaluate={"test_fraction": 0.25, "share_with_passive": True})
     if protocol == "psi":
-        assert of(world(3, protocol, people=400))[2].population is not None
+        assert of(world(3, protocol, people=400))[2].results.population is not None
         return
     with pytest.raises(ValidationError, match="several passive parties"):
         of.job(world(3, protocol))

@@ -110,20 +110,20 @@ def test_what_is_held_out_is_measured_in_the_targets_unit(attempt: Any, numbers:
         pytest.approx(over.labels[training].mean()),
         pytest.approx(over.labels[training].std()),
     )
-    assert clinic.metrics == {
+    assert clinic.results.metrics == {
         "rmse": pytest.approx(oracle.root_mean_squared_error(actual, said)),
         "mae": pytest.approx(oracle.mean_absolute_error(actual, said)),
         "r2": pytest.approx(oracle.r2_score(actual, said)),
         "mse": pytest.approx(oracle.mean_squared_error(actual, said)),
     }
-    assert clinic.metrics["r2"] > 0.9 > clinic.local_metrics["r2"]
+    assert clinic.results.metrics["r2"] > 0.9 > clinic.results.alone.metrics["r2"]
     constant = np.full(len(testing), mean)
-    assert clinic.constant["rmse"] == pytest.approx(oracle.root_mean_squared_error(actual, constant))
-    assert clinic.confusion is None
-    assert set(clinic.intervals) == set(ALL)
-    assert clinic.intervals["r2"]["high"] <= 1
+    assert clinic.results.constant["rmse"] == pytest.approx(oracle.root_mean_squared_error(actual, constant))
+    assert clinic.results.confusion is None
+    assert set(clinic.results.intervals) == set(ALL)
+    assert clinic.results.intervals["r2"]["high"] <= 1
     assert [epoch.auc for epoch in clinic.epochs] == [None] * 40
-    assert lab.metrics["rmse"] == float(f"{clinic.metrics['rmse']:.4g}")
+    assert lab.results.metrics["rmse"] == float(f"{clinic.results.metrics['rmse']:.4g}")
     assert "how far the targets spread" in {entry.what: entry.text for entry in clinic.disclosures["lab"]}["figures"]
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.computing import Beside, TableShape
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
+from vfl_node.job.costs import Beside, TableShape
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import Dropout

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.computing import Beside, TableShape
 from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
+from vfl_node.job.costs import Beside, TableShape
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.counts import weights

@@ -26,7 +26,7 @@ def gain_fixture(linked: Any, linked_run: Any, small: Any) -> Callable[[str, boo
         ours, theirs = linked_run(train=train, evaluate=ASKED)(
             linked(1000, 500, 8, permuted=permuted, labels=lambda x, mean: 0.6 * x + mean)
         )
-        return ours.metrics["r2"] - ours.local_metrics["r2"], ours, theirs
+        return ours.results.metrics["r2"] - ours.results.alone.metrics["r2"], ours, theirs
 
     return gain
 
@@ -56,7 +56,7 @@ def test_pairs_are_measured_beside_rows(gain: Any) -> None:
     """The means of a row's pairs vary less than they do: here they explain more."""
     _, ours, theirs = gain("feature", False)
     assert set(ours.section.pair_metrics) == {"rmse", "r2"}
-    assert ours.section.pair_metrics["rmse"] > ours.metrics["rmse"]
+    assert ours.section.pair_metrics["rmse"] > ours.results.metrics["rmse"]
     assert theirs.section.pair_metrics is None
 
 
@@ -66,7 +66,7 @@ def test_classes_are_learnt(linked: Any, linked_run: Any, small: Any, classes: i
     linkage = linked(1000, 500, 6, labels=lambda x, mean: np.digitize(mean, cuts).astype(np.float32))
     train = small.model_copy(update={"task": "classification", "classes": classes, "epochs": 6})
     ours, _ = linked_run(train=train, evaluate=Evaluate(metrics=metrics))(linkage)
-    assert ours.metrics[metrics[0]] > ours.local_metrics[metrics[0]] + 0.15
+    assert ours.results.metrics[metrics[0]] > ours.results.alone.metrics[metrics[0]] + 0.15
 
 
 def test_exact_keys_join_one_record(linked: Any, linked_run: Any, small: Any) -> None:
@@ -75,7 +75,7 @@ def test_exact_keys_join_one_record(linked: Any, linked_run: Any, small: Any) ->
     layers = {"pair_outputs": 10, "channels": 8, "kernel": 7, "merge_hidden": (400,)}
     train = small.model_copy(update={"method": "exact", "epochs": 8, "dropout": 0.0, **layers})
     ours, _ = linked_run(train=train)(linkage)
-    assert ours.metrics["r2"] > ours.local_metrics["r2"] + 0.3
+    assert ours.results.metrics["r2"] > ours.results.alone.metrics["r2"] + 0.3
 
 
 def test_without_columns_of_its_own_the_active_party_learns_from_candidates_alone(
@@ -84,8 +84,8 @@ def test_without_columns_of_its_own_the_active_party_learns_from_candidates_alon
     linkage = linked(600, 300, 6, labels=lambda x, mean: mean)
     bare = replace(linkage, clinic=replace(linkage.clinic, columns={}))
     ours, _ = linked_run(train=small.model_copy(update={"epochs": 6}))(bare)
-    assert ours.metrics["r2"] > 0.3
-    assert ours.local_metrics is None
+    assert ours.results.metrics["r2"] > 0.3
+    assert ours.results.alone is None
 
 
 def test_the_active_party_alone_learns_nothing_from_validation_rows(linked: Any, linked_run: Any, small: Any) -> None:
@@ -96,7 +96,7 @@ def test_the_active_party_alone_learns_nothing_from_validation_rows(linked: Any,
     def solo(changed: Any) -> dict[str, float]:
         labels = linkage.clinic.labels.copy()
         labels[changed] += 1 - 2 * (np.arange(len(changed)) % 2)  # their mean stays
-        return both(replace(linkage, clinic=replace(linkage.clinic, labels=labels)))[0].local_metrics
+        return both(replace(linkage, clinic=replace(linkage.clinic, labels=labels)))[0].results.alone.metrics
 
     unchanged = solo(parts.validation[:0])
     assert solo(parts.validation) == unchanged
@@ -107,5 +107,5 @@ def test_metrics_are_in_the_targets_own_unit(linked: Any, linked_run: Any, small
     plain, large = (
         linked_run(train=small)(linked(labels=lambda x, mean, by=by: by * (0.6 * x + mean) + by))[0] for by in (1.0, 1e5)
     )
-    assert large.metrics["rmse"] == pytest.approx(1e5 * plain.metrics["rmse"], rel=1e-3)
-    assert large.metrics["r2"] == pytest.approx(plain.metrics["r2"], abs=1e-3)
+    assert large.results.metrics["rmse"] == pytest.approx(1e5 * plain.results.metrics["rmse"], rel=1e-3)
+    assert large.results.metrics["r2"] == pytest.approx(plain.results.metrics["r2"], abs=1e-3)

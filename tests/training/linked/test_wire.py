@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from experiments.linkage.partition import agreement, joined, of_records
-from vfl_node.computing import Beside
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Evaluate
+from vfl_node.job.costs import Beside
 from vfl_node.training.linked.costs import cost
 from vfl_node.training.linked.passive import deduplicated, mean_record
 from vfl_node.transport import codec
@@ -95,7 +95,7 @@ def test_a_missing_candidate_is_the_mean_record(linked: Any, linked_run: Any, sm
     both = linked_run()
     ours, theirs = both(linkage)
     assert all(torch.isfinite(of).all() for part in (ours, theirs) for of in part.weights.values())
-    assert all(np.isfinite(value) for value in ours.metrics.values())
+    assert all(np.isfinite(value) for value in ours.results.metrics.values())
     assert ours.rows == (240, 60)  # those without a candidate are trained on and measured on, too
     training = both.schedule(linkage).parts(0, both.evaluate.test_fraction, 0.0).training
     batch = both.schedule(linkage).batches(0, 0, training, small.batch_size)[0]

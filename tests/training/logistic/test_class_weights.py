@@ -55,7 +55,7 @@ def test_balanced_weights_are_those_of_the_genuine_rows_trained_on(
     for one, other in zip(results, same, strict=True):
         for name, tensor in one.weights.items():
             np.testing.assert_allclose(tensor.numpy(), other.weights[name].numpy(), atol=1e-12)
-    assert results[0].local_metrics == pytest.approx(same[0].local_metrics)
+    assert results[0].results.alone.metrics == pytest.approx(same[0].results.alone.metrics)
     (text,) = (entry.text for entry in results[1].disclosures["lab"] if entry.what == "gradient")
     assert "weighted by class, by how frequent it is among the labels, (train.class_weight)" in text
 

@@ -17,6 +17,7 @@ from vfl_node.job import Evaluate
 from vfl_node.training.glm.flow import IterationContext
 from vfl_node.training.glm.plain import logits, probabilities
 from vfl_node.training.logistic.config import Logistic
+from vfl_node.training.summary import Population
 
 NAMES = ("flow", "labels", "loss", "mask", "classes")
 
@@ -150,19 +151,16 @@ def test_what_is_held_out_is_measured_and_not_trained_on(
         parts.append(design.values[view.rows[own]])
     found = probabilities(logits(parts, fit.weights, fit.intercepts))
     guess = found.argmax(axis=1) if classes > 2 else found[:, 0] > 0.5
-    assert clinic.metrics["accuracy"] == pytest.approx(np.mean(guess == over.labels[own]))
-    assert clinic.confusion == confusion_matrix(over.labels[own], guess, labels=range(classes)).tolist()
-    assert clinic.repeats == {name: [value] for name, value in clinic.metrics.items()}
-    assert set(clinic.intervals) == {name for name, value in clinic.metrics.items() if value is not None}
-    assert set(clinic.metrics) - set(clinic.intervals) == ({"ace", "nll"} if classes > 2 else set())
-    assert ("nll" not in clinic.constant) == (classes > 2)
-    assert lab.confusion is lab.repeats is None
-    assert lab.constant == {}
-    assert clinic.population == {"population": "owned", "rows": len(own), "real_share": 1.0}
+    assert clinic.results.metrics["accuracy"] == pytest.approx(np.mean(guess == over.labels[own]))
+    assert clinic.results.confusion == confusion_matrix(over.labels[own], guess, labels=range(classes)).tolist()
+    assert clinic.results.repeats == {name: [value] for name, value in clinic.results.metrics.items()}
+    assert set(clinic.results.intervals) == {name for name, value in clinic.results.metrics.items() if value is not None}
+    assert set(clinic.results.metrics) - set(clinic.results.intervals) == ({"ace", "nll"} if classes > 2 else set())
+    assert ("nll" not in clinic.results.constant) == (classes > 2)
+    assert clinic.results.population == Population("owned", len(own), 1.0)
     assert clinic.rows == lab.rows == (42, 18)
-    assert clinic.local_metrics["accuracy"] is not None
-    assert lab.metrics is None
-    assert lab.population is None
+    assert clinic.results.alone.metrics["accuracy"] is not None
+    assert lab.results is None
 
 
 @pytest.mark.parametrize("given", [{}, {"flow": "coordinator", "loss": "taylor"}])
@@ -217,7 +215,7 @@ def test_the_active_party_may_have_no_columns_where_nothing_is_hidden(
     results = made(over)
     assert difference(results, made.reference(over)) < 1e-9
     assert results[0].weights["weight"].shape == (1, 0)
-    assert results[0].local_metrics is None
+    assert results[0].results.alone is None
 
 
 def test_the_job_may_tell_the_passive_party_the_figures(attempt: Any, shared: Any, logistic: Any) -> None:
@@ -225,4 +223,4 @@ def test_the_job_may_tell_the_passive_party_the_figures(attempt: Any, shared: An
     clinic, lab = attempt(logistic(), Evaluate(test_fraction=0.25, share_with_passive=True))(over)
     assert [epoch.loss for epoch in lab.epochs] == [round(epoch.loss, 3) for epoch in clinic.epochs]
     assert all(epoch.loss is not None and epoch.auc is not None for epoch in lab.epochs)
-    assert lab.metrics == {name: round(value, 3) for name, value in clinic.metrics.items()}
+    assert lab.results.metrics == {name: round(value, 3) for name, value in clinic.results.metrics.items()}

@@ -85,9 +85,9 @@ def test_so_it_does_in_batches_and_what_is_held_out_is_measured(
         parts.append(design.values[view.rows[testing]])
     said = logits(parts, fit.weights, fit.intercepts)[:, 0]
     clinic, *others = results
-    assert clinic.metrics["accuracy"] == pytest.approx(np.mean((said > 0) == over.labels[testing]))
-    assert clinic.metrics["auc"] == pytest.approx(auc(over.labels[testing], said))
-    assert all(other.metrics is None and other.rows == (42, 18) for other in others)
+    assert clinic.results.metrics["accuracy"] == pytest.approx(np.mean((said > 0) == over.labels[testing]))
+    assert clinic.results.metrics["auc"] == pytest.approx(auc(over.labels[testing], said))
+    assert all(other.results is None and other.rows == (42, 18) for other in others)
 
 
 @pytest.mark.parametrize("given", [{**CLEAR, "loss": "taylor"}, TAYLOR], ids=named)
@@ -120,7 +120,7 @@ def test_the_job_may_tell_all_of_them_the_figures(shared: Any, logistic: Any) ->
     clinic, *others = made(over)
     for other in others:
         assert [epoch.loss for epoch in other.epochs] == [round(epoch.loss, 3) for epoch in clinic.epochs]
-        assert other.metrics == {name: round(value, 3) for name, value in clinic.metrics.items()}
+        assert other.results.metrics == {name: round(value, 3) for name, value in clinic.results.metrics.items()}
 
 
 # jobs

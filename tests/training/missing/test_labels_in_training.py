@@ -99,7 +99,7 @@ def test_the_rarer_label_for_all_raises_the_probabilities_and_calibration_puts_t
             learning_rate=3e-3,
             missing=Missing(labels="minority", calibration=calibration),  # type: ignore[arg-type]
         )
-        ace[calibration] = run(train=train, evaluate=Evaluate(test_fraction=0.3))(parties)[0].metrics["ace"]
+        ace[calibration] = run(train=train, evaluate=Evaluate(test_fraction=0.3))(parties)[0].results.metrics["ace"]
     lacking, negatives = 1 - parties.clinic_view.owned.mean(), 1 - parties.clinic.labels.mean()
     assert ace["none"] == pytest.approx(lacking * negatives, abs=0.035)
     assert max(ace["test"], ace["train"]) < 0.5 * ace["none"]  # about .03 is the noise of 15 bins of 60 rows
@@ -122,8 +122,8 @@ def test_every_strategy_trains_and_ends_with_the_same_bits_after_a_restart(
     again = resumed(parties)[0]
     assert 0 < len(resumed.transcript) < len(whole.transcript)
     assert all(torch.equal(first.weights[name], again.weights[name]) for name in first.weights)
-    assert first.metrics == again.metrics
-    assert all(np.isfinite(list(first.metrics.values())))
+    assert first.results.metrics == again.results.metrics
+    assert all(np.isfinite(list(first.results.metrics.values())))
 
 
 def labels_used(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> dict[int, set[float]]:

@@ -209,7 +209,7 @@ def test_rows_outside_raise_the_auc_above_aligned_rows_alone(run: Any) -> None:
     def auc(chosen: dict[str, Any]) -> float:
         of = settings(run, chosen, **keys, learning_rate=0.003)
         result = run(train=of["train"], evaluate=Evaluate(test_fraction=0.9, metrics=("auc",)))(federation)[0]
-        return float(result.metrics["auc"])
+        return float(result.results.metrics["auc"])
 
     assert auc({"method": "jpl"}) >= auc({"method": "none"}) + 0.05
 

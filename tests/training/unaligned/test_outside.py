@@ -117,8 +117,8 @@ def test_rows_outside_raise_the_auc_above_aligned_rows_and_own_rows(run: Any, me
     plain = result({"method": "none"})
     for method in methods:
         filled = result(method)
-        assert filled.metrics["auc"] >= plain.metrics["auc"] + 0.05, method
-        assert filled.metrics["auc"] >= filled.local_metrics["auc"] + 0.02, method
+        assert filled.results.metrics["auc"] >= plain.results.metrics["auc"] + 0.05, method
+        assert filled.results.metrics["auc"] >= filled.results.alone.metrics["auc"] + 0.02, method
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_the_audit_of_columns_sees_projections_and_changes_no_message(run: Any, 
 
     def found(**more: Any) -> tuple[Any, dict[str, Any]]:
         both = run(**audited(run, "fedhssl", **narrow, **more))
-        return both, both(federation)[1].feature_audit
+        return both, both(federation)[1].audits.features
 
     seen, lab = found()
     unseen = run(**settings(run, "fedhssl", **narrow))

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from vfl_node.errors import DataError
 from vfl_node.job.names import LinearScaling
+from vfl_node.job.training import TrainerConfig, TrainerParts, TrainingJob, Traits
 from vfl_node.roles import DataRole
-from vfl_node.trainers import TrainerConfig
-
-if TYPE_CHECKING:
-    from vfl_node.data.encoded import EncodedColumn
-    from vfl_node.data.tables import Table
-    from vfl_node.job import Job
 
 Flow = Literal["two-party", "coordinator", "coordinator-clear"]
 
@@ -27,22 +21,24 @@ class GeneralisedLinear(TrainerConfig):
         title: what it is called in sentences.
     """
 
-    implementation: ClassVar[str] = "vfl_node.training.glm.trainer:GlmTrainer"
-    report_section: ClassVar[str] = "vfl_node.training.glm.section:GlmSection"
-    plan: ClassVar[str] = "vfl_node.training.glm.costs:GlmPlan"
-    joined: ClassVar[str] = "vfl_node.training.glm.predictor:predict"
-    serving: ClassVar[str] = "vfl_node.training.glm.predictor:GlmPredictor"
-    serves_unshared: ClassVar[bool] = False
-    title: ClassVar[str]
-
-    unmetered: ClassVar[str] = (
-        "this training sends no gradient of a row in the open; docs/guides/train-a-logistic-regression.md says what scores "
-        "and weights tell"
+    parts: ClassVar[TrainerParts] = TrainerParts(
+        implementation="vfl_node.training.glm.trainer:GlmTrainer",
+        report_section="vfl_node.training.glm.section:GlmSection",
+        plan="vfl_node.training.glm.costs:GlmPlan",
+        table="vfl_node.training.glm.table_use:GlmTableUse",
+        serving="vfl_node.training.glm.predictor:GlmPredictor",
+        joined="vfl_node.training.glm.predictor:predict",
     )
-    max_passive_parties: ClassVar[int] = 8
-    on_device: ClassVar[bool] = False
-    coordinated_by: ClassVar[str] = "flow: coordinator or coordinator-clear"
-    unit: ClassVar[str] = "iteration"
+    traits: ClassVar[Traits] = Traits(
+        unit="iteration",
+        max_passive_parties=8,
+        coordinated_by="flow: coordinator or coordinator-clear",
+        on_device=False,
+        unmetered="this training sends no gradient of a row in the open; docs/guides/train-a-logistic-regression.md says what "
+        "scores and weights tell",
+        serves_unshared=False,
+    )
+    title: ClassVar[str]
 
     flow: Flow = Field(
         default="two-party",
@@ -107,7 +103,7 @@ class GeneralisedLinear(TrainerConfig):
         """In every flow in which a third party holds the key."""
         return self.flow != "two-party"
 
-    def check(self, job: Job) -> None:
+    def check(self, job: TrainingJob) -> None:
         """As the base: no union, one repeat, nothing held out or served where labels are passive, a flow for all parties."""
         spec = job.align.spec
         several = len(job.parties.passive) > 1
@@ -153,26 +149,3 @@ class GeneralisedLinear(TrainerConfig):
                 "labels: passive is for one passive party: of several the job would not say which has the labels, and the "
                 "others have no conversation with it. Make the party with the labels parties.active, and say labels: active"
             )
-
-    def check_table(self, role: DataRole, table: Table) -> None:
-        """As the base: numbers must suit ``scaling`` (``E_OVERFLOW``), and the passive party needs a column that varies."""
-        from vfl_node.data.design import LinearEncoder  # numbers, which a job alone does not need
-
-        if not LinearEncoder.fit(table, self.scaling).columns and role == "passive":
-            raise no_column()
-
-    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
-        """As the base; ``least_rows`` of the shared rows may leave more of them out."""
-        from vfl_node.data.design import LinearEncoder  # numbers, which a job alone does not need
-        from vfl_node.data.encoded import encoded_columns
-
-        return encoded_columns(table, LinearEncoder.fit(table, self.scaling).columns)
-
-
-def no_column() -> DataError:
-    """The error of a passive party that has nothing to train on (``E_NO_FEATURES``)."""
-    return DataError(
-        "the passive party's table has no column to train on",
-        code="E_NO_FEATURES",
-        hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
-    )

@@ -6,8 +6,8 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from vfl_node.computing import HEAD_BYTES, TableShape, TrainingCost, TrainingPlan
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.costs import HEAD_BYTES, TableShape, TrainingCost, TrainingPlan
 from vfl_node.training.glm.scales import Scales
 
 if TYPE_CHECKING:

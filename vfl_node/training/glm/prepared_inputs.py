@@ -14,9 +14,10 @@ from vfl_node.errors import DataError
 from vfl_node.session.session import Session
 from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.glm import plain
-from vfl_node.training.glm.config import GeneralisedLinear, no_column
+from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.scales import SCORE_RANGE
 from vfl_node.training.glm.side import Floats, Positions, Side, common_enough
+from vfl_node.training.glm.table_use import no_column
 from vfl_node.training.own_columns import of_scaling, squeezed
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData

@@ -39,7 +39,7 @@ from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Evaluation, Figures, summarise
+from vfl_node.training.evaluation import Evaluation, Figures
 from vfl_node.training.glm.agreement import check, exchange_widths
 from vfl_node.training.glm.blind import ActiveBlind, PassiveBlind
 from vfl_node.training.glm.clear import ActiveClear, PassiveClear
@@ -61,6 +61,7 @@ from vfl_node.training.glm.strong_labels import ActiveWithoutLabels, PassiveWith
 from vfl_node.training.own_columns import entering
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.sharing import receive_figures, send_figures
+from vfl_node.training.summary import Summary, summarise
 from vfl_node.training.trainer import Epoch, Servable, Trained, TrainingData
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.pipe import Traffic
@@ -236,13 +237,15 @@ class _Regression:
         session, train, evaluate = self._session, self._train, self._evaluate
         rows = len(self._training), len(self._testing)
         measured = await self._measure(own)
-        summary = summarise([measured], *rows) if measured else None
-        epochs, metrics = place.epochs, measured.metrics if measured else None
+        epochs, results = place.epochs, None
+        if measured:
+            results = summarise([measured], *rows, real_share=1.0, kind=f"a {train.title} of the same kind")
         if evaluate.share_with_passive and measured:
             for channel in self._channels:
                 await send_figures(channel, [Figures(epoch.loss, epoch.auc) for epoch in epochs], measured.metrics)
         elif evaluate.share_with_passive:
             shared, metrics = await receive_figures(session.peer, len(epochs), evaluate.metrics)
+            results = Summary(metrics)
             epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(epochs, shared, strict=True)]
         plans = {name: plan for name, plan in self._plans(self._scales).items() if plan}
         each = {name: [tensor.values(train.outputs) for tensor in plan] for name, plan in plans.items()}
@@ -257,7 +260,7 @@ class _Regression:
         for text in (*own.warnings, *self._warnings):
             session.progress.emit(ResultDoubted(text))
         numbers = Numbers(self._size, place.step, self._widths, len(self._testing), bits)
-        trained = Trained(
+        return Trained(
             epochs=tuple(epochs),
             steps=place.step,
             rows=rows,
@@ -277,13 +280,9 @@ class _Regression:
             encoder=own.encoder.to_json(),
             servable=Servable(StoredBatches.of(self._schedule).to_json(), self._shown),
             columns=encoded_columns(self._data.table, entering(own.encoder, own.used)),
-            metrics=metrics,
+            results=results,
             held_out=self._testing if evaluate.test_fraction else np.empty(0, dtype=np.int64),
         )
-        if measured is None or summary is None:
-            return trained
-        kind = f"a {GeneralisedLinear.of(self._session.job).title} of the same kind"
-        return trained.with_results(summary, measured, real_share=1.0, local_kind=kind)
 
     @property
     def _shown(self) -> Positions:

@@ -38,7 +38,7 @@ class GlmSection(TrainerSection):
         dropped = [Term("Columns left out", tuple((Code(name),) for name in self.dropped))] if self.dropped else []
         return TrainingWords(
             figures=(
-                Figure(self.rounds, several(self.rounds, of.train.unit)),
+                Figure(self.rounds, several(self.rounds, of.train.traits.unit)),
                 *(
                     Figure(values, f"{several(values, 'value')} decrypted for {name}")
                     for name, values in self.decryptions.items()

@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
 from vfl_node.gdp import MOST_EPSILON, Exposure
+from vfl_node.job.evaluate import Evaluate
 from vfl_node.job.names import LinearScaling
-from vfl_node.roles import Task
-from vfl_node.trainers import ALWAYS, TrainerConfig
+from vfl_node.job.training import ALWAYS, TrainerConfig, TrainerParts, TrainingJob, Traits
+from vfl_node.settings.limits import UnboundedModel
 from vfl_node.training.hidden import spending
-from vfl_node.training.hidden.descent import USUAL_BATCH, USUAL_EPOCHS, WAYS
-
-if TYPE_CHECKING:
-    from vfl_node.data.encoded import EncodedColumn
-    from vfl_node.data.tables import Table
-    from vfl_node.job import Evaluate, Job
 
 Loss = Literal["exact", "taylor", "squares", "robust"]
 """What is descended; ``robust`` is the bounded one of numbers, 2σ(2r) − 1 of a residual r."""
+
+USUAL_EPOCHS, USUAL_BATCH, USUAL_RATE, USUAL_MOMENTUM = 10, 512, 0.1, 0.9
+"""Of a training without a bound, in batches."""
 
 
 class Hidden(TrainerConfig):
     """A model trained in shares on exactly the records that all parties have (see docs/guides/train-hidden.md)."""
 
-    implementation: ClassVar[str] = "vfl_node.training.hidden.trainer:HiddenTrainer"
-    report_section: ClassVar[str] = "vfl_node.training.hidden.section:HiddenSection"
-    plan: ClassVar[str] = "vfl_node.training.hidden.memory:HiddenTrainingPlan"
-    joined: ClassVar[str] = "vfl_node.training.hidden.prediction.predictor:predict"
-    serving: ClassVar[str] = "vfl_node.training.hidden.prediction.predictor:HiddenPredictor"
-    serves_unshared: ClassVar[bool] = False
-    serves_coordinated: ClassVar[bool] = True
-    max_passive_parties: ClassVar[int] = 8
-    unmetered: ClassVar[str] = (
-        "nothing of a row is sent in the open; what is opened at the end has a stated cost (training.hidden.privacy)"
+    parts: ClassVar[TrainerParts] = TrainerParts(
+        implementation="vfl_node.training.hidden.trainer:HiddenTrainer",
+        report_section="vfl_node.training.hidden.section:HiddenSection",
+        plan="vfl_node.training.hidden.plan:HiddenTrainingPlan",
+        table="vfl_node.training.hidden.table_use:HiddenTableUse",
+        serving="vfl_node.training.hidden.prediction.predictor:HiddenPredictor",
+        joined="vfl_node.training.hidden.prediction.predictor:predict",
     )
-    on_device: ClassVar[bool] = False
-    coordinated_by: ClassVar[str] = ALWAYS
-    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    traits: ClassVar[Traits] = Traits(
+        tasks=("classification", "regression"),
+        max_passive_parties=8,
+        coordinated_by=ALWAYS,
+        on_device=False,
+        unmetered="nothing of a row is sent in the open; what is opened at the end has a stated cost (training.hidden.privacy)",
+        serves_unshared=False,
+        serves_coordinated=True,
+    )
 
     renamed: ClassVar[Mapping[str, str]] = {"hidden": "layers"}
 
@@ -124,14 +125,27 @@ class Hidden(TrainerConfig):
         """Always: the coordinator deals randomness."""
         return True
 
-    @property
-    def tells_anew(self) -> bool:
-        """As the base, of weights without noise: they have another beginning each time, and sums are over other records."""
-        return self.epsilon is None and (self.reveal == "owners" or self.metrics_by == "histogram")
-
     @override
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
-        return spending.opened(self, evaluate, shared)
+        kind, measures = self.unbounded, self.metrics_by == "histogram"
+        of_metrics = (evaluate.epsilon or self.epsilon or spending.METRICS_EPSILON) if measures else None
+        return Exposure(
+            mu=spending.mu_of_job(self.epsilon, of_metrics, held_out=evaluate.test_fraction > 0),
+            unbounded=kind or "",
+            warning=spending.no_bound(kind, evaluate, shared) if kind else "",
+            labels=self.covers_labels,
+            # weights without noise have another beginning each time, and sums are over other records
+            anew=self.epsilon is None and (self.reveal == "owners" or measures),
+        )
+
+    @property
+    def unbounded(self) -> UnboundedModel | None:
+        """Which kind of model without a bound it is; None of one with a bound."""
+        if self.layers:
+            return "networks"
+        if self.loss == "taylor":
+            return "taylor"
+        return "exact" if self.epsilon is None else None
 
     @property
     def outputs(self) -> int:
@@ -198,7 +212,7 @@ class Hidden(TrainerConfig):
                 "learning_rate, too, which public rules set; or say epsilon: null"
             )
 
-    def check(self, job: Job) -> None:
+    def check(self, job: TrainingJob) -> None:
         """As the base: one split, and no metrics that tell what dummies hide."""
         evaluate = job.evaluate
         if evaluate.repeats > 1:
@@ -222,16 +236,3 @@ class Hidden(TrainerConfig):
                 "train.metrics_by must be none with align.dummies: the numbers of labels that metrics are made of tell how "
                 "many records are shared, which dummies hide"
             )
-
-    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
-        """As the base; ``limits.least_rows`` may leave more of them out."""
-        from vfl_node.data.design import LinearEncoder
-        from vfl_node.data.encoded import encoded_columns
-        from vfl_node.training.own_columns import robust
-
-        return encoded_columns(table, LinearEncoder.fit(robust(table, self.scaling), self.scaling).columns)
-
-    @property
-    def most_epochs(self) -> int:
-        """How many there are at most."""
-        return self.epochs or (USUAL_EPOCHS if self.epsilon is None else max(WAYS)[0])

@@ -11,27 +11,25 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from vfl_node.computing import Beside, TrainingCost
 from vfl_node.crypto.shares.machine import Counter
 from vfl_node.crypto.shares.tallies import rows_at_once
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.costs import Beside, TrainingCost
+from vfl_node.job.evaluate import Evaluate
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
+from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, described
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of
 from vfl_node.training.schedule import Schedule
-
-if TYPE_CHECKING:
-    from vfl_node.job import Evaluate
-    from vfl_node.training.hidden.config import Hidden
 
 
 class Exchanged(NamedTuple):
@@ -155,7 +153,7 @@ def exchange(
 
 
 def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parties: int, beside: Beside) -> TrainingCost:
-    """What training over ``m`` rows takes; args as :meth:`~vfl_node.trainers.TrainerConfig.cost`.
+    """What training over ``m`` rows takes; args as :meth:`~vfl_node.job.costs.TrainingPlan.cost`.
 
     Columns that are not known are taken to be :data:`~vfl_node.training.hidden.memory.USUAL_COLUMNS` at each party.
     """

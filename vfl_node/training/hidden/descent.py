@@ -16,12 +16,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from vfl_node.training.hidden import bound
-
-if TYPE_CHECKING:
-    from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.config import USUAL_EPOCHS, USUAL_MOMENTUM, USUAL_RATE, Hidden
 
 MOST_NOISE = 0.4
 """Largest deviation of the noise in a score that a rate may leave; a score is a logit, or in a regression a deviation."""
@@ -34,9 +31,6 @@ FAST = {"classification": 4.0, "regression": 1.5}
 
 WAYS = ((40, 0.9), (40, 0.8), (20, 0.8))
 """Steps and momentum: the first that noise allows at the full rate, or the last at a lower one; of numbers the second."""
-
-USUAL_EPOCHS, USUAL_BATCH, USUAL_RATE, USUAL_MOMENTUM = 10, 512, 0.1, 0.9
-"""Of a training without a bound, in batches."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +50,16 @@ class Descent:
     rate: float
     deviation: float | None = None
     noise: float | None = None
+
+
+def fewest_epochs(train: Hidden) -> int:
+    """How many there are at least."""
+    return train.epochs or (USUAL_EPOCHS if train.epsilon is None else min(WAYS)[0])
+
+
+def most_epochs(train: Hidden) -> int:
+    """How many there are at most."""
+    return train.epochs or (USUAL_EPOCHS if train.epsilon is None else max(WAYS)[0])
 
 
 def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Descent:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from vfl_node.computing import HEAD_BYTES, Beside, TrainingCost, TrainingPlan
-from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.costs import Beside, TableShape
 from vfl_node.job.names import LEVELS
-from vfl_node.training.hidden.descent import USUAL_EPOCHS, WAYS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from vfl_node.computing import TableShape
-    from vfl_node.job import Evaluate
-    from vfl_node.roles import DataRole
-    from vfl_node.training.hidden.config import Hidden
+from vfl_node.roles import DataRole
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.descent import most_epochs
 
 USUAL_COLUMNS = 16
 """Encoded columns of a party, where nobody says how many it has."""
@@ -66,7 +59,7 @@ def widths(passive_parties: int, beside: Beside) -> tuple[int, ...]:
 
 
 def parameters(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
-    """Of the whole model, of which every party has shares; args as :meth:`~vfl_node.trainers.TrainerConfig.parameters`."""
+    """Of the whole model, of which every party has shares; args as :meth:`~vfl_node.job.costs.TrainingPlan.parameters`."""
     after = (*train.layers, train.outputs)
     return sum(_widths(train, role, table, passive_parties, beside)) * after[0] + sum((a + 1) * b for a, b in pairwise(after))
 
@@ -90,7 +83,7 @@ def of_party(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
         widths: as :func:`widths`.
         batch: rows of one.
     """
-    columns, steps = sum(widths), train.most_epochs * (m // max(batch, 1))
+    columns, steps = sum(widths), most_epochs(train) * (m // max(batch, 1))
     of_row = _row_numbers(train, columns)
     at_once = CHECKED_COPIES * batch if train.dealer_audit else min(batch, ROWS_AT_ONCE)
     numbers = COLUMN_COPIES * m * columns + at_once * of_row + 2 * CANDIDATES * m * (train.dealer_audit > 0)
@@ -135,35 +128,3 @@ def _widths(train: Hidden, role: DataRole, table: TableShape, passive_parties: i
     place = 0 if role == "active" else 1
     known[place] = known[place] or own
     return widths(passive_parties, Beside(columns=tuple(known)))
-
-
-class HiddenTrainingPlan(TrainingPlan["Hidden"]):
-    """Of training in shares."""
-
-    def steps(self, evaluate: Evaluate, rows: int) -> int:
-        """One batch an epoch at least."""
-        return self.train.epochs or (USUAL_EPOCHS if self.train.epsilon is None else min(WAYS)[0])
-
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
-        """Masked shares of the data parties, and the dealer's numbers, by the program of the training itself."""
-        if ALIGNMENTS[protocol].by_similarity:
-            return None
-        from vfl_node.training.hidden import costs  # numbers and torch, which a job alone does not need
-
-        return costs.cost(self.train, evaluate, rows, protocol, self.passive_parties, self.beside)
-
-    def parameters(self, role: DataRole, table: TableShape) -> int:
-        """Each party has shares of all weights."""
-        return parameters(self.train, role, table, self.passive_parties, self.beside)
-
-    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
-        """All columns, those of others under masks; what comes from the dealer ahead of need; one batch; the histogram."""
-        return batch_bytes(self.train, role, table, self.passive_parties, self.beside)
-
-    def served_message_bytes(self, rows: int) -> int:
-        """What the asker marks new records with, a number each; masked shares travel in pieces."""
-        return NUMBER_BYTES * rows + HEAD_BYTES
-
-    def reported_epochs(self, evaluate: Evaluate) -> int:
-        """All."""
-        return self.train.most_epochs

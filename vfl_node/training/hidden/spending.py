@@ -6,14 +6,10 @@ Source: ours.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from vfl_node.gdp import Exposure, auc_bound, mu_of, together
-
-if TYPE_CHECKING:
-    from vfl_node.job import Evaluate
-    from vfl_node.settings.limits import UnboundedModel
-    from vfl_node.training.hidden.config import Hidden
+from vfl_node.gdp import auc_bound, mu_of, together
+from vfl_node.job.evaluate import Evaluate
+from vfl_node.settings.limits import UnboundedModel
 
 METRICS_EPSILON = 1.0
 """ε of metrics, where neither they nor the model have one."""
@@ -28,32 +24,18 @@ _KINDS: dict[UnboundedModel, str] = {
 }
 
 
-def opened(train: Hidden, evaluate: Evaluate, shared: int | None = None) -> Exposure:
-    """As :meth:`vfl_node.trainers.TrainerConfig.opens`."""
-    kind = unbounded(train)
-    return Exposure(
-        mu_of_job(train, evaluate), kind or "", no_bound(kind, evaluate, shared) if kind else "", train.covers_labels
-    )
-
-
-def mu_of_job(train: Hidden, evaluate: Evaluate) -> float:
+def mu_of_job(model: float | None, metrics: float | None, *, held_out: bool) -> float:
     """μ of a job about a record.
 
     A record is trained on or held out, never both, so the larger of both μ counts. Where none are held out each is both.
+
+    Args:
+        model: ε of the model; None: nothing bounds it.
+        metrics: ε of the metrics; None: there are none.
+        held_out: whether there are rows that are not trained on.
     """
-    of_model = mu_of(train.epsilon) if train.epsilon is not None else 0.0
-    measures = train.metrics_by == "histogram"
-    of_metrics = mu_of(evaluate.epsilon or train.epsilon or METRICS_EPSILON) if measures else 0.0
-    return max(of_model, of_metrics) if evaluate.test_fraction else together([of_model, of_metrics])
-
-
-def unbounded(train: Hidden) -> UnboundedModel | None:
-    """Which kind of model without a bound it is; None of one with a bound."""
-    if train.layers:
-        return "networks"
-    if train.loss == "taylor":
-        return "taylor"
-    return "exact" if train.epsilon is None else None
+    each = [0.0 if epsilon is None else mu_of(epsilon) for epsilon in (model, metrics)]
+    return max(each) if held_out else together(each)
 
 
 def labels_auc(columns: int, records: int, trainings: int = 1) -> float:

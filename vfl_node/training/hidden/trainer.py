@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +31,7 @@ from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, load_of
+from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import alone, audit, kept, memory, terms
 from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
@@ -46,6 +46,7 @@ from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
 from vfl_node.transport.pipe import Traffic
@@ -278,7 +279,9 @@ class _Training:
         doubts += warnings(session.job, data.alignment.common, steps, outcome, found)
         for text in doubts:
             session.progress.emit(ResultDoubted(text))
-        trained = Trained(
+        common = None if count is None else Population("common", count, 1.0 if count else None)
+        results = Summary(found.values, found.intervals, population=common)
+        return Trained(
             epochs=tuple(self._epochs),
             steps=steps,
             rows=(len(plan.training), len(testing)),
@@ -289,12 +292,9 @@ class _Training:
             weights=self._weights(inputs, outcome),
             encoder=inputs.rows.to_json(),
             columns=encoded_columns(data.table, inputs.rows.encodings),
-            metrics=found.values,
-            intervals=found.intervals,
-            population=None if count is None else {"population": "common", "rows": count, "real_share": 1.0 if count else None},
+            results=results if self._place else self._beside_own(results, plan, inputs),
             held_out=held_out,
         )
-        return trained if self._place else replace(trained, **self._compared(plan, inputs))
 
     def _weights(self, inputs: Inputs, outcome: HiddenOutcome) -> dict[str, Tensor]:
         """What this party keeps of the model: its shares; of opened weights its own block, the active one all layers behind."""
@@ -311,15 +311,15 @@ class _Training:
             opened["target"] = torch.tensor([inputs.scale.mean, inputs.scale.deviation], dtype=torch.float64)
         return shares | opened
 
-    def _compared(self, plan: HiddenPlan, inputs: Inputs) -> dict[str, Any]:
-        """The active party's own model, on all of its held-out rows."""
+    def _beside_own(self, results: Summary, plan: HiddenPlan, inputs: Inputs) -> Summary:
+        """The ``results`` beside those of the active party's own model, on all of its held-out rows."""
         session, data, labels = self._session, self._data, inputs.labels
         assert labels is not None
         assert data.table.labels is not None
         _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
         rows = OwnRows.of(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
         if inputs.width < 2 or not len(rows.training) or not len(rows.tested):
-            return {}
+            return results
         weights = alone.fit(
             inputs.values[rows.training], labels[rows.training], self._train, session.randomness.derive("alone")
         )
@@ -327,9 +327,9 @@ class _Training:
         said: Output = PredictedNumbers(inputs.scale.original(z[:, 0])) if inputs.scale else output_of(z)
         tested = data.table.labels[rows.tested]
         local = said.metrics(session.job.evaluate.metrics, tested, session.job.evaluate.threshold)
-        return {
-            "local_metrics": {name: local.get(name) for name in session.job.evaluate.metrics},
-            "local_kind": "a model of the same kind",
-            "local_rows": len(rows.training),
-            "local_population": {"population": "owned", "rows": len(rows.tested), "real_share": None},
-        }
+        own = Rival(
+            kind="a model of the same kind",
+            trained_rows=len(rows.training),
+            metrics={name: local.get(name) for name in session.job.evaluate.metrics},
+        )
+        return replace(results, alone=own, alone_population=Population("owned", len(rows.tested), None))

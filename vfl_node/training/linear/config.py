@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from vfl_node.job.training import Traits
 from vfl_node.roles import Task
 from vfl_node.training.glm.config import GeneralisedLinear
 
@@ -17,7 +19,7 @@ class LinearRegression(GeneralisedLinear):
     """
 
     title: ClassVar[str] = "linear regression"
-    tasks: ClassVar[tuple[Task, ...]] = ("regression",)
+    traits: ClassVar[Traits] = replace(GeneralisedLinear.traits, tasks=("regression",))
 
     algorithm: Literal["linear"]
     task: Task = Field(default="regression", description="regression: the label is a number to predict")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from vfl_node.configuration.models import name_in
-from vfl_node.errors import DataError
+from vfl_node.job.training import TrainerParts, TrainingJob, Traits
 from vfl_node.models import OPTIMISERS
-from vfl_node.roles import DataRole, Task
 from vfl_node.training.linked.methods import CUTS, MERGES, METHODS, Method
 from vfl_node.training.network.config import NetworkConfig, Sizes
-
-if TYPE_CHECKING:
-    from vfl_node.data.tables import Table
-    from vfl_node.job import Job
 
 
 class Linked(NetworkConfig):
@@ -25,13 +20,19 @@ class Linked(NetworkConfig):
     Where dropout differs from the code :mod:`vfl_node.training.linked.network` says.
     """
 
-    implementation: ClassVar[str] = "vfl_node.training.linked.trainer:LinkedTrainer"
-    report_section: ClassVar[str] = "vfl_node.training.linked.section:LinkedSection"
-    plan: ClassVar[str] = "vfl_node.training.linked.costs:LinkedPlan"
-    unmetered: ClassVar[str] = "no attack was run on the embeddings and gradients that linked training sends"
-    by_similarity: ClassVar[bool] = True
-    recorded: ClassVar[bool] = True
-    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    parts: ClassVar[TrainerParts] = TrainerParts(
+        implementation="vfl_node.training.linked.trainer:LinkedTrainer",
+        report_section="vfl_node.training.linked.section:LinkedSection",
+        plan="vfl_node.training.linked.costs:LinkedPlan",
+        table="vfl_node.training.network.table_use:NetworkTableUse",
+    )
+    traits: ClassVar[Traits] = Traits(
+        tasks=("classification", "regression"),
+        by_similarity=True,
+        measures=frozenset({"validation_fraction"}),
+        recorded=True,
+        unmetered="no attack was run on the embeddings and gradients that linked training sends",
+    )
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **NetworkConfig.called_elsewhere,
@@ -91,7 +92,7 @@ class Linked(NetworkConfig):
             raise ValueError(f"{said[0]} changes nothing with method: {self.method} and merge: {self.merge}: leave it out")
         return self
 
-    def check(self, job: Job) -> None:
+    def check(self, job: TrainingJob) -> None:
         """As the base: ``exact`` needs one candidate with equal keys."""
         super().check(job)
         align = job.align
@@ -99,13 +100,4 @@ class Linked(NetworkConfig):
             raise ValueError(
                 f"train.method: {self.method} uses one candidate with equal keys: say align.equal_only: true and "
                 "align.candidates: 1"
-            )
-
-    def check_table(self, role: DataRole, table: Table) -> None:
-        """As the base: the passive party must have a column (``E_NO_FEATURES``)."""
-        if role == "passive" and not table.columns:
-            raise DataError(
-                "the passive party's table has no feature column",
-                code="E_NO_FEATURES",
-                hint="columns behind keys are no features: add others, or declare ignored ones in data.columns",
             )

@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vfl_node.computing import HEAD_BYTES, Beside, TableShape, TrainingCost, TrainingPlan
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.costs import HEAD_BYTES, Beside, TableShape, TrainingCost, TrainingPlan
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.counts import dense_values, hidden_weights, linear_weights
 from vfl_node.models.settings import LayerOptions

@@ -40,6 +40,7 @@ from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Posit
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.recorder import StepRecorder
+from vfl_node.training.network.table_use import NetworkTableUse
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.pretraining import Pretraining
 from vfl_node.transport import codec
@@ -63,7 +64,7 @@ class LinkedPassive:
         validation: Positions = NO_ROWS,
     ) -> None:
         self._channel, train = session.peer, Linked.of(session.job)
-        train.check_table("passive", data.table)
+        NetworkTableUse(train).check("passive", data.table)
         self._candidates = data.alignment.rows  # (m, K)
         encoder = Encoder.fit(data.table, np.arange(len(data.table)), train.scaling, train.least_rows)
         features = encoder.transform(data.table)

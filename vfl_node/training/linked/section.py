@@ -39,7 +39,7 @@ class LinkedSection(TrainerSection):
         repeats = f" × {of.repeats} repeats" if of.repeats > 1 else ""
         merged = (f", {MERGES[self.merge]}",) if self.merge else ()
         return TrainingWords(
-            figures=(Figure(of.epochs, several(of.epochs, of.train.unit) + repeats), Figure(of.steps, "batches")),
+            figures=(Figure(of.epochs, several(of.epochs, of.train.traits.unit) + repeats), Figure(of.steps, "batches")),
             terms=(
                 Term("Candidates", ((Code(self.method), f": {of.train.how.words}", *merged),)),
                 Term("Embeddings sent", ((self.embeddings, " for "), (self.places, " candidates"))),

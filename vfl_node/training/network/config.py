@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
-from typing_extensions import Self, override
+from typing_extensions import Self
 
 from vfl_node.configuration.models import name_in
 from vfl_node.job.evaluate import EARLY_STOPPING
 from vfl_node.job.names import Scaling
+from vfl_node.job.training import TrainerConfig, TrainingJob
 from vfl_node.models import OPTIMISERS
 from vfl_node.models.settings import ModelName
-from vfl_node.trainers import TrainerConfig
 from vfl_node.training.class_weight import ClassWeight, check_class_weight
 from vfl_node.training.network.rate import SCHEDULES
-
-if TYPE_CHECKING:
-    from vfl_node.data.encoded import EncodedColumn
-    from vfl_node.data.tables import Table
-    from vfl_node.job import Job
 
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64)]
 
@@ -119,29 +114,14 @@ class NetworkConfig(TrainerConfig):
         return self
 
     @property
-    def can_validate(self) -> bool:
-        """By embeddings of the rows set apart, sent after each epoch."""
-        return True
-
-    @property
     def exchanged_before(self) -> int:
         """Epochs without labels in which batches cross the wire, before the training with labels."""
         return 0
 
-    def check(self, job: Job) -> None:
+    def check(self, job: TrainingJob) -> None:
         """As the base: patience is for jobs with validation rows."""
         if self.patience != type(self).model_fields["patience"].default and not job.evaluate.validation_fraction:
             raise ValueError(
                 "train.patience counts epochs by the loss on validation rows, and there are none: say "
                 "evaluate.validation_fraction (0.1, for example), or leave it out"
             )
-
-    @override
-    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
-        import numpy as np  # which a job alone does not need
-
-        from vfl_node.data.encoded import encoded_columns
-        from vfl_node.data.features import Encoder
-
-        encoder = Encoder.fit(table, np.arange(len(table)), self.scaling, self.least_rows)
-        return encoded_columns(table, encoder.columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vfl_node.computing import HEAD_BYTES
+from vfl_node.job.costs import HEAD_BYTES
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate

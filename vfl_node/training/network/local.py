@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
+from vfl_node.job.costs import ROWS_AT_ONCE
 from vfl_node.models.classifier import Classifier
 from vfl_node.progress import LocalEpochTrained, Progress
 from vfl_node.training.network.config import NetworkConfig

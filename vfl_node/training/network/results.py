@@ -6,12 +6,13 @@ import dataclasses
 from dataclasses import asdict
 
 from vfl_node.session.session import Session
-from vfl_node.training.evaluation import Figures, Summary, real_share, summarise
+from vfl_node.training.evaluation import Figures, real_share
 from vfl_node.training.network import alone
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.overfitting import after_validation, of_classes, of_numbers
 from vfl_node.training.sharing import receive_figures, send_figures
+from vfl_node.training.summary import Summary, summarise
 from vfl_node.training.trainer import Trained, TrainingData
 
 
@@ -27,13 +28,13 @@ async def measured(session: Session, data: TrainingData, journal: Journal, train
 
     Leaks: with ``evaluate.share_with_passive`` the epochs' figures and the metrics.
     """
-    summary, first = summarise(journal.evaluations, *journal.rows), journal.evaluations[0]
+    summary = summarise(journal.evaluations, *journal.rows, real_share=real_share(data.alignment), kind=alone.KIND)
     if session.job.evaluate.share_with_passive:
         figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
         for channel in session.data_peers.values():
             await send_figures(channel, figures, summary.metrics, validated=len(journal.validated) > 0)
-    trained = trained.with_results(summary, first, real_share(data.alignment), local_kind=alone.KIND)
-    return dataclasses.replace(trained, warnings=(*trained.warnings, *_overfitting(session, journal, summary, shifted=shifted)))
+    warnings = (*trained.warnings, *_overfitting(session, journal, summary, shifted=shifted))
+    return dataclasses.replace(trained, results=summary, warnings=warnings)
 
 
 async def told(session: Session, journal: Journal, trained: Trained) -> Trained:
@@ -43,7 +44,7 @@ async def told(session: Session, journal: Journal, trained: Trained) -> Trained:
     names, validated = session.job.evaluate.metrics, len(journal.validated) > 0
     shared, metrics = await receive_figures(session.peer, len(journal.epochs), names, validated=validated)
     epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(journal.epochs, shared, strict=True)]
-    return dataclasses.replace(trained, epochs=tuple(epochs), metrics=metrics)
+    return dataclasses.replace(trained, epochs=tuple(epochs), results=Summary(metrics))
 
 
 def _overfitting(session: Session, journal: Journal, summary: Summary, *, shifted: bool) -> tuple[str, ...]:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 from typing_extensions import override
 
 from vfl_node.configuration.models import ReadBy
-from vfl_node.errors import DataError
+from vfl_node.job.training import TrainerParts, TrainingJob, Traits
 from vfl_node.job.unaligned import Unaligned, unaligned_of
 from vfl_node.models import architecture_of
-from vfl_node.roles import DataRole, Task
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split.missing.section import Missing, missing_of, why_intersection_is_hidden
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.unaligned.specs import NoUnaligned
-
-if TYPE_CHECKING:
-    from vfl_node.data.tables import Table
-    from vfl_node.job import Job
 
 SERVED_FEATURES = "smoothed"
 """``train.missing.features`` of a job with ``serve`` that says nothing of it: ``sampling`` elsewhere.
@@ -38,18 +33,25 @@ hardly any real one, the passive party could tell them (docs/explanations/traini
 class Train(NetworkConfig):
     """A split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
 
-    implementation: ClassVar[str] = "vfl_node.training.split.trainer:SplitTrainer"
-    report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
-    plan: ClassVar[str] = "vfl_node.training.split.costs:SplitPlan"
-    serving: ClassVar[str] = "vfl_node.training.split.prediction.predictor:SplitPredictor"
-    joined: ClassVar[str] = "vfl_node.training.split.prediction.kept:predict"
-    embedded: ClassVar[str] = "vfl_node.training.split.prediction.kept:KeptEmbeddings"
-    estimated: ClassVar[str] = "vfl_node.training.split.joint_estimate:estimate"
-    max_passive_parties: ClassVar[int] = 8
-    defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
-    unmetered: ClassVar[str] = ""
-    recorded: ClassVar[bool] = True
-    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    parts: ClassVar[TrainerParts] = TrainerParts(
+        implementation="vfl_node.training.split.trainer:SplitTrainer",
+        report_section="vfl_node.training.split.section:SplitSection",
+        plan="vfl_node.training.split.costs:SplitPlan",
+        table="vfl_node.training.split.table_use:SplitTableUse",
+        serving="vfl_node.training.split.prediction.predictor:SplitPredictor",
+        joined="vfl_node.training.split.prediction.kept:predict",
+        embedded="vfl_node.training.split.prediction.kept:KeptEmbeddings",
+        estimated="vfl_node.training.split.joint_estimate:estimate",
+    )
+    traits: ClassVar[Traits] = Traits(
+        tasks=("classification", "regression"),
+        max_passive_parties=8,
+        synthetic_rows=True,
+        measures=frozenset({"validation_fraction", "hold_out", "matched", "contributions"}),
+        defended=frozenset({"embeddings", "gradients"}),
+        recorded=True,
+        unmetered="",
+    )
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **NetworkConfig.called_elsewhere,
@@ -94,29 +96,9 @@ class Train(NetworkConfig):
         return self
 
     @property
-    def has_synthetic_rows(self) -> bool:
-        """Rows that a party does not own have columns or a label that it makes up."""
-        return True
-
-    @property
     def exchanged_before(self) -> int:
         """As the base: those of ``unaligned``."""
         return self.unaligned.epochs_before if self.unaligned.exchanges != "nothing" else 0
-
-    @property
-    def can_hold_out_last(self) -> bool:
-        """By positions that the active party names before the first batch."""
-        return True
-
-    @property
-    def can_match(self) -> bool:
-        """By histograms under encryption."""
-        return True
-
-    @property
-    def can_attribute(self) -> bool:
-        """By permuting embeddings of held-out rows."""
-        return True
 
     @classmethod
     def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -126,7 +108,7 @@ class Train(NetworkConfig):
             return section
         return {**section, "missing": {**missing, "features": SERVED_FEATURES}}
 
-    def check(self, job: Job) -> None:
+    def check(self, job: TrainingJob) -> None:
         """As the base: strategies for missing rows, calibration and matched metrics must suit the alignment."""
         super().check(job)
         missing, protocol, spec = self.missing, job.align.protocol, job.align.spec
@@ -160,7 +142,7 @@ class Train(NetworkConfig):
             self._check_matched(job)
         self.unaligned.check(job, self.epochs)
 
-    def _check_matched(self, job: Job) -> None:
+    def _check_matched(self, job: TrainingJob) -> None:
         """Refuse matched metrics where there is nothing to match, or they would tell too much."""
         if not job.align.spec.can_count_matched_rows:
             raise ValueError(
@@ -188,25 +170,6 @@ class Train(NetworkConfig):
         architecture_of(self.model, models)
         for error in ATTACKS.unusable():
             raise error
-
-    def check_table(self, role: DataRole, table: Table) -> None:
-        """As the base: the passive party must have a column (``E_NO_FEATURES``), the active one what train.unaligned needs."""
-        if role == "passive" and not table.columns:
-            raise DataError(
-                "the passive party's table has no feature column",
-                code="E_NO_FEATURES",
-                hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
-            )
-        if role == "active":
-            self.unaligned.check_table(table)
-
-    def reads_images(self, models: Mapping[str, str]) -> bool:
-        """As the base: what its model does."""
-        return architecture_of(self.model, models).reads_images()
-
-    def reads_lists(self, models: Mapping[str, str]) -> bool:
-        """As the base: what its model does."""
-        return architecture_of(self.model, models).reads_lists()
 
     @property
     @override

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from vfl_node.computing import HEAD_BYTES, OutsideCost, TableShape, TrainingCost, TrainingPlan
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.costs import HEAD_BYTES, OutsideCost, TableShape, TrainingCost, TrainingPlan
 from vfl_node.job.unaligned import Sizes
 from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
 from vfl_node.models.settings import LayerOptions

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.configuration.registry import load
+from vfl_node.job.costs import ROWS_AT_ONCE
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attachment import Forward, TrainingStep

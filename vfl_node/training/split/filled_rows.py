@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import override
 
-from vfl_node.computing import ROWS_AT_ONCE
+from vfl_node.job.costs import ROWS_AT_ONCE
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfl_node.computing import Network, Passes, TableShape
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
+from vfl_node.job.costs import Network, Passes, TableShape
 from vfl_node.models import NONE_DECLARED, Architecture, InputSchema, architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise

@@ -42,6 +42,7 @@ from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels, unshared_rows
 from vfl_node.training.split.received import Received
+from vfl_node.training.split.table_use import SplitTableUse
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -61,7 +62,7 @@ class PassiveHalf:
         validation: Positions = NO_ROWS,
     ) -> None:
         self._channel, self._pins, train = session.peer, session.attempt.pins, Train.of(session.job)
-        train.check_table("passive", data.table)
+        SplitTableUse(train).check("passive", data.table)
         outside = unshared_rows(train, data.alignment, len(data.table))
         self.encoder, self._inputs = encode(session, data, draws, training, outside)
         architecture = architecture_of(train.model, session.policy.models)

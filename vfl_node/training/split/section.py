@@ -189,7 +189,7 @@ class SplitSection(TrainerSection):
         assert isinstance(of.train, Train)
         repeats = f" × {of.repeats} repeats" if of.repeats > 1 else ""
         return TrainingWords(
-            figures=(Figure(of.epochs, several(of.epochs, of.train.unit) + repeats), Figure(of.steps, "batches")),
+            figures=(Figure(of.epochs, several(of.epochs, of.train.traits.unit) + repeats), Figure(of.steps, "batches")),
             remarks=self._defended(of),
             columns=(self.matched_metrics.column(of),) if self.matched_metrics else (),
             terms=(

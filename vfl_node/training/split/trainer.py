@@ -57,7 +57,7 @@ from vfl_node.training.split.section import (
     UnalignedRows,
     contributions_of,
 )
-from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
+from vfl_node.training.trainer import Audits, Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
 MOST_NAMED = 12
 """Columns that a warning names."""
@@ -215,10 +215,12 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
         servable=Servable(json.dumps({**journal.scoring, **journal.shared, "version": VERSION}, sort_keys=True), shown),
-        audit=found["audit"],
-        feature_audit=found.get("rebuilt"),
-        label_audit=found.get("labels", {}),
-        label_trainings=found.get("trainings", 0),
+        audits=Audits(
+            membership=found["audit"],
+            features=found.get("rebuilt"),
+            labels=found.get("labels", {}),
+            trainings=found.get("trainings", 0),
+        ),
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validated=journal.validated,
     )

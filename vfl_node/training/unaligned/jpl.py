@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.job.costs import ROWS_AT_ONCE
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import linear

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
-from vfl_node.job import Job
+from vfl_node.job.costs import ROWS_AT_ONCE, Network, Passes
+from vfl_node.job.training import TrainingJob
 from vfl_node.job.unaligned import AlternatingMethod, FillingMethod, PretrainingMethod, Sizes, Unaligned
 from vfl_node.models import cut_width
 
@@ -110,7 +110,7 @@ class FedCvt(AlternatingMethod):
             Passes("active", attention, local + sizes.aligned * sizes.epochs, sizes.batch),
         )
 
-    def check(self, job: Job, epochs: int) -> None:
+    def check(self, job: TrainingJob, epochs: int) -> None:
         """As the base; an embedding must have two halves."""
         super().check(job, epochs)
         train: Any = job.train

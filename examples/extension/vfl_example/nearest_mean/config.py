@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vfl_node.computing import HEAD_BYTES, TrainingCost, TrainingPlan
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.trainers import TrainerConfig
-
-if TYPE_CHECKING:
-    from vfl_node.job import Evaluate, Job
+from vfl_node.job.costs import HEAD_BYTES, TrainingCost, TrainingPlan
+from vfl_node.job.evaluate import Evaluate
+from vfl_node.job.training import TrainerConfig, TrainerParts, TrainingJob, Traits
 
 BATCH_ROWS = 100_000
 
@@ -20,16 +18,18 @@ BATCH_ROWS = 100_000
 class NearestMean(TrainerConfig):
     """``train: {algorithm: nearest_mean, epochs: 2}``."""
 
-    implementation: ClassVar[str] = "vfl_example.nearest_mean.trainer:NearestMeanTrainer"
-    report_section: ClassVar[str] = "vfl_example.nearest_mean.section:NearestMeanSection"
-    plan: ClassVar[str] = "vfl_example.nearest_mean.config:NearestMeanPlan"
-    on_device: ClassVar[bool] = False
+    parts: ClassVar[TrainerParts] = TrainerParts(
+        implementation="vfl_example.nearest_mean.trainer:NearestMeanTrainer",
+        report_section="vfl_example.nearest_mean.section:NearestMeanSection",
+        plan="vfl_example.nearest_mean.config:NearestMeanPlan",
+    )
+    traits: ClassVar[Traits] = Traits(on_device=False)
 
     algorithm: Literal["nearest_mean"]
     classes: Literal[2] = 2
     epochs: int = Field(default=2, ge=1, le=1000, description="how often each row's number is sent, each time with new noise")
 
-    def check(self, job: Job) -> None:
+    def check(self, job: TrainingJob) -> None:
         """As the base: refuse what would fail only after a long alignment, in whole sentences that name the keys."""
         if not job.align.spec.every_row_is_shared:
             raise ValueError("nearest_mean trains on records that both parties have: say align.protocol: psi")

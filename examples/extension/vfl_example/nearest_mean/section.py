@@ -17,7 +17,7 @@ class NearestMeanSection(TrainerSection):
 
     def words(self, of: ReportedTraining) -> TrainingWords:
         """What the page of the report says of it."""
-        figures = (Figure(of.epochs, several(of.epochs, of.train.unit)),)
+        figures = (Figure(of.epochs, several(of.epochs, of.train.traits.unit)),)
         if self.class_means is None:
             remark = f"{of.party} sent one number of each shared record in each epoch, with noise; {of.peer} has the means."
             return TrainingWords(figures=figures, remarks=(remark,))

@@ -31,6 +31,7 @@ from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Figures, measure, real_share
 from vfl_node.training.sharing import receive_figures, send_figures
+from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Epoch, Trained, Trainer, TrainingData, device_name
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -132,10 +133,11 @@ class Passive(Half):
 
     async def finish(self, epochs: list[Epoch]) -> Trained:
         """As the base."""
-        metrics, evaluate = None, self.session.job.evaluate
+        results, evaluate = None, self.session.job.evaluate
         if evaluate.share_with_passive:
             _, metrics = await receive_figures(self.session.peer, len(epochs), evaluate.metrics)
-        return replace(self.trained(epochs, None), metrics=metrics)
+            results = Summary(metrics)
+        return replace(self.trained(epochs, None), results=results)
 
 
 class Active(Half):
@@ -181,8 +183,8 @@ class Active(Half):
         metrics = measure(evaluate.metrics, self._labels[self._tested], 0.5 + nearer[self._tested] / 2)
         if evaluate.share_with_passive:
             await send_figures(self.session.peer, [Figures() for _ in epochs], metrics)
-        measured = {"population": "owned", "rows": len(self._tested), "real_share": real_share(self.data.alignment)}
-        return replace(self.trained(epochs, means), metrics=metrics, population=measured)
+        measured = Population("owned", len(self._tested), real_share(self.data.alignment))
+        return replace(self.trained(epochs, means), results=Summary(metrics, population=measured))
 
     def _mean(self, numbers: NDArray[np.float64], label: int) -> float:
         fitted = self._fitted[self._labels[self._fitted] == label]

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field, SkipValidation, ValidationError, create_model, model_validator
 from typing_extensions import Self
 
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.errors import UsageError
+from vfl_node.job.training import TrainingJob
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS, FeatureStrategy, LabelStrategy, Strategy
-
-if TYPE_CHECKING:
-    from vfl_node.job import Job
 
 
 class OwnedShares(Frozen):
@@ -142,7 +140,7 @@ def _with_keys(labels: str, features: str, *strategies: type[Strategy]) -> type[
     return model
 
 
-def why_intersection_is_hidden(job: Job) -> str:
+def why_intersection_is_hidden(job: TrainingJob) -> str:
     """Words for an error, after the size of the intersection; empty where it is not hidden."""
     if hidden := job.align.spec.intersection_hidden_from:
         parties = " and the ".join(f"{role} party" for role in sorted(hidden))

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Serve
+from vfl_node.job.costs import ROWS_AT_ONCE
 from vfl_node.models import architecture_of
 from vfl_node.models.inputs import ModelInput
 from vfl_node.training.prediction.sides import Positions

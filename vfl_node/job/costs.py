@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from vfl_node.job import Evaluate
-    from vfl_node.roles import DataRole
+from vfl_node.job.evaluate import Evaluate
+from vfl_node.roles import DataRole
 
 HEAD_BYTES = 4 << 10
 """More than a message has beside the values of its tensor."""
@@ -68,7 +67,7 @@ class TrainingCost:
     Bytes are those of tensors and ciphertexts; the frames around them, some hundred bytes a message, are left out.
 
     Attributes:
-        rows: trained on in a :attr:`~vfl_node.trainers.TrainerConfig.unit`: an epoch, or an iteration.
+        rows: trained on in a :attr:`~vfl_node.job.training.Traits.unit`: an epoch, or an iteration.
         batches: likewise.
         steps: messages sent whose answers are awaited, one after the other.
         active_bytes: sent by the active party.
@@ -136,8 +135,8 @@ class OutsideCost:
         rows: of the active party, outside.
         when: in which epochs they are learnt from: words for after a number of rows.
         work: of all repeats.
-        pace: ``module:attribute`` of what measures a :class:`Pace`, called with the job, :class:`~vfl_node.trainers.TableShape`
-            by role as far as tables are known, and the models of the node's settings.
+        pace: ``module:attribute`` of what measures a :class:`Pace`, called with the job, :class:`TableShape` by role as far
+            as tables are known, and the models of the node's settings.
     """
 
     rows: int

@@ -1,0 +1,22 @@
+"""What a training in shares reads of a party's table."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from vfl_node.data.design import LinearEncoder
+from vfl_node.data.encoded import EncodedColumn, encoded_columns
+from vfl_node.data.tables import Table
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.own_columns import robust
+from vfl_node.training.table_use import TableUse
+
+
+class HiddenTableUse(TableUse[Hidden]):
+    """Columns as a linear model reads them."""
+
+    @override
+    def columns(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """As the base; ``limits.least_rows`` may leave more of them out."""
+        scaling = self.train.scaling
+        return encoded_columns(table, LinearEncoder.fit(robust(table, scaling), scaling).columns)
