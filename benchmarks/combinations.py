@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "combinations.md"
 
 MOST_PASSIVE = 8
 
-COORDINATED = {"logistic": "coordinator-clear", "linear": "coordinator-clear"}
+COORDINATED = {"logistic": "coordinator-open-scores", "linear": "coordinator-open-scores"}
 """Trainer → a flow of it in which a coordinator takes part; by default none does."""
 
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {

@@ -70,7 +70,7 @@ KINDS = {
     "apsi": "align: {protocol: apsi, obfuscation: {fraction: 0.9}}",
     f"psu, {SEVERAL}": "align: {protocol: psu}",
     f"psi, {SEVERAL}": "align: {protocol: psi}",
-    f"psi-star, {SEVERAL}": "align: {protocol: psi-star}",
+    f"psi-pairs, {SEVERAL}": "align: {protocol: psi-pairs}",
     "linkage": LINKAGE,
     "linkage, shares": LINKAGE.replace("candidates: 3", "candidates: 3, comparison: shares"),
     "split": SPLIT + "evaluate: {share_with_passive: true}",
@@ -79,12 +79,12 @@ KINDS = {
     "split, projections": "align: {protocol: psi}\n" + SPLIT.replace("}", ", unaligned: {method: fedhssl}}"),
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
     "linkage, linked": LINKAGE
-    + "\ntrain: {algorithm: linked, bottom: [4], active_bottom: [4], top: [4], merge_hidden: [4], epochs: 1}\n"
+    + "\ntrain: {algorithm: candidates, bottom: [4], active_bottom: [4], top: [4], merge_hidden: [4], epochs: 1}\n"
     + "evaluate: {share_with_passive: true, validation_fraction: 0.2}",
     "hidden": HIDDEN.replace("epochs: 1", "epochs: 1, dealer_audit: 0.05"),
     f"hidden, {SEVERAL}": HIDDEN,
     "logistic, two-party": LOGISTIC + "}",
-    "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",
+    "logistic, coordinator-open-scores": LOGISTIC + ", flow: coordinator-open-scores}",
     "logistic, coordinator": LOGISTIC + ", flow: coordinator, loss: taylor}",
     "logistic, labels at the passive party": LOGISTIC + ", flow: coordinator, loss: taylor, labels: passive}",
 }

@@ -291,7 +291,7 @@ THREE = """\
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}
 align: {protocol: psi}
-train: {algorithm: logistic, flow: coordinator-clear, iterations: 2, key_bits: 2048}
+train: {algorithm: logistic, flow: coordinator-open-scores, iterations: 2, key_bits: 2048}
 evaluate: {test_fraction: 0.3}
 """
 

@@ -200,7 +200,7 @@ BLIND = "flow: coordinator, loss: taylor"
     [
         ("flow: coordinator", "where the exact loss's sigmoid cannot be computed: say loss: taylor"),
         ("labels: passive", "labels: passive needs flow: coordinator: whoever else held the key could decrypt residuals"),
-        ("labels: passive, flow: coordinator-clear", "labels: passive needs flow: coordinator"),
+        ("labels: passive, flow: coordinator-open-scores", "labels: passive needs flow: coordinator"),
         (f"{BLIND}, labels: passive, classes: 3", "labels: passive is for two classes"),
         ("classes: 3, mask: multiplicative", "one factor would show the ratios of their gradients"),
         (f"{BLIND}, classes: 3, tolerance: 0.1", "tolerance must be 0 with flow: coordinator and several classes"),
@@ -283,7 +283,7 @@ def test_the_two_trainings_have_keys_of_their_own() -> None:
             False,
             "share_with_passive must be false with apsi",
         ),
-        ("flow: coordinator-clear", "", "psi", False, "needs a third party: name it in parties.coordinator"),
+        ("flow: coordinator-open-scores", "", "psi", False, "needs a third party: name it in parties.coordinator"),
         (BLIND, "", "psi", False, "needs a third party"),
         ("", "", "psi", True, "parties.coordinator takes part in train.algorithm: logistic with flow: coordinator"),
     ],
@@ -308,7 +308,7 @@ def test_a_coordinator_is_for_regressions_only() -> None:
         ("", "", "apsi, obfuscation: {size: 100}", False),
         ("classes: 10, loss: taylor, tolerance: 0.01, batch_size: 64, key_bits: 4096, scaling: unit", "", "psi", False),
         ("mask: multiplicative", "evaluate: {share_with_passive: true}", "psi", False),
-        ("flow: coordinator-clear, classes: 3", "", "apsi, obfuscation: private", True),
+        ("flow: coordinator-open-scores, classes: 3", "", "apsi, obfuscation: private", True),
         (f"{BLIND}, tolerance: 0.001, mask: multiplicative", "", "apsi, obfuscation: {fraction: 0.5}", True),
         (f"{BLIND}, labels: passive", "evaluate: {test_fraction: 0}", "apsi, obfuscation: private", True),
     ],
@@ -353,7 +353,7 @@ def test_two_data_parties_are_peers() -> None:
 LINKED = """\
 parties: {active: a, passive: b, coordinator: c}
 align: {protocol: linkage, keys: {u: {kind: number, low: 0, high: 1, reach: 0.1}}, noise: {sigma: 0.1}}
-train: {algorithm: linked}
+train: {algorithm: candidates}
 """
 
 
@@ -361,7 +361,7 @@ train: {algorithm: linked}
     ("text", "said"),
     [
         ("serve: {to: active}", "serve keeps a trained model for predictions, and the job trains none"),
-        (LINKED + "serve: {to: active}", "and train.algorithm: linked has none for that"),
+        (LINKED + "serve: {to: active}", "and train.algorithm: candidates has none for that"),
         ("evaluate: {matched: true}", "measures a model on the rows that both parties own, and the job trains none"),
         ("train: {algorithm: logistic}\nevaluate: {matched: true}", "and train.algorithm: logistic has none for that"),
     ],

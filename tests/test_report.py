@@ -401,8 +401,8 @@ REPORTS = {
     "three parties, active": lambda: regression(flow="coordinator", loss="taylor"),
     "three parties, passive": lambda: regression(party="lab", flow="coordinator", loss="taylor"),
     "three parties, coordinator": lambda: regression(party="carol", flow="coordinator", loss="taylor", rows=None),
-    "scores in clear, active": lambda: regression(flow="coordinator-clear"),
-    "scores in clear, coordinator": lambda: regression(party="carol", flow="coordinator-clear"),
+    "scores in clear, active": lambda: regression(flow="coordinator-open-scores"),
+    "scores in clear, coordinator": lambda: regression(party="carol", flow="coordinator-open-scores"),
     "labels at the passive party, active": lambda: regression(flow="coordinator", loss="taylor", labels="passive"),
     "labels at the passive party, passive": lambda: regression(
         party="lab", flow="coordinator", loss="taylor", labels="passive"
@@ -732,7 +732,7 @@ def test_learnt_has_every_party_of_the_job() -> None:
 
 
 def test_alignment_is_null_at_the_coordinator_and_nowhere_else() -> None:
-    coordinator = json.loads(regression(party="carol", flow="coordinator-clear").to_json())
+    coordinator = json.loads(regression(party="carol", flow="coordinator-open-scores").to_json())
     assert (coordinator["role"], coordinator["alignment"], coordinator["metrics"]) == ("coordinator", None, None)
     assert list(coordinator["learnt"]) == ["carol", "clinic", "lab"]
     for party in ("clinic", "lab"):

@@ -198,7 +198,7 @@ if __name__ == "__main__":
     parser.add_argument("--iterations", type=int, default=0, help=f"5, or {FULL_ITERATIONS} with --full")
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--key-bits", type=int, choices=(2048, 3072, 4096), default=2048)
-    parser.add_argument("--flow", choices=("two-party", "coordinator", "coordinator-clear"), default="two-party")
+    parser.add_argument("--flow", choices=("two-party", "coordinator", "coordinator-open-scores"), default="two-party")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--in-process", dest="nodes", action="store_false", default=False, help="all parties in this process (the default)"

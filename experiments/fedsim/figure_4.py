@@ -19,10 +19,10 @@ from experiments.inference.experiment import Expectation, Found, Work, mean
 from vfl_node.data.features import Encoder
 from vfl_node.job import Job
 from vfl_node.metrics.numbers import spearman
-from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.gates import ConvolutionMerge
-from vfl_node.training.linked.network import ActiveNetwork, LinearCut
-from vfl_node.training.linked.passive import deduplicated, mean_record
+from vfl_node.training.candidates.config import Linked
+from vfl_node.training.candidates.gates import ConvolutionMerge
+from vfl_node.training.candidates.network import ActiveNetwork, LinearCut
+from vfl_node.training.candidates.passive import deduplicated, mean_record
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.trainer import Trained
 

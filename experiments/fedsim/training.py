@@ -14,8 +14,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.session.session import Session
 from vfl_node.settings.protection import NO_TREE, Compare
+from vfl_node.training.candidates.trainer import LinkedTrainer
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.linked.trainer import LinkedTrainer
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.memory import memory_network, run_together
 
@@ -35,7 +35,7 @@ def job_of(case: Case, align: Settings, settings: Settings) -> Job:
             "name": "fedsim",
             "parties": {"active": ACTIVE, "passive": [PASSIVE], "coordinator": COORDINATOR},
             "align": align,
-            "train": {"algorithm": "linked", "task": case.task, **TRAIN, **settings},
+            "train": {"algorithm": "candidates", "task": case.task, **TRAIN, **settings},
             "evaluate": {**EVALUATE, "metrics": list(case.metrics)},
         }
     )

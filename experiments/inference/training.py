@@ -129,7 +129,7 @@ def train(name: str, split: Split, seed: int, *, settings: Settings | None = Non
         {
             "name": "inference",
             "parties": {"active": ACTIVE, "passive": list(split.passive)},
-            "align": {"protocol": "psi" if len(split.passive) == 1 else "psi-star"},
+            "align": {"protocol": "psi" if len(split.passive) == 1 else "psi-pairs"},
             "train": chosen,
             "evaluate": {"test_fraction": HELD_OUT, "metrics": metrics},
         }
@@ -185,5 +185,5 @@ def view(split: Split, party: str) -> Alignment:
     """All rows are everybody's, in their order."""
     size = len(split)
     peers = {other: PeerFacts(size, intersection=size, missing=0) for other in split.tables if other != party}
-    protocol = "psi" if len(peers) == 1 else "psi-star"
+    protocol = "psi" if len(peers) == 1 else "psi-pairs"
     return Alignment(ALIGNMENTS[protocol], "curve25519", np.arange(size), size, peers, common=size)

@@ -37,7 +37,7 @@ SENT = {  # lists in the order each side sends them
     },
     "psi": {"active": ["step 1", "step 4"], "passive": ["step 2", "step 3"]},
     "apsi": {"active": ["step 4", "step 8", "step 12"], "passive": ["step 3", "step 6", "step 10"]},
-    "psi-star": {"active": ["step 1", "step 4", "positions"], "passive": ["step 2", "step 3"]},
+    "psi-pairs": {"active": ["step 1", "step 4", "positions"], "passive": ["step 2", "step 3"]},
 }
 ROLES = ("active", "passive")
 NAMES = ("clinic", "lab")

@@ -10,7 +10,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2, session_pb2
 
-EVERY = pytest.mark.parametrize("protocol", ["psu", "psi", "apsi", "psi-star"])
+EVERY = pytest.mark.parametrize("protocol", ["psu", "psi", "apsi", "psi-pairs"])
 IDS_A, IDS_P = [b"%d" % i for i in range(17)], [b"%d" % i for i in range(9, 33)]
 
 

@@ -51,7 +51,7 @@ class Tapped(Channel):
 class World:
     """What the parties of one job keep on their disks, from one attempt to the next."""
 
-    def __init__(self, folder: Path, sets: dict[str, list[bytes]], protocol: str = "psi-star", **terms: Any) -> None:
+    def __init__(self, folder: Path, sets: dict[str, list[bytes]], protocol: str = "psi-pairs", **terms: Any) -> None:
         self.folder, self.sets = folder, sets
         self.parties = Parties(active=NAMES[0], passive=tuple(name for name in sets if name != NAMES[0]))
         self.align = Align(protocol=protocol, **terms)

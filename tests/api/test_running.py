@@ -191,7 +191,7 @@ def test_three_parties_and_private_settings(trial: Any, tmp_path: Path) -> None:
     job = {
         "parties": {"active": "clinic", "passive": "lab", "coordinator": "notary"},
         "align": {"protocol": "psi"},
-        "train": {"algorithm": "logistic", "iterations": 1, "flow": "coordinator-clear"},
+        "train": {"algorithm": "logistic", "iterations": 1, "flow": "coordinator-open-scores"},
     }
     own = tmp_path / "lab.yaml"
     own.write_text("data: {id: number, columns: {measure-02-canary: ignore}}\n")

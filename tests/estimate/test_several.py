@@ -60,7 +60,7 @@ def plan(align: str = "protocol: psu", rest: str = "", **changes: Any) -> Plan:
     return Plan(**(known | changes))
 
 
-@pytest.mark.parametrize(("protocol", "parties"), [("psu", 3), ("psi", 3), ("psi-star", 3), ("psi-star", 4)])
+@pytest.mark.parametrize(("protocol", "parties"), [("psu", 3), ("psi", 3), ("psi-pairs", 3), ("psi-pairs", 4)])
 def test_the_counts_are_those_of_a_run(tmp_path: Path, protocol: str, parties: int) -> None:
     """For each party, element by element and file by file."""
     sets = dict(itertools.islice(SETS.items(), parties))
@@ -117,7 +117,7 @@ def test_in_a_stage_all_parties_work_at_the_same_time() -> None:
 
 def test_pairs_take_their_turns() -> None:
     """What two parties do is what PSI of the two costs, and the others do nothing meanwhile."""
-    plan = plan_of(ALIGNMENTS["psi-star"])
+    plan = plan_of(ALIGNMENTS["psi-pairs"])
     stages = plan.stages_of_several([100, 1000, 400], 30)
     assert [tuple(each.powers for each in stage) for stage in stages] == [
         (100, 1000, 0),
@@ -132,7 +132,7 @@ def test_pairs_take_their_turns() -> None:
 def test_rows_of_each_protocol() -> None:
     """The union of three sets of which 30 records are in all lies between one bound and the other."""
     found = estimate(plan())
-    assert {name: cost["rows"] for name, cost in found.items()} == {"psu": (1000, 1440), "psi": (30, 30), "psi-star": (30, 30)}
+    assert {name: cost["rows"] for name, cost in found.items()} == {"psu": (1000, 1440), "psi": (30, 30), "psi-pairs": (30, 30)}
     open_ended = estimate(plan(shared=(0, 100)))
     assert open_ended["psi"]["rows"] == (0, 100)
     assert open_ended["psu"]["rows"] == (1000, 1500)
@@ -169,16 +169,16 @@ def test_all_goes_over_the_active_partys_wire() -> None:
     found = estimate(plan(rate_mbit_s=1e-6, rtt_ms=500))
     elements = 7 * 1400 + 8 * 100 + 5 * 30  # (4k − 1)·Σ n_j + 4k·n_0 + (3k − 1)·m
     assert exact(found["psi"], "wire_s") == elements * 32 * 8 + (9 + 2) * 0.5
-    assert exact(found["psi-star"], "wire_s") == (2 * (1100 + 500) * 32 + 2 * 30 * 4) * 8 + (4 + 2) * 0.5
-    assert exact(found["psi-star"], "sent_bytes") == 1600 * 32 + 2 * 30 * 4
+    assert exact(found["psi-pairs"], "wire_s") == (2 * (1100 + 500) * 32 + 2 * 30 * 4) * 8 + (4 + 2) * 0.5
+    assert exact(found["psi-pairs"], "sent_bytes") == 1600 * 32 + 2 * 30 * 4
     lab = estimate(plan(party="lab", rate_mbit_s=1e-6, rtt_ms=500))
     assert lab["psi"]["wire_s"] == found["psi"]["wire_s"]
-    assert exact(lab["psi-star"], "received_bytes") == 1100 * 32 + 30 * 4
+    assert exact(lab["psi-pairs"], "received_bytes") == 1100 * 32 + 30 * 4
     assert exact(lab["psi"], "sent_bytes") == (2 * 1500 + 30) * 32
 
 
 def test_of_several_disks_the_one_with_the_most() -> None:
-    costs = estimate(plan("protocol: psi-star"))["psi-star"]
+    costs = estimate(plan("protocol: psi-pairs"))["psi-pairs"]
     assert exact(costs, "active_disk_bytes") == (2 * 1100 + 2 * 500) * 32
     assert exact(costs, "passive_disk_bytes") == 2 * 1100 * 32
 
@@ -195,11 +195,11 @@ def test_what_does_not_run_with_several_is_said_with_the_reason() -> None:
 
 
 def test_what_no_owner_allows_by_default_is_compared_where_it_is_named() -> None:
-    two = parse("name: t\nparties: {active: clinic, passive: lab}\nalign: {protocol: psi-star}", Job, source="job")
+    two = parse("name: t\nparties: {active: clinic, passive: lab}\nalign: {protocol: psi-pairs}", Job, source="job")
     pair = {"records": {"clinic": 100, "lab": 1000}}
-    assert "psi-star" in estimate(plan(job=two, **pair))
+    assert "psi-pairs" in estimate(plan(job=two, **pair))
     other = two.model_copy(update={"align": job("protocol: psi").align})
-    assert "psi-star" not in estimate(plan(job=other, **pair))
+    assert "psi-pairs" not in estimate(plan(job=other, **pair))
 
 
 def test_the_table_names_the_party_and_fits() -> None:

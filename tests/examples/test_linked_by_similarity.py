@@ -25,7 +25,7 @@ align:
   encoding: {epsilon: 0.05, delta: 0.05}
   candidates: 20
   noise: {sigma: 0.4}
-train: {algorithm: linked, task: regression, method: fedsim, epochs: 30}
+train: {algorithm: candidates, task: regression, method: fedsim, epochs: 30}
 evaluate: {test_fraction: 0.2, validation_fraction: 0.1, metrics: [rmse, r2]}
 """
 

@@ -34,7 +34,7 @@ LINKED = """\
 name: links
 parties: {active: clinic, passive: lab, coordinator: linker}
 align: {protocol: linkage, keys: {u: {kind: number, low: 0, high: 1, reach: 0.2}}, candidates: 3, noise: {sigma: 0.4}}
-train: {algorithm: linked, bottom: [8, 4], active_bottom: [4], top: [8], merge_hidden: [8], epochs: 2, batch_size: 16}
+train: {algorithm: candidates, bottom: [8, 4], active_bottom: [4], top: [8], merge_hidden: [8], epochs: 2, batch_size: 16}
 evaluate: {test_fraction: 0.3, repeats: 2}
 """
 NOISE = {"defences": [{"name": "noise", "sigma": 0.5}]}

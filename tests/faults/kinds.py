@@ -24,7 +24,9 @@ LINKAGE = (
     "align: {protocol: linkage, keys: {u: {kind: number, low: -9, high: 9, reach: 3}}, encoding: {epsilon: 0.2, delta: 0.1}, "
     "candidates: 3, noise: {sigma: 0.4}}\n"
 )
-LINKED = "train: {algorithm: linked, bottom: [3], active_bottom: [2], top: [2], merge_hidden: [2], epochs: 1, batch_size: 16}\n"
+LINKED = (
+    "train: {algorithm: candidates, bottom: [3], active_bottom: [2], top: [2], merge_hidden: [2], epochs: 1, batch_size: 9}\n"
+)
 HIDDEN = "align: {protocol: psu}\ntrain: {algorithm: hidden, epochs: 2"
 
 KINDS = {
@@ -34,7 +36,7 @@ KINDS = {
     "dummies": f"parties: {TWO}\nalign: {{protocol: psu, dummies: 8}}\n",
     "psu, several": f"parties: {SEVERAL}\nalign: {{protocol: psu}}\n",
     "psi, several": f"parties: {SEVERAL}\nalign: {{protocol: psi}}\n",
-    "psi-star, several": f"parties: {SEVERAL}\nalign: {{protocol: psi-star}}\n",
+    "psi-pairs, several": f"parties: {SEVERAL}\nalign: {{protocol: psi-pairs}}\n",
     "linkage": f"parties: {THREE}\n{LINKAGE}",
     "linked": f"parties: {THREE}\n{LINKAGE}{LINKED}evaluate: {{share_with_passive: true, validation_fraction: 0.2}}\n",
     "split": f"parties: {TWO}\n{SPLIT}",
@@ -50,7 +52,7 @@ KINDS = {
         if name != "none"
     },
     "two-party": f"parties: {TWO}\n{LOGISTIC}flow: two-party}}\n",
-    "coordinator-clear": f"parties: {THREE}\n{LOGISTIC}flow: coordinator-clear}}\n",
+    "coordinator-open-scores": f"parties: {THREE}\n{LOGISTIC}flow: coordinator-open-scores}}\n",
     "coordinator": f"parties: {THREE}\n{LOGISTIC}flow: coordinator, loss: taylor}}\n",
     "labels apart": f"parties: {THREE}\n{ON_PSI}flow: coordinator, loss: taylor, labels: passive}}\n"
     "evaluate: {test_fraction: 0}\n",

@@ -50,7 +50,9 @@ def only(monkeypatch: pytest.MonkeyPatch, *drawn: str) -> None:
 def test_whole_jobs_end_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeded; another seed each time under `make faults`, which prints it, and draws every kind."""
     mutated_jobs.quick()
-    only(monkeypatch, "psu", "psi", "apsi", "psi-star, several", "linkage", "split", "told", "hidden", "service", "new records")
+    only(
+        monkeypatch, "psu", "psi", "apsi", "psi-pairs, several", "linkage", "split", "told", "hidden", "service", "new records"
+    )
     found = Mutated(tmp_path, SEED).many(JOBS)
     assert sum(found.values()) == JOBS
     assert len(found) > 5  # the changes are noticed in more than a few ways

@@ -62,7 +62,7 @@ JOBS = {
     ),
     "split-last": f"evaluate: {{hold_out: {{last: 0.2}}}}\n{INTERSECTION}{SPLIT}, model: wide_deep, optimizer: sgd}}",
     "logistic-two-party": f"{INTERSECTION}{LOGISTIC}}}",
-    "logistic-coordinator-clear": f"{INTERSECTION}{LOGISTIC}, flow: coordinator-clear, batch_size: 30}}",
+    "logistic-coordinator-open-scores": f"{INTERSECTION}{LOGISTIC}, flow: coordinator-open-scores, batch_size: 30}}",
     "logistic-coordinator": f"{ASYMMETRIC}{LOGISTIC}, flow: coordinator, loss: taylor, mask: multiplicative}}",
     "logistic-classes": f"{ASYMMETRIC}{LOGISTIC}, classes: 3, l2: 0.01, short_exponents: true}}",
     "logistic-passive-labels": (

@@ -44,7 +44,7 @@ FEWER = [
 def job_of(cast: tuple[str, ...]) -> str:
     passive = ", ".join(name for name in cast if ROLES[name] == "passive")
     coordinator = ", coordinator: notary" if "notary" in cast else ""
-    train = "{algorithm: logistic, flow: coordinator-clear}" if coordinator else "{epochs: 1}"
+    train = "{algorithm: logistic, flow: coordinator-open-scores}" if coordinator else "{epochs: 1}"
     return f"""\
 name: trial
 parties: {{active: clinic, passive: [{passive}]{coordinator}}}

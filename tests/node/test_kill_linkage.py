@@ -29,8 +29,8 @@ TRAINS = (
     LINKS
     + """\
 train:
-  {algorithm: linked, task: regression, bottom: [8, 4], active_bottom: [4], top: [8], pair_outputs: 2, channels: 2, kernel: 3,
-   merge_hidden: [8], epochs: 2, batch_size: 2}
+  {algorithm: candidates, task: regression, bottom: [8, 4], active_bottom: [4], top: [8], pair_outputs: 2, channels: 2,
+   kernel: 3, merge_hidden: [8], epochs: 2, batch_size: 2}
 evaluate: {test_fraction: 0.2, validation_fraction: 0.1, metrics: [rmse, r2]}
 """
 )

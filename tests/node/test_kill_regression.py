@@ -18,12 +18,12 @@ NAMES = ("clinic", "lab", "notary")
 ITERATIONS = 3
 FLOWS = {
     "two-party": "flow: two-party",
-    "coordinator-clear": "flow: coordinator-clear",
+    "coordinator-open-scores": "flow: coordinator-open-scores",
     "coordinator": "flow: coordinator, loss: taylor, tolerance: 1.0e-9",
 }
 SENT = {  # who sends what in an iteration
     "two-party": {"clinic": ("Encrypted", "Decrypted", "IterationEnd"), "lab": ("Scores", "DecryptionRequest")},
-    "coordinator-clear": {
+    "coordinator-open-scores": {
         "clinic": ("Encrypted", "IterationEnd"),
         "lab": ("Scores", "DecryptionRequest"),
         "notary": ("Decrypted",),
@@ -36,7 +36,11 @@ SENT = {  # who sends what in an iteration
 }
 ONCE = {  # and what before and after
     "two-party": {"clinic": ("PaillierKey",), "lab": ("Features", "DecryptionPlan")},
-    "coordinator-clear": {"clinic": ("DecryptionPlan",), "lab": ("Features", "DecryptionPlan"), "notary": ("PaillierKey",)},
+    "coordinator-open-scores": {
+        "clinic": ("DecryptionPlan",),
+        "lab": ("Features", "DecryptionPlan"),
+        "notary": ("PaillierKey",),
+    },
     "coordinator": {"clinic": ("DecryptionPlan",), "lab": ("Features", "DecryptionPlan"), "notary": ("PaillierKey",)},
 }
 LAST = f"Scores {ITERATIONS}"  # of the rows measured on
@@ -53,18 +57,18 @@ MATRIX = [
     *((flow, "lab", LAST) for flow in FLOWS),
     *(
         (flow, name, f"PhaseEnd {phase}")
-        for flow in ("coordinator-clear", "coordinator")
+        for flow in ("coordinator-open-scores", "coordinator")
         for name in NAMES
         for phase in ("decrypt", "stored", "confirm")
     ),
 ]
 SOME = [("two-party", "clinic", "Decrypted 1")]
-MORE = [  # with the notary killed, and all, and coordinator-clear, below
+MORE = [  # with the notary killed, and all, and coordinator-open-scores, below
     ("coordinator", "lab", "checkpoint 1"),
     ("two-party", "lab", "DecryptionRequest 1"),
-    ("coordinator-clear", "lab", LAST),
+    ("coordinator-open-scores", "lab", LAST),
     ("coordinator", "notary", "Decrypted 2"),
-    ("coordinator-clear", "notary", "Decrypted 1"),
+    ("coordinator-open-scores", "notary", "Decrypted 1"),
     ("coordinator", "clinic", "DecryptionRequest 1"),
     ("coordinator", "notary", "PaillierKey"),
 ]
@@ -163,15 +167,15 @@ def test_killed_in_training(nodes: Nodes, flow: str, victim: str, place: str) ->
 
 def test_the_key_is_kept_until_both_have_done_and_forgotten_with_the_job(nodes: Nodes) -> None:
     """The coordinator's report says that nobody needs the key any more."""
-    expected = nodes.clean("coordinator-clear")
-    job_id = nodes.submit("coordinator-clear", lab="PhaseEnd decrypt")
+    expected = nodes.clean("coordinator-open-scores")
+    job_id = nodes.submit("coordinator-open-scores", lab="PhaseEnd decrypt")
     nodes.wait_dead("lab")
     folder = nodes.federation.job_folder("notary", job_id)
     nodes.federation.wait_until(lambda: "lab" in nodes.federation.view("notary", job_id)["note"])  # for which it waits
     assert not (folder / "artefacts" / "report.json").exists()
     assert (folder / "seed").exists()
     nodes.federation.start("lab")
-    assert nodes.outcome("coordinator-clear", job_id) == expected
+    assert nodes.outcome("coordinator-open-scores", job_id) == expected
     nodes.federation.wait_until(lambda: {path.name for path in folder.iterdir()} == {"artefacts"})
     assert {path.name for path in (folder / "artefacts").iterdir()} == {"report.html", "report.json", "SHA256SUMS"}
 

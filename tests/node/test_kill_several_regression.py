@@ -27,7 +27,7 @@ PLACES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flow", ["coordinator", "coordinator-clear"])
+@pytest.mark.parametrize("flow", ["coordinator", "coordinator-open-scores"])
 @pytest.mark.parametrize(("victim", "place"), [(victim, place) for victim, places in PLACES.items() for place in places])
 def test_killed_in_training(nodes: Nodes, flow: str, victim: str, place: str) -> None:
     nodes.survives(flow, victim, place)

@@ -11,7 +11,7 @@ JOB = """\
 name: trial
 parties: {active: clinic, passive: [lab, insurer], coordinator: notary}
 align: {protocol: psi}
-train: {algorithm: logistic, flow: coordinator-clear}
+train: {algorithm: logistic, flow: coordinator-open-scores}
 """
 PLACES = ("in a round", "with its report")
 SOME = [("insurer", "in a round"), ("notary", "with its report")]

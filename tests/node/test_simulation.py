@@ -138,7 +138,7 @@ evaluate: {test_fraction: 0.3}
 """
 
 
-@pytest.mark.parametrize("flow", ["coordinator-clear", pytest.param("coordinator, loss: taylor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("flow", ["coordinator-open-scores", pytest.param("coordinator, loss: taylor", marks=pytest.mark.slow)])
 def test_three_parties_in_one_process(trial: Any, seeds: dict[str, Randomness], tmp_path: Path, flow: str) -> None:
     job = parse(THREE.replace("FLOW", flow), Job, source="job")
     views: list[dict[str, Any]] = []
@@ -156,7 +156,7 @@ def test_three_parties_in_one_process(trial: Any, seeds: dict[str, Randomness], 
 
 def test_nothing_private_crosses_the_wire_between_three(trial: Any, tmp_path: Path) -> None:
     heard = Recorder()
-    job = parse(THREE.replace("FLOW", "coordinator-clear"), Job, source="job")
+    job = parse(THREE.replace("FLOW", "coordinator-open-scores"), Job, source="job")
     simulate(job, trial.files, tmp_path, wrap=heard.wrap)
     assert {entry.sender for entry in heard.entries} == {"clinic", "lab", "notary"}
     wire = b"".join(entry.frame.SerializeToString() for entry in heard.entries)
@@ -180,7 +180,7 @@ def test_a_report_is_written_once_also_by_a_coordinator(trial: Any, tmp_path: Pa
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}
 align: {protocol: psi}
-train: {algorithm: logistic, iterations: 1, key_bits: 2048, flow: coordinator-clear}
+train: {algorithm: logistic, iterations: 1, key_bits: 2048, flow: coordinator-open-scores}
 """
     simulate(parse(text, Job, source="job"), trial.files, tmp_path)
     assert sorted(written) == ["active", "coordinator", "passive"]

@@ -80,7 +80,7 @@ def test_a_record_names_every_party(tmp_path: Path) -> None:
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}
 align: {protocol: psi}
-train: {algorithm: logistic, flow: coordinator-clear}
+train: {algorithm: logistic, flow: coordinator-open-scores}
 """
     store = Store(tmp_path)
     assert store.add(JOB, submitter="clinic").parties == ["clinic", "lab"]

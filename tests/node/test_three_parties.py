@@ -29,7 +29,7 @@ JOB = """\
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}
 align: {protocol: psi}
-train: {algorithm: logistic, flow: coordinator-clear}
+train: {algorithm: logistic, flow: coordinator-open-scores}
 """
 PLACES = (
     "when all are met",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
-from vfl_node.training.linked.config import Linked
+from vfl_node.training.candidates.config import Linked
 from vfl_node.training.split.config import Train
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -17,7 +17,7 @@ PAGES = [
         "reference/split-training.md",
         "guides/hold-out-the-last-rows.md",
         "guides/stop-in-time.md",
-        "explanations/training/linked.md",
+        "explanations/training/candidates.md",
     )
 ]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from vfl_node.errors import UsageError
@@ -25,10 +26,19 @@ class Registry(Generic[T]):
         group: of entry points, such as ``vfl_node.trainers``.
         own: name → ``module:attribute`` within this package.
         check: raises an error for a (name, thing) that does not keep to what the group asks for.
+        renamed: name in an earlier version → name; both lead to the same thing.
     """
 
-    def __init__(self, group: str, own: Mapping[str, str], *, check: Callable[[str, T], None] | None = None) -> None:
+    def __init__(
+        self,
+        group: str,
+        own: Mapping[str, str],
+        *,
+        check: Callable[[str, T], None] | None = None,
+        renamed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.group = group
+        self.renamed = renamed
         self._own = dict(own)
         self._check = check
         self._loaded: dict[str, T] = {}
@@ -45,7 +55,7 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         # installed packages are looked through only where they may matter
-        return isinstance(name, str) and (name in self._own or name in self._places)
+        return isinstance(name, str) and (name in self._own or name in self.renamed or name in self._places)
 
     def __getitem__(self, name: str) -> T:
         """The thing of this name.
@@ -54,6 +64,7 @@ class Registry(Generic[T]):
             KeyError: nothing has it.
             UsageError: the package that declares it cannot be loaded, or used (``E_EXTENSION``).
         """
+        name = self.renamed.get(name, name)
         if name not in self._loaded:
             place, what = self._own.get(name) or self._places[name], f"{self.group} {name!r}"
             thing: T = load(place, what=what)
@@ -64,6 +75,10 @@ class Registry(Generic[T]):
                 raise _unusable(f"{what} cannot be used: {place} {error}") from None
             self._loaded[name] = thing
         return self._loaded[name]
+
+    def lasting(self, name: str) -> str:
+        """The first name that a thing had: what reports and digests have, whatever it is called now."""
+        return next((old for old, new in self.renamed.items() if new == name), name)
 
     @property
     def own(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.configuration.registry import Registry, instance_of
+from vfl_node.configuration.renamed import Renamed
 from vfl_node.job.keys import Encoding, Key, SimilarityNoise
 from vfl_node.roles import Role
 
@@ -128,15 +129,16 @@ ALIGNMENTS: Registry[AlignmentSpec] = Registry(
         "psu": "vfl_node.alignment.psu.spec:PSU",
         "psi": "vfl_node.alignment.psi.spec:PSI",
         "apsi": "vfl_node.alignment.apsi.spec:APSI",
-        "psi-star": "vfl_node.alignment.psi_star.spec:PSI_STAR",
+        "psi-pairs": "vfl_node.alignment.psi_pairs.spec:PSI_PAIRS",
         "linkage": "vfl_node.alignment.linkage.spec:LINKAGE",
     },
     check=instance_of(AlignmentSpec),
+    renamed={"psi-star": "psi-pairs"},
 )
 """``align.protocol`` → what the protocol is. A package adds one by an entry point of the group ``vfl_node.alignments`` that
 names an :class:`AlignmentSpec`."""
 
-ProtocolName = Annotated[str, name_in(ALIGNMENTS)]
+ProtocolName = Annotated[str, name_in(ALIGNMENTS), Renamed(ALIGNMENTS.renamed)]
 """The name of an alignment protocol, of this package or of an installed one."""
 
 

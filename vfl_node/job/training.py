@@ -43,7 +43,7 @@ class TrainerParts:
 
     Attributes:
         implementation: the :class:`~vfl_node.training.trainer.Trainer`.
-        report_section: model of what it alone reports, under ``training.<algorithm>``.
+        report_section: model of what it alone reports, under ``training.<algorithm>``, the first name that it had.
         plan: its :class:`~vfl_node.job.costs.TrainingPlan`, which an estimate loads.
         table: its :class:`~vfl_node.training.table_use.TableUse`: what it reads of a party's table, and what it refuses.
         serving: the :class:`~vfl_node.training.predictor.Predictor` by its models; empty: they cannot be served.
@@ -241,9 +241,10 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "split": "vfl_node.training.split.config:Train",
         "logistic": "vfl_node.training.logistic.config:Logistic",
         "linear": "vfl_node.training.linear.config:LinearRegression",
-        "linked": "vfl_node.training.linked.config:Linked",
+        "candidates": "vfl_node.training.candidates.config:Linked",
         "hidden": "vfl_node.training.hidden.config:Hidden",
     },
     check=_check,
+    renamed={"linked": "candidates"},
 )
 """``train.algorithm`` → its config."""

@@ -256,8 +256,9 @@ def _of_each(figures: Mapping[str, T]) -> Any:
 
 def _training(job: Job, trained: Trained, protection: Protection, classes: tuple[str, ...]) -> CommonFigures:
     assert job.train is not None
-    return figures_of(job.train.algorithm)(
-        algorithm=job.train.algorithm,
+    name = TRAINERS.lasting(job.train.algorithm)
+    return figures_of(name)(
+        algorithm=name,
         epochs=tuple(EpochFigures(**asdict(epoch)) for epoch in trained.epochs),
         rows=TrainingRows(training=trained.rows[0], validation=len(trained.validated), test=trained.rows[1])
         if any(trained.rows)
@@ -277,7 +278,7 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         max_label_auc=protection.max_label_auc,
         columns=tuple(ColumnFigures(**asdict(column)) for column in trained.columns),
         warnings=trained.warnings,
-        **{job.train.algorithm: trained.section},
+        **{name: trained.section},
     )
 
 

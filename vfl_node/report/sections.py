@@ -177,14 +177,15 @@ class CommonFigures(Section):
 
 @cache
 def figures_of(algorithm: str) -> type[CommonFigures]:
-    """The model of ``training`` for one trainer: the common figures, and its own section under its name.
+    """The model of ``training`` for one trainer: the common figures, and its own section under the first name that it had.
 
     Raises:
         UsageError: the package of the trainer or of its section cannot be loaded (``E_EXTENSION``).
     """
     section = load(TRAINERS[algorithm].parts.report_section, what=f"report of trainer {algorithm!r}")
-    fields: dict[str, Any] = {"algorithm": (Literal[algorithm], ...), algorithm: (section, ...)}
-    return create_model(f"{algorithm.capitalize()}Figures", __base__=CommonFigures, __doc__=CommonFigures.__doc__, **fields)
+    name = TRAINERS.lasting(algorithm)
+    fields: dict[str, Any] = {"algorithm": (Literal[name], ...), name: (section, ...)}
+    return create_model(f"{name.capitalize()}Figures", __base__=CommonFigures, __doc__=CommonFigures.__doc__, **fields)
 
 
 class _TrainedBy(Frozen, extra="ignore"):

@@ -34,7 +34,7 @@ PARTIES = Parties(active="clinic", passive=("lab", "insurer"))
 CASES = {
     "psu": {"protocol": "psu"},
     "psi": {"protocol": "psi"},
-    "psi-star": {"protocol": "psi-star"},
+    "psi-pairs": {"protocol": "psi-pairs"},
     "padded-psu": {"protocol": "psu", "padding": 1},
 }
 EVERY = pytest.mark.parametrize("name", CASES)

@@ -27,7 +27,12 @@ def worlds(protocol: str, task: Any = "classification") -> int:
 
 
 def test_worlds_differ_in_two_records_where_it_is_known_how_many_are_shared_and_not_which() -> None:
-    assert {name: worlds(name) for name in ("psu", "psi", "psi-star", "apsi")} == {"psu": 2, "psi": 1, "psi-star": 1, "apsi": 1}
+    assert {name: worlds(name) for name in ("psu", "psi", "psi-pairs", "apsi")} == {
+        "psu": 2,
+        "psi": 1,
+        "psi-pairs": 1,
+        "apsi": 1,
+    }
     assert {worlds(name, "regression") for name in ("psu", "psi", "apsi")} == {2}  # a target goes from one end to the other
 
 

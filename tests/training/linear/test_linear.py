@@ -33,7 +33,7 @@ from vfl_node.training.trainer import TrainingData
 FLOWS = [
     {},
     {"mask": "multiplicative"},
-    {"flow": "coordinator-clear"},
+    {"flow": "coordinator-open-scores"},
     {"flow": "coordinator"},
     {"flow": "coordinator", "mask": "multiplicative"},
     {"flow": "coordinator", "labels": "passive"},
@@ -253,7 +253,7 @@ def test_what_a_job_cannot_ask_of_a_regression(sections: dict[str, Any], text: s
     assert text in caught.value.message
 
 
-@pytest.mark.parametrize("flow", ["coordinator-clear", "coordinator"])
+@pytest.mark.parametrize("flow", ["coordinator-open-scores", "coordinator"])
 def test_so_it_does_with_several_passive_parties(numbers: Any, linear: Any, attempt: Any, difference: Any, flow: str) -> None:
     over = among(numbers(genuine=40, lab=6, protocol="psi"), *PASSIVE)
     long = attempt_of(over, linear(flow=flow, iterations=8), attempt).reference(over)

@@ -18,7 +18,7 @@ def repeated(labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.repeat(rows, np.array(TIMES, dtype=int)[labels[rows].astype(int)])
 
 
-@pytest.mark.parametrize("flow", ["two-party", "coordinator-clear"])
+@pytest.mark.parametrize("flow", ["two-party", "coordinator-open-scores"])
 @pytest.mark.parametrize("loss", ["exact", "taylor"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_it_equals_plaintext_with_rows_repeated(
@@ -74,7 +74,7 @@ def test_plaintext_with_weights_equals_rows_repeated() -> None:
 
 
 def test_residuals_of_encrypted_scores_have_no_weights(logistic: Any) -> None:
-    with pytest.raises(ValidationError, match="class_weight needs flow: two-party or coordinator-clear: in flow: coordinator"):
+    with pytest.raises(ValidationError, match="class_weight needs flow: two-party or coordinator-open-scores: in flow"):
         logistic(flow="coordinator", loss="taylor", class_weight="balanced")
     with pytest.raises(ValidationError, match="class_weight has 3 weights, and the job has 2 classes"):
         logistic(class_weight=TIMES)

@@ -35,7 +35,7 @@ def job(train: str, held_out: float = 0.3) -> Job:
         pytest.param("flow: coordinator, loss: taylor", 0.3, 1200, marks=pytest.mark.slow),
         ("flow: coordinator, loss: taylor, tolerance: 1.0e-9, batch_size: 60", 0.3, 1200),  # frames: 60 bytes or so a message
         ("flow: coordinator, loss: taylor, labels: passive", 0, 1200),
-        pytest.param("flow: coordinator-clear", 0.3, 1200, marks=pytest.mark.slow),
+        pytest.param("flow: coordinator-open-scores", 0.3, 1200, marks=pytest.mark.slow),
         ("flow: two-party", 0.3, 4000),  # a key, and a gradient of 26 columns, in two ciphertexts, twice
     ],
 )
@@ -72,7 +72,7 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"flow": "coordinator-clear", "classes": 4}, {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}],
+    [{"flow": "coordinator-open-scores", "classes": 4}, {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}],
     ids=str,
 )
 def test_every_passive_party_has_a_conversation_of_its_own(shared: Any, logistic: Any, given: Any) -> None:

@@ -188,7 +188,7 @@ def test_a_plan_of_other_tensors_than_the_jobs_is_refused(holder: Holder, hub: A
 
 
 def test_who_has_nothing_to_decrypt_gets_nothing(hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    holder = Holder(hub, logistic(flow="coordinator-clear"), monkeypatch)
+    holder = Holder(hub, logistic(flow="coordinator-open-scores"), monkeypatch)
     assert holder.serve(Sender(hub, plan=()), "active") == [None, None]
     assert holder.serve(Sender(hub, plan=(), first_step=2), "active") == [None, None]  # resumed
     assert "the job gives it none" in holder.refuses(Sender(hub, gradient(0), plan=()), "active").message
@@ -410,7 +410,7 @@ def test_the_holders_answer_is_checked(hub: Any, logistic: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["size", "small factor", "no proof", "other job's proof", "prime", "square"])
 def test_a_bad_key_is_refused(hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    train = logistic(flow="coordinator-clear")
+    train = logistic(flow="coordinator-open-scores")
     ours, theirs = memory_channels("lab", "hub")
     n, proof = hub.public.n, keys.prove(hub, ours.job_id.encode())
     if kind == "size":

@@ -26,7 +26,7 @@ def possible() -> list[dict[str, Any]]:
     """Every combination that a job may have."""
     found = []
     for values in product(
-        ("two-party", "coordinator-clear", "coordinator"),
+        ("two-party", "coordinator-open-scores", "coordinator"),
         ("active", "passive"),
         ("exact", "taylor"),
         ("additive", "multiplicative"),
@@ -46,7 +46,7 @@ POSSIBLE = possible()
 
 def test_there_are_seventeen_combinations() -> None:
     assert len(POSSIBLE) == 17
-    assert {of["flow"] for of in POSSIBLE} == {"two-party", "coordinator-clear", "coordinator"}
+    assert {of["flow"] for of in POSSIBLE} == {"two-party", "coordinator-open-scores", "coordinator"}
     assert sum(of["labels"] == "passive" for of in POSSIBLE) == 2
 
 
@@ -112,7 +112,7 @@ def test_so_it_does_in_batches_over_several_epochs(
     "given",
     [
         {},
-        {"flow": "coordinator-clear", "loss": "taylor"},
+        {"flow": "coordinator-open-scores", "loss": "taylor"},
         {"flow": "coordinator", "loss": "taylor"},
         {"flow": "coordinator", "loss": "taylor", "labels": "passive"},
     ],

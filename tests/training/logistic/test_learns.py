@@ -61,14 +61,14 @@ def test_two_parties(attempt: Any, shared: Any, logistic: Any) -> None:
 
 def test_what_was_decrypted_again_after_restarts_counts(attempt: Any, logistic: Any) -> None:
     """A sender that departs from the protocol has it told again, of other values."""
-    made = job(attempt(logistic(flow="coordinator-clear"), QUARTER))
+    made = job(attempt(logistic(flow="coordinator-open-scores"), QUARTER))
     again = DecryptionCount(step=2, requests=5, repeated=2, values=15, bits=15 * 62, columns=3)
     (masked,) = (entry.text for entry in result(made, {"lab": again}).disclosures["hub"] if entry.what == "masked gradient")
     assert masked.endswith("62 bits an entry, 930 in all")
 
 
 def test_a_coordinator_that_only_decrypts(attempt: Any, shared: Any, logistic: Any) -> None:
-    _, clinic, lab, hub = run(attempt, shared, logistic(flow="coordinator-clear", tolerance=1e-12))
+    _, clinic, lab, hub = run(attempt, shared, logistic(flow="coordinator-open-scores", tolerance=1e-12))
     for told in (clinic, lab):
         assert counts(told.disclosures, "clinic") == [
             ("rounds", 3),
@@ -165,7 +165,7 @@ def test_every_kind_of_message_has_an_entry(attempt: Any, shared: Any, logistic:
     }
     for given in (
         {},
-        {"flow": "coordinator-clear"},
+        {"flow": "coordinator-open-scores"},
         TAYLOR,
         {**TAYLOR, "tolerance": 1e-12},
         {**TAYLOR, "labels": "passive"},
@@ -204,7 +204,7 @@ def test_texts_name_the_peer_and_the_mask_and_warn_where_rows_are_few(logistic: 
     assert "from 5 of them" in text("scores", "clinic", 99)
     assert "masked by noise 64 bits wider" in text("masked gradient", "clinic", 99)
     assert "an entry that is 0 shows" in text("masked gradient", "clinic", 99, mask="multiplicative")
-    assert "cannot tell them from other values" in text("masked gradient", "hub", 99, flow="coordinator-clear")
-    assert "the coordinator's key" in text("residuals", "lab", 99, flow="coordinator-clear")
-    assert "99 shared rows, dummies included" in text("rounds", "hub", 99, flow="coordinator-clear")
-    assert "shared rows" not in text("rounds", "hub", None, flow="coordinator-clear")
+    assert "cannot tell them from other values" in text("masked gradient", "hub", 99, flow="coordinator-open-scores")
+    assert "the coordinator's key" in text("residuals", "lab", 99, flow="coordinator-open-scores")
+    assert "99 shared rows, dummies included" in text("rounds", "hub", 99, flow="coordinator-open-scores")
+    assert "shared rows" not in text("rounds", "hub", None, flow="coordinator-open-scores")

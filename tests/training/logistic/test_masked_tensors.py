@@ -11,8 +11,8 @@ from vfl_node.training.glm.masked_tensors import MaskedTensor, tensors_of
 def test_what_each_role_may_have_decrypted(logistic: Any) -> None:
     both = {role: tensors_of(logistic(), role) for role in ("active", "passive")}
     assert both == {"active": (), "passive": ("gradient",)}
-    assert tensors_of(logistic(flow="coordinator-clear"), "active") == ()
-    assert tensors_of(logistic(flow="coordinator-clear", tolerance=0.1), "passive") == ("gradient",)
+    assert tensors_of(logistic(flow="coordinator-open-scores"), "active") == ()
+    assert tensors_of(logistic(flow="coordinator-open-scores", tolerance=0.1), "passive") == ("gradient",)
     blind = {"flow": "coordinator", "loss": "taylor"}
     assert tensors_of(logistic(**blind), "active") == ("gradient",)
     assert tensors_of(logistic(**blind, tolerance=0.1), "active") == ("gradient", "loss")

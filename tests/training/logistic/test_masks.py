@@ -123,7 +123,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
 
 FLOWS = [
     {},
-    {"flow": "coordinator-clear"},
+    {"flow": "coordinator-open-scores"},
     {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-12},
     {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-12, "labels": "passive"},
 ]

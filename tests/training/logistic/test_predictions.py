@@ -23,7 +23,7 @@ from vfl_node.training.glm.predictor import GlmPredictor
 from vfl_node.training.predictor import StoredModel
 from vfl_node.training.targets import TargetScale
 
-CLEAR = {"flow": "coordinator-clear"}
+CLEAR = {"flow": "coordinator-open-scores"}
 KINDS: dict[str, tuple[Any, Any]] = {
     "two classes": (lambda: shared(60, 60, protocol="psi"), lambda: logistic()),
     "classes": (lambda: shared(60, 60, protocol="psi", classes=3), lambda: logistic(classes=3, **CLEAR)),

@@ -23,7 +23,7 @@ from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, tra
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor"}
 STRONG = {**TAYLOR, "labels": "passive"}
-FLOWS = [{}, {"flow": "coordinator-clear"}, TAYLOR, STRONG]
+FLOWS = [{}, {"flow": "coordinator-open-scores"}, TAYLOR, STRONG]
 
 
 def named(given: dict[str, Any]) -> str:
@@ -301,7 +301,7 @@ def test_an_overflow_is_found_before_the_first_encryption(
     ("given", "who"),
     [
         ({"loss": "taylor"}, "clinic"),
-        ({"flow": "coordinator-clear", "loss": "taylor"}, "clinic"),
+        ({"flow": "coordinator-open-scores", "loss": "taylor"}, "clinic"),
         (TAYLOR, "lab"),
         (STRONG, "clinic"),
         ({"l2": 900.0}, "clinic"),
@@ -414,8 +414,8 @@ class Spoilt:
     [
         ({}, "clinic", "lab"),
         ({}, "lab", "clinic"),
-        ({"flow": "coordinator-clear"}, "clinic", "lab"),
-        ({"flow": "coordinator-clear"}, "lab", "hub (lab)"),
+        ({"flow": "coordinator-open-scores"}, "clinic", "lab"),
+        ({"flow": "coordinator-open-scores"}, "lab", "hub (lab)"),
         (TAYLOR, "lab", "clinic"),
         (TAYLOR, "clinic", "lab"),
         (STRONG, "clinic", "lab"),
@@ -459,7 +459,7 @@ def test_another_iteration_than_is_due(
 
 
 @pytest.mark.parametrize(
-    ("given", "receiver"), [({}, "clinic"), ({"flow": "coordinator-clear"}, "hub (lab)"), (TAYLOR, "hub (lab)")], ids=str
+    ("given", "receiver"), [({}, "clinic"), ({"flow": "coordinator-open-scores"}, "hub (lab)"), (TAYLOR, "hub (lab)")], ids=str
 )
 def test_a_request_for_another_iteration(attempt: Any, shared: Any, logistic: Any, given: Any, receiver: str) -> None:
     def earlier(message: decryption_pb2.DecryptionRequest) -> None:

@@ -22,7 +22,7 @@ TAYLOR = {"flow": "coordinator", "loss": "taylor"}
 FLOWS = [
     {},
     {"mask": "multiplicative"},
-    {"flow": "coordinator-clear"},
+    {"flow": "coordinator-open-scores"},
     TAYLOR,
     {**TAYLOR, "tolerance": 1e-12, "mask": "multiplicative"},
     {**TAYLOR, "tolerance": 1e-12, "labels": "passive"},

@@ -101,7 +101,7 @@ def test_the_widest_scores_of_several_passive_parties_fit(parties: int, rows: in
 
 @pytest.mark.parametrize("parties", [1, 3, 8])
 @pytest.mark.parametrize(
-    "train", [job(flow="coordinator-clear", loss="taylor"), job(flow="coordinator-clear")], ids=["taylor", "exact"]
+    "train", [job(flow="coordinator-open-scores", loss="taylor"), job(flow="coordinator-open-scores")], ids=["taylor", "exact"]
 )
 def test_residuals_in_clear_of_several_fit_too(parties: int, train: Logistic) -> None:
     scales = Scales.of(train, parties)

@@ -27,7 +27,7 @@ from vfl_node.training.glm.side import Side
 from vfl_node.training.words import ReportedTraining
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, training_pb2
 
-CLEAR = {"flow": "coordinator-clear"}
+CLEAR = {"flow": "coordinator-open-scores"}
 TAYLOR = {"flow": "coordinator", "loss": "taylor"}
 STOPPING = {**TAYLOR, "tolerance": 1e-12}
 FLOWS = [CLEAR, STOPPING]

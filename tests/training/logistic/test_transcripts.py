@@ -24,7 +24,7 @@ from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, tra
 TAYLOR = {"flow": "coordinator", "loss": "taylor"}
 FLOWS = [
     {},
-    {"flow": "coordinator-clear"},
+    {"flow": "coordinator-open-scores"},
     TAYLOR,
     {**TAYLOR, "tolerance": 1e-12},
     {**TAYLOR, "tolerance": 1e-12, "labels": "passive"},
@@ -65,7 +65,7 @@ def test_ciphertexts_are_as_many_as_rows_and_no_two_alike(attempt: Any, shared: 
     assert not any(ciphertext % key(made) == 1 for ciphertext in everything)
 
 
-@pytest.mark.parametrize("given", [{}, {"flow": "coordinator-clear"}, TAYLOR], ids=named)
+@pytest.mark.parametrize("given", [{}, {"flow": "coordinator-open-scores"}, TAYLOR], ids=named)
 def test_without_noise_dummies_would_be_plain_to_see(
     attempt: Any, shared: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch, given: Any
 ) -> None:

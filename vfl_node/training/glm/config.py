@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from vfl_node.configuration.renamed import Renamed
 from vfl_node.job.names import LinearScaling
 from vfl_node.job.training import TrainerConfig, TrainerParts, TrainingJob, Traits
 from vfl_node.roles import DataRole
 
-Flow = Literal["two-party", "coordinator", "coordinator-clear"]
+Flow = Literal["two-party", "coordinator", "coordinator-open-scores"]
 
 
 class GeneralisedLinear(TrainerConfig):
@@ -32,7 +33,7 @@ class GeneralisedLinear(TrainerConfig):
     traits: ClassVar[Traits] = Traits(
         unit="iteration",
         max_passive_parties=8,
-        coordinated_by="flow: coordinator or coordinator-clear",
+        coordinated_by="flow: coordinator or coordinator-open-scores",
         on_device=False,
         unmetered="this training sends no gradient of a row in the open; docs/guides/train-a-logistic-regression.md says what "
         "scores and weights tell",
@@ -40,10 +41,10 @@ class GeneralisedLinear(TrainerConfig):
     )
     title: ClassVar[str]
 
-    flow: Flow = Field(
+    flow: Annotated[Flow, Renamed({"coordinator-clear": "coordinator-open-scores"})] = Field(
         default="two-party",
         description="who decrypts, and whether the active party sees scores. two-party: the active party, and yes; "
-        "coordinator-clear: a coordinator, and yes; coordinator: a coordinator, and no",
+        "coordinator-open-scores: a coordinator, and yes; coordinator: a coordinator, and no",
     )
     labels: Literal["active", "passive"] = Field(default="active", description="which party has the label column")
     mask: Literal["additive", "multiplicative"] = Field(
@@ -141,8 +142,8 @@ class GeneralisedLinear(TrainerConfig):
         """Refuse what is for one passive party alone. Raises ValueError."""
         if self.flow == "two-party":
             raise ValueError(
-                "flow: two-party is for one passive party, whose gradients the active one decrypts; with several there must be "
-                "a third party with the key: say flow: coordinator-clear, or coordinator, and name it as parties.coordinator"
+                "flow: two-party is for one passive party, whose gradients the active one decrypts; with several there must "
+                "be a third party with the key: say flow: coordinator-open-scores or coordinator, and name it in parties"
             )
         if self.labels == "passive":
             raise ValueError(

@@ -69,8 +69,8 @@ from vfl_node.transport.pipe import Traffic
 FLOWS: Mapping[tuple[str, str, str], Callable[[IterationContext], Flow]] = {
     ("two-party", "active", "active"): ActiveClear,
     ("two-party", "active", "passive"): PassiveClear,
-    ("coordinator-clear", "active", "active"): ActiveClear,
-    ("coordinator-clear", "active", "passive"): PassiveClear,
+    ("coordinator-open-scores", "active", "active"): ActiveClear,
+    ("coordinator-open-scores", "active", "passive"): PassiveClear,
     ("coordinator", "active", "active"): ActiveBlind,
     ("coordinator", "active", "passive"): PassiveBlind,
     ("coordinator", "passive", "active"): ActiveWithoutLabels,

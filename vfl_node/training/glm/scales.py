@@ -3,7 +3,7 @@
 Every tensor has one public scale. A feature is an integer of at most 20 bits
 (``data.design.MOST``) times a private step. A residual, already divided by the number of genuine rows, is an
 integer at :data:`RESIDUAL` fractional bits where it is computed in clear (two-party,
-coordinator-clear), and at ``SCORE + WEIGHT`` where it is a product under encryption
+coordinator-open-scores), and at ``SCORE + WEIGHT`` where it is a product under encryption
 (coordinator). A gradient entry is a sum of products of the two; it is hidden by a mask
 64 bits wider than its bound, and shares a ciphertext with as many others as fit.
 

@@ -12,7 +12,7 @@ FLOWS: dict[Flow, str] = {
     "two-party": "{active} has the key: it decrypts {passive}'s gradients, which {passive} masks, and sees {passive}'s scores.",
     "coordinator": "{coordinator} has the key: it decrypts gradients, which each party masks. Scores of rows trained on travel "
     "encrypted.",
-    "coordinator-clear": "{coordinator} has the key: it decrypts {passive}'s gradients, which {masking}. {active} sees "
+    "coordinator-open-scores": "{coordinator} has the key: it decrypts {passive}'s gradients, which {masking}. {active} sees "
     "{passive}'s scores.",
 }
 """Flow → who sees what while it trains."""

@@ -35,13 +35,13 @@ class Logistic(GeneralisedLinear):
         if self.flow == "coordinator" and self.loss == "exact":
             raise ValueError(
                 "flow: coordinator computes residuals under encryption, where the exact loss's sigmoid cannot be computed: "
-                "say loss: taylor, or flow: coordinator-clear, in which the active party sees scores"
+                "say loss: taylor, or flow: coordinator-open-scores, in which the active party sees scores"
             )
         check_class_weight(self.class_weight, self.classes)
         if self.class_weight is not None and self.flow == "coordinator":
             raise ValueError(
-                "class_weight needs flow: two-party or coordinator-clear: in flow: coordinator residuals are computed under "
-                "encryption, where the rows that count are told apart by the factors 0 and 1 alone"
+                "class_weight needs flow: two-party or coordinator-open-scores: in flow: coordinator residuals are computed "
+                "under encryption, where the rows that count are told apart by the factors 0 and 1 alone"
             )
         if self.classes > 2 and self.labels == "passive":
             raise ValueError("labels: passive is for two classes")

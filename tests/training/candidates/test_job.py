@@ -18,10 +18,10 @@ from vfl_node.models.counts import weights
 from vfl_node.models.schema import InputSchema
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
-from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.methods import METHODS
-from vfl_node.training.linked.network import ActiveNetwork, LinearCut
-from vfl_node.training.linked.trainer import LinkedTrainer
+from vfl_node.training.candidates.config import Linked
+from vfl_node.training.candidates.methods import METHODS
+from vfl_node.training.candidates.network import ActiveNetwork, LinearCut
+from vfl_node.training.candidates.trainer import LinkedTrainer
 from vfl_node.training.words import ReportedTraining
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
@@ -33,7 +33,7 @@ def job(train: dict[str, Any] | None = None, **rest: Any) -> dict[str, Any]:
     return {
         "name": "linked",
         "parties": {"active": "a", "passive": "b", "coordinator": "c"},
-        "train": {"algorithm": "linked", **(train or {})},
+        "train": {"algorithm": "candidates", **(train or {})},
         **rest,
         "align": {**align, **rest.get("align", {})},
     }
@@ -173,7 +173,7 @@ def test_columns_behind_keys_are_in_no_encoder_and_no_weights(linked: Any, linke
     ],
 )
 def test_weights_are_counted_as_they_are_built(said: dict[str, Any]) -> None:
-    train, table = Linked(algorithm="linked", bottom=(20, 10), active_bottom=(6,), **said), TableShape(100, 3, (4,))
+    train, table = Linked(algorithm="candidates", bottom=(20, 10), active_bottom=(6,), **said), TableShape(100, 3, (4,))
     schema, beside = InputSchema(3, (4,)), Beside(5)
     assert train.planned(1, beside).parameters("passive", table) == weights(lambda: LinearCut(schema, train.bottom, train))
     joint = weights(lambda: ActiveNetwork(train, schema, np.ones((1, 5), np.float32)))
@@ -182,4 +182,4 @@ def test_weights_are_counted_as_they_are_built(said: dict[str, Any]) -> None:
 
 
 def test_steps_are_counted() -> None:
-    assert Linked(algorithm="linked").planned().steps(Evaluate(test_fraction=0.2), 1000) == 30 * (800 // 128)
+    assert Linked(algorithm="candidates").planned().steps(Evaluate(test_fraction=0.2), 1000) == 30 * (800 // 128)

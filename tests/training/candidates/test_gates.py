@@ -14,9 +14,9 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import Dropout
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
-from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.gates import FLOOR, ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sorted_gate
-from vfl_node.training.linked.network import ActiveNetwork, LinearCut, nearest
+from vfl_node.training.candidates.config import Linked
+from vfl_node.training.candidates.gates import FLOOR, ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sorted_gate
+from vfl_node.training.candidates.network import ActiveNetwork, LinearCut, nearest
 
 K, WIDTH, CHANNELS, KERNEL = 5, 3, 2, 4
 

@@ -8,22 +8,23 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.configuration.models import name_in
+from vfl_node.configuration.renamed import Renamed
 from vfl_node.job.training import TrainerParts, TrainingJob, Traits
 from vfl_node.models import OPTIMISERS
-from vfl_node.training.linked.methods import CUTS, MERGES, METHODS, Method
+from vfl_node.training.candidates.methods import CUTS, MERGES, METHODS, Method
 from vfl_node.training.network.config import NetworkConfig, Sizes
 
 
 class Linked(NetworkConfig):
     """A network over candidates and how it is trained. Defaults are those of FedSim's code for its largest data sets.
 
-    Where dropout differs from the code :mod:`vfl_node.training.linked.network` says.
+    Where dropout differs from the code :mod:`vfl_node.training.candidates.network` says.
     """
 
     parts: ClassVar[TrainerParts] = TrainerParts(
-        implementation="vfl_node.training.linked.trainer:LinkedTrainer",
-        report_section="vfl_node.training.linked.section:LinkedSection",
-        plan="vfl_node.training.linked.costs:LinkedPlan",
+        implementation="vfl_node.training.candidates.trainer:LinkedTrainer",
+        report_section="vfl_node.training.candidates.section:LinkedSection",
+        plan="vfl_node.training.candidates.costs:LinkedPlan",
         table="vfl_node.training.network.table_use:NetworkTableUse",
     )
     traits: ClassVar[Traits] = Traits(
@@ -40,7 +41,7 @@ class Linked(NetworkConfig):
         "merge": ("merge_mode", "aggregation", "pooling"),
     }
 
-    algorithm: Literal["linked"]
+    algorithm: Annotated[Literal["candidates"], Renamed({"linked": "candidates"})]
     model: Literal["mlp"] = "mlp"
     batch_norm: Literal[False] = False
     layer_norm: Literal[False] = False

@@ -23,9 +23,9 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.settings.protection import Compare, Protection
+from vfl_node.training.candidates.config import Linked
+from vfl_node.training.candidates.trainer import LinkedTrainer
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.trainer import LinkedTrainer
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.channel import Channel
@@ -33,7 +33,7 @@ from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Recorder
 
 SMALL = Linked(
-    algorithm="linked",
+    algorithm="candidates",
     task="regression",
     bottom=(16, 8),
     active_bottom=(8,),

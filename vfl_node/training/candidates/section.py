@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.methods import MERGES
+from vfl_node.training.candidates.config import Linked
+from vfl_node.training.candidates.methods import MERGES
 from vfl_node.training.network.section import EarlyStopping
 from vfl_node.training.section import Count, TrainerSection
 from vfl_node.training.words import Code, Figure, ReportedTraining, Term, TrainingWords, several

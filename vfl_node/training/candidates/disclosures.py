@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
-from vfl_node.training.linked.config import Linked
+from vfl_node.training.candidates.config import Linked
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What private set intersection in pairs costs (:mod:`vfl_node.alignment.psi_star.protocol`)."""
+"""What private set intersection in pairs costs (:mod:`vfl_node.alignment.psi_pairs.protocol`)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from vfl_node.training.network.costs import DECISION_BYTES, VALUE_BYTES, figures
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
-    from vfl_node.training.linked.config import Linked
+    from vfl_node.training.candidates.config import Linked
 
 EMBEDDINGS_BYTES = 100
 """Of a message with embeddings beside their values and places: about so many."""

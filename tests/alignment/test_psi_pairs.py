@@ -54,7 +54,7 @@ def test_equals_pythons_sets(sets: list[list[bytes]], padding: int) -> None:
     assert all(order == orders["clinic"] for order in orders.values())
     assert sorted(orders["clinic"]) == sorted(common)
     for name, result in results.items():
-        assert (result.protocol, result.ours) == ("psi-star", len(of[name]))
+        assert (result.protocol, result.ours) == ("psi-pairs", len(of[name]))
         assert tuple(result.peers) == tuple(other for other in of if other != name)
         assert not result.has_synthetic_rows
         for other, facts in result.peers.items():
@@ -255,7 +255,7 @@ def test_nothing_leaves_if_any_pair_or_the_common_records_break_a_promise(tmp_pa
 
 # ---- off by default
 
-JOB = "name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi-star}"
+JOB = "name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi-pairs}"
 
 
 def node(limits: str = "") -> Settings:
@@ -266,10 +266,10 @@ def node(limits: str = "") -> Settings:
 
 def test_a_node_does_not_run_it_unless_its_owner_names_it() -> None:
     job = parse(JOB, Job, source="job")
-    assert "psi-star" not in Limits().protocols
-    with pytest.raises(PolicyError, match="aligns by psi-star, which this node's settings do not allow"):
+    assert "psi-pairs" not in Limits().protocols
+    with pytest.raises(PolicyError, match="aligns by psi-pairs, which this node's settings do not allow"):
         check_allowed(node(), job)
-    check_allowed(node(", limits: {protocols: [psi, psi-star]}"), job)
+    check_allowed(node(", limits: {protocols: [psi, psi-pairs]}"), job)
 
 
 def test_a_trial_of_one_owner_permits_it(tmp_path: Path) -> None:
@@ -281,4 +281,4 @@ def test_a_trial_of_one_owner_permits_it(tmp_path: Path) -> None:
 
 def test_dummies_are_not_for_it() -> None:
     with pytest.raises(ValueError, match=r"align\.dummies is for psu"):
-        Align(protocol="psi-star", dummies=3)
+        Align(protocol="psi-pairs", dummies=3)

@@ -15,8 +15,8 @@ from vfl_node.models import OPTIMISERS
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
-from vfl_node.training.linked.methods import METHODS
-from vfl_node.training.linked.network import ActiveNetwork, LinearCut
+from vfl_node.training.candidates.methods import METHODS
+from vfl_node.training.candidates.network import ActiveNetwork, LinearCut
 from vfl_node.training.targets import TargetScale
 
 

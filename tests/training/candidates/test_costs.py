@@ -16,8 +16,8 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import Dropout
 from vfl_node.models.schema import InputSchema
-from vfl_node.training.linked.costs import cost
-from vfl_node.training.linked.network import ActiveNetwork
+from vfl_node.training.candidates.costs import cost
+from vfl_node.training.candidates.network import ActiveNetwork
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 

@@ -35,15 +35,19 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment, OwnRecords, PeerFacts
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.psi import protocol as psi
-from vfl_node.alignment.psi_star.plan import POSITION_BYTES
-from vfl_node.alignment.psi_star.spec import PSI_STAR
+from vfl_node.alignment.psi_pairs.plan import POSITION_BYTES
+from vfl_node.alignment.psi_pairs.spec import PSI_PAIRS
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Parties
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
+
+LASTING_NAME = ALIGNMENTS.lasting(PSI_PAIRS.name)
+"""Draws and pins have it, so that a job that began under the earlier name goes on with the same bytes."""
 
 _POSITION = np.dtype(f"<u{POSITION_BYTES}")
 
@@ -80,7 +84,7 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
     pair = await psi.passive(_pair(session, peer), records, group)
     received = await session.peers[peer].receive_rows(width=_POSITION.itemsize, max_count=len(pair))
     positions = _checked(received, len(pair), peer)
-    session.attempt.pins.check(f"{PSI_STAR.name} positions", hashlib.sha256(received.tobytes()).digest())
+    session.attempt.pins.check(f"{LASTING_NAME} positions", hashlib.sha256(received.tobytes()).digest())
     return _alignment(session, {peer: pair}, pair.rows[positions])
 
 
@@ -113,16 +117,16 @@ def _in_secret_order(session: Session, records: OwnRecords, shared: list[NDArray
         pairs[rows] += 1
     canonical = records.ids.canonical_order
     common = canonical[pairs[canonical] == len(shared)]
-    return common[session.randomness.derive(PSI_STAR.name).derive("order").permutation(len(common))]
+    return common[session.randomness.derive(LASTING_NAME).derive("order").permutation(len(common))]
 
 
 def _checked(received: Rows, count: int, peer: str) -> NDArray[np.int64]:
     """The positions, int64[|C|], all of them below ``count`` and no two equal."""
     positions = received.view(_POSITION).reshape(-1).astype(np.int64)
     if (positions >= count).any():
-        raise ProtocolError(f"{PSI_STAR.name} positions from {peer}: one is beyond the {count} records", code="E_ELEMENT")
+        raise ProtocolError(f"{PSI_PAIRS.name} positions from {peer}: one is beyond the {count} records", code="E_ELEMENT")
     if len(np.unique(positions)) < len(positions):
-        raise ProtocolError(f"{PSI_STAR.name} positions from {peer}: one occurs twice", code="E_DUPLICATE")
+        raise ProtocolError(f"{PSI_PAIRS.name} positions from {peer}: one occurs twice", code="E_DUPLICATE")
     return positions
 
 
@@ -139,7 +143,7 @@ def _alignment(session: Session, pairs: Mapping[str, Alignment], rows: NDArray[n
     first, *_ = pairs.values()
     return dataclasses.replace(
         first,
-        spec=PSI_STAR,
+        spec=PSI_PAIRS,
         rows=rows,
         peers={name: known.get(name, unknown) for name in session.others},
         union=None if several else first.union,

@@ -14,13 +14,13 @@ from vfl_node.errors import UsageError
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
+from vfl_node.training.candidates.active import LinkedActive
+from vfl_node.training.candidates.config import Linked
+from vfl_node.training.candidates.costs import row_bytes
+from vfl_node.training.candidates.disclosures import LinkedExchange, active_learns, passive_learns
+from vfl_node.training.candidates.passive import LinkedPassive
+from vfl_node.training.candidates.section import LinkedSection
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.linked.active import LinkedActive
-from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.costs import row_bytes
-from vfl_node.training.linked.disclosures import LinkedExchange, active_learns, passive_learns
-from vfl_node.training.linked.passive import LinkedPassive
-from vfl_node.training.linked.section import LinkedSection
 from vfl_node.training.messages import check_batch_fits
 from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.loop import Halves, train
@@ -30,7 +30,7 @@ from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_nam
 
 
 class LinkedTrainer(Trainer):
-    """FedSim and its baselines (:mod:`vfl_node.training.linked.network`), as a `Trainer`."""
+    """FedSim and its baselines (:mod:`vfl_node.training.candidates.network`), as a `Trainer`."""
 
     def prepare(self, session: Session) -> None:
         """As the base: no defence or limit of the settings may be about what this training sends otherwise.
@@ -46,11 +46,11 @@ class LinkedTrainer(Trainer):
             named.append("limits.max_label_auc")
         if named:
             raise UsageError(
-                f"{named[0]} is about one embedding or gradient a row, and train.algorithm: linked sends one for each distinct "
-                "candidate of a batch: it would not be applied",
+                f"{named[0]} is about one embedding or gradient a row, and train.algorithm: candidates sends one for each "
+                "distinct candidate of a batch: it would not be applied",
                 code="E_CONFIG",
                 hint="remove it from this node's settings for this job, if you accept what the ledger says of training",
-                for_peer="its settings do not allow train.algorithm: linked",
+                for_peer="its settings do not allow train.algorithm: candidates",
             )
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
@@ -66,7 +66,7 @@ class LinkedTrainer(Trainer):
         Cost: on the wire 8·d bytes a distinct candidate of a batch and epoch, and 4·K bytes a row; half of the former for
             rows that are measured on.
 
-        Leaks: see :mod:`vfl_node.training.linked.disclosures`.
+        Leaks: see :mod:`vfl_node.training.candidates.disclosures`.
         """
         section = Linked.of(session.job)
         halves = Halves(
@@ -108,12 +108,12 @@ def _unaudited(session: Session) -> tuple[str, ...]:
     """A warning where the owner asked for an audit that this training has not."""
     if session.role == "passive" and session.policy.protection.features:
         return (
-            "No attack was run on the embeddings that this party sent: train.algorithm: linked has no audit.features, so this "
-            "report does not say how well the peer can infer its columns.",
+            "No attack was run on the embeddings that this party sent: train.algorithm: candidates has no audit.features, so "
+            "this report does not say how well the peer can infer its columns.",
         )
     if session.role == "active" and session.policy.protection.labels:
         return (
-            "No attack was run on the gradients that this party sent: train.algorithm: linked has no audit.labels, so this "
+            "No attack was run on the gradients that this party sent: train.algorithm: candidates has no audit.labels, so this "
             "report does not say how well the peer can read its labels. The ledger says in words what they tell.",
         )
     return ()

@@ -31,10 +31,10 @@ from vfl_node.models.storage import under
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
+from vfl_node.training.candidates.config import Linked
+from vfl_node.training.candidates.halves import Crossed
+from vfl_node.training.candidates.network import LinearCut
 from vfl_node.training.evaluation import Figures
-from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.halves import Crossed
-from vfl_node.training.linked.network import LinearCut
 from vfl_node.training.messages import check_step, received
 from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, attached, learner
 from vfl_node.training.network.local import check_finite

@@ -30,8 +30,8 @@ from vfl_node.models.layers import hidden, linear
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
-from vfl_node.training.linked.config import Linked
-from vfl_node.training.linked.gates import ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sorted_gate
+from vfl_node.training.candidates.config import Linked
+from vfl_node.training.candidates.gates import ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sorted_gate
 
 
 class LinearCut(nn.Module):

@@ -13,8 +13,8 @@ from experiments.linkage.partition import agreement, joined, of_records
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Evaluate
 from vfl_node.job.costs import Beside
-from vfl_node.training.linked.costs import cost
-from vfl_node.training.linked.passive import deduplicated, mean_record
+from vfl_node.training.candidates.costs import cost
+from vfl_node.training.candidates.passive import deduplicated, mean_record
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
