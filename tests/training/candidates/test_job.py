@@ -68,7 +68,7 @@ def test_a_job_needs_no_more_than_its_algorithm() -> None:
         (job(evaluate={"matched": True}), "evaluate.matched"),
         (job(evaluate={"contributions": True}), "evaluate.contributions"),
         (job(evaluate={"hold_out": {"last": 0.2}}), "evaluate.hold_out"),
-        (job() | {"train": {"algorithm": "split"}}, "linked"),
+        (job() | {"train": {"algorithm": "split"}}, "candidates"),
     ],
 )
 def test_what_does_not_go_together_is_refused_and_named(document: dict[str, Any], said: str) -> None:

@@ -31,6 +31,7 @@ from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.errors import DataError, ProtocolError
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced
 from vfl_node.session.session import Session
@@ -68,10 +69,11 @@ class Lists:
                 code="E_DUP_IDS",
                 hint="keep one row for each identifier",
             )
-        self.secret: Randomness = session.randomness.derive(self.terms.protocol)
+        self._tag = ALIGNMENTS.lasting(self.terms.protocol)  # of draws, hashes and pins
+        self.secret: Randomness = session.randomness.derive(self._tag)
         self.own = records.ids
         self._columns = Columns(session.attempt.folder, width=group.width, chunk_rows=group.chunk_rows)
-        self._domain = f"vfl-node-v1-{self.terms.protocol}-{group.name}".encode()
+        self._domain = f"vfl-node-v1-{self._tag}-{group.name}".encode()
         self.lasting = self.secret
         self.sets = self._agreed = b""
         self.min_overlap = self.draw_number = 0
@@ -323,7 +325,7 @@ class Lists:
         column.sync()
         failpoints.reach("align-synced")
         digest = column.digest.digest()
-        self.session.attempt.pins.check(f"{self.terms.protocol} {name}", digest)
+        self.session.attempt.pins.check(f"{self._tag} {name}", digest)
         if lasting and self._first_of_this_mark(name, digest) != digest:
             raise ProtocolError(f"{self._from(name)}: announced as of an earlier job, and it is another list", code="E_MARK")
         failpoints.reach("align-stored")

@@ -27,6 +27,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import check_enough
 from vfl_node.errors import PolicyError, ProtocolError, StateError
 from vfl_node.job import Align
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.process import failpoints
 from vfl_node.process.machine import free_bytes
 from vfl_node.progress import PhaseBegan
@@ -96,7 +97,7 @@ async def meet(
     for name, count in theirs.items():
         check_size(name, count, terms, limits)
         which = "size" if len(theirs) == 1 else f"size of {name}"
-        session.attempt.pins.check(f"{terms.protocol} {which}", count.to_bytes(8, "big"))
+        session.attempt.pins.check(f"{ALIGNMENTS.lasting(terms.protocol)} {which}", count.to_bytes(8, "big"))
     spilled, powers = _most(session, {session.name: ours, **theirs})
     columns.need_room(spilled)
     _need_memory(ours + sum(theirs.values()))
@@ -134,7 +135,8 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     for name, its in theirs.items():
         _check_mark(name, its.mark)
     sets = hashlib.sha256(ours + b"".join(its.mark for its in theirs.values())).digest()
-    fields = {name: getattr(terms, name) for name in ("protocol", "id_form", "padding", "dummies")}
+    fields = {"protocol": ALIGNMENTS.lasting(terms.protocol)}
+    fields |= {name: getattr(terms, name) for name in ("id_form", "padding", "dummies")}
     agreed = hashlib.sha256(sets + f"{fields} {group}".encode()).digest()
     least = max(least, *(int(its.min_overlap) for its in theirs.values()))
     # Whether a part of the overlap is smaller tells a bit more with every other minimum.
