@@ -107,7 +107,7 @@ def _protocols(name: str, peers: dict[str, Channel], terms: Align, rows: int, fo
     )
     own.attempt.folder.mkdir(parents=True)
     if name != C:
-        ids = Identifiers.of([f"{name} {row}".encode() for row in range(rows)])
+        ids = Identifiers.from_items([f"{name} {row}".encode() for row in range(rows)])
         records = OwnRecords(ids, b"", {"name": names(rows, list(OTHERS).index(name))})
         yield align(_over_lists(own), records), own.peers.values()
         return

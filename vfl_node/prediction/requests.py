@@ -23,7 +23,7 @@ from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.job import Job
-from vfl_node.metrics.weighted import predicted
+from vfl_node.metrics.weighted import predict_classes
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.roles import Task
 from vfl_node.settings.declared import Declared, as_fitted
@@ -80,7 +80,7 @@ class Records:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*self.ids, *names, *(["class"] if self.classes else [])])
         spelled = zip(*map(self.text.cells, self.ids), strict=True)
-        likeliest = predicted(probabilities, self.threshold)
+        likeliest = predict_classes(probabilities, self.threshold)
         for ids, row, place in zip(spelled, columns.tolist(), likeliest.tolist(), strict=True):
             there = row[0] == row[0]  # not NaN
             values = [*map(repr, row), *self.classes[place : place + 1]] if there else [""] * (len(row) + bool(self.classes))

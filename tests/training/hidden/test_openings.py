@@ -120,10 +120,10 @@ def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterato
     with (
         mock.patch.object(ShareMachine, "_draw", drawn),
         mock.patch.object(Party, "_material", dealt),
-        mock.patch.object(PairWire, "opened", opening(PairWire.opened)),
-        mock.patch.object(StarWire, "opened", opening(StarWire.opened)),
+        mock.patch.object(PairWire, "open", opening(PairWire.open)),
+        mock.patch.object(StarWire, "open", opening(StarWire.open)),
         mock.patch.object(OpeningLog, "check", checked),
-        mock.patch.object(measuring, "revealed", telling),
+        mock.patch.object(measuring, "reveal", telling),
     ):
         yield found
 

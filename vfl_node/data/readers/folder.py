@@ -59,8 +59,8 @@ class FolderReader(Reader):
         if not self._parts:
             raise self._empty()
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract."""
         some, kinds = False, dict[str, "pa.DataType"]()
         for part in self._parts:
             with _skipping_empty(), closing(self._open_part(part, decimal=self.decimal)) as reader:
