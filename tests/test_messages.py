@@ -102,4 +102,4 @@ def test_a_row_that_nothing_sends_and_a_message_without_one_are_noticed(messages
 
 @pytest.mark.slow
 def test_jobs_send_what_was_recorded(messages: Any) -> None:
-    assert messages.as_json(messages.record()) == messages.RECORDED.read_text(), "run: make docs"
+    assert messages.to_json(messages.record()) == messages.RECORDED.read_text(), "run: make docs"

@@ -23,7 +23,7 @@ Z, AMOUNTS = RNG.normal(0, 3, ROWS), RNG.integers(0, 2, (ROWS, 2)).astype(float)
 
 
 async def program(machine: ShareMachine) -> Shared:
-    return (await machine.run(tally(shared(machine, Z, 44), shared(machine, AMOUNTS, 0, seed=1), ONE)))[0].summed(0)
+    return (await machine.run(tally(shared(machine, Z, 44), shared(machine, AMOUNTS, 0, seed=1), ONE)))[0].sum(0)
 
 
 def test_each_number_counts_in_its_bin_or_the_one_below() -> None:

@@ -82,7 +82,7 @@ class Recorded:
 def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterator[Recorded]:
     """Record, and have zeros for some masks, at their party as at the dealer."""
     found, last = Recorded(), list[Any]()
-    draw, material, check, revealed = ShareMachine._draw, Party._material, OpeningLog.check, measuring.revealed
+    draw, material, check, revealed = ShareMachine._draw, Party._material, OpeningLog.check, measuring.reveal
 
     def drawn(machine: ShareMachine, seed: Any, number: int, name: str, shape: Any) -> Any:
         place = (machine._section, number, name)

@@ -123,8 +123,8 @@ async def sift(
     for level in levels:
         made = await machine.run(*(tally(value, some, level) for value, some in zip(values, left, strict=True)))
         for each, into in zip(made, found, strict=True):
-            into.append(each.summed(0)[level.outer])
-        left = [each[:, ~level.outer].summed(1) for each in made]
+            into.append(each.sum(0)[level.outer])
+        left = [each[:, ~level.outer].sum(1) for each in made]
     return [stack_rows(each) for each in found], left
 
 

@@ -172,7 +172,7 @@ async def _in_order(machine: ShareMachine, histogram: Shared) -> Shared:
     below = Shared(2 * upward - negative.part - upward[:, -1:], 0)
     left, right = await machine.run(mask_value(positive), mask_value(below))
     (pairs,) = await machine.run(product(left, right, "numbers"))
-    return pairs.summed(1)
+    return pairs.sum(1)
 
 
 async def _noise_of_order(machine: ShareMachine, reaches: Sequence[int], noise: MetricNoise, outputs: int) -> Shared:
@@ -182,7 +182,7 @@ async def _noise_of_order(machine: ShareMachine, reaches: Sequence[int], noise: 
     ones = np.array([[reach == each for each in REACHES] for reach in reaches], np.uint64) if machine.place == 0 else None
     (chosen,) = await machine.run(mask_known(0, shape, 0, ones))
     (of_reach,) = await machine.run(known_product(chosen, drawn, "numbers"))
-    return of_reach.summed(1)
+    return of_reach.sum(1)
 
 
 def _weighed(histogram: Shared, weights: Ring, fraction: int) -> Shared:
