@@ -193,7 +193,7 @@ def epoch():
     for rows in np.array_split(drawn.permutation(every), 16):
         tensors = [torch.from_numpy(drawn.normal(size=(len(rows), {WIDE})).astype(np.float32)) for _ in range(2)]
         meter.see(rows, tensors[:1], tensors[1:])
-    meter.judged()
+    meter.judge()
     meter.epoch_done()
 meter.see(every[:100], [torch.ones(100, 4)], [torch.ones(100, 4)])  # loads what it needs
 LabelMeter(truth_of(every % 2.0, every, every.astype(np.uint64), classes=2), ["lab"], party="clinic")
@@ -202,7 +202,7 @@ def most():  # of this process alone; what getrusage says is at least what its p
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 before = most()
 for _ in range(3): epoch()
-meter.judged(); meter.tensors()
+meter.judge(); meter.tensors()
 print((most() - before) * 1024)
 """
 
