@@ -9,7 +9,13 @@ import pytest
 from scipy.stats import chisquare, kstest, laplace
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.privacy.defences.randomised.answers import STEPS, answer_classes, answer_numbers, keep_probability, move_probability
+from vfl_node.privacy.defences.randomised.answers import (
+    STEPS,
+    answer_classes,
+    answer_numbers,
+    keep_probability,
+    move_probability,
+)
 from vfl_node.settings.defences import read_params
 
 SECRET = Randomness(b"the node's secret for its labels")

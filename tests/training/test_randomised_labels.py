@@ -18,7 +18,13 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.metrics.classes import auc
-from vfl_node.privacy.defences.randomised.answers import STEPS, answer_classes, answer_numbers, keep_probability, move_probability
+from vfl_node.privacy.defences.randomised.answers import (
+    STEPS,
+    answer_classes,
+    answer_numbers,
+    keep_probability,
+    move_probability,
+)
 from vfl_node.privacy.labels.spectrum import leading
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.defences import read_params

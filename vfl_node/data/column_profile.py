@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data.cells import numbers_of
-from vfl_node.data.levels import mostly_rare, near_unique
+from vfl_node.data.levels import find_near_unique, mostly_rare
 from vfl_node.data.shapes import Seems
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn, values_of
 from vfl_node.errors import DataError

@@ -12,7 +12,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of, left_out
+from vfl_node.data.columns_apart import (
+    check_ordered,
+    columns_set_apart,
+    id_columns_of,
+    key_columns_of,
+    make_tuple,
+    select_left_out,
+)
 from vfl_node.data.feature_columns import column_of, read_as
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers, parts

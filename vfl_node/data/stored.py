@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.data.tables import ListColumn, Table
-from vfl_node.settings.declared import Declared, Kind, Notation, written_as
+from vfl_node.settings.declared import Declared, Kind, Notation, declare_notation
 
 Stored = TypeVar("Stored", bound="StoredEncoder")
 

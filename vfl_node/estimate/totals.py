@@ -136,10 +136,10 @@ def shows(plan: Plan, spec: AlignmentSpec) -> bool:
     return asked_for and spec.by_similarity == own.by_similarity and len(plan.job.parties.passive) <= spec.several.most
 
 
-def stages(of: AlignmentPlan, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
+def stages(protocol: AlignmentPlan, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
     """What each data party does in each stage, in the job's order; arguments as :meth:`AlignmentPlan.stages_of_several`."""
     n_a, n_p, *more = sizes
-    return of.stages_of_several(sizes, m) if more else [by_party(stage) for stage in of.stages(n_a, n_p, m)]
+    return protocol.stages_of_several(sizes, m) if more else [by_party(stage) for stage in protocol.stages(n_a, n_p, m)]
 
 
 def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Range:
@@ -239,12 +239,12 @@ def _shared_linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[
 
 
 def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
-    of = plan_of(terms.spec)
+    protocol = plan_of(terms.spec)
     parties, width = plan.job.parties, group(plan.job.align.group).width
-    in_stages = stages(of, sizes, m)
+    in_stages = stages(protocol, sizes, m)
     total = dict(zip(parties.data, summed(in_stages), strict=True))
     own, active = total[plan.party], total[parties.active]
-    told = of.bytes_a_row * m  # by the active party to each other one
+    told = protocol.bytes_a_row * m  # by the active party to each other one
     told_by, told_to = (told * len(parties.passive), 0) if plan.party == parties.active else (0, told)
     on_wire = (active.sent + active.received) * width + told * len(parties.passive)
     computing_s = sum(max(_seconds(machine, each, width, machine.cores) for each in stage) for stage in in_stages)

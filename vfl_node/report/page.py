@@ -244,7 +244,12 @@ def _describe_alignment(report: Report, train: TrainerConfig | None, peer: str) 
 def _alignment_words(figures: Mapping[str, Any], alignment: ReportedAlignment) -> dict[str, Any]:
     """What the protocol says of its alignment: its title, and paragraphs about rows, figures and what it reveals."""
     words = words_of(ALIGNMENTS[figures["protocol"]])
-    return {"title": words.title, "rows": words.rows(alignment), "leaks": words.leaks(alignment), "figures": words.figures(figures)}
+    return {
+        "title": words.title,
+        "rows": words.rows(alignment),
+        "leaks": words.leaks(alignment),
+        "figures": words.figures(figures),
+    }
 
 
 def _sizes(report: dict[str, Any], aligned: ReportedAlignment, peers: Sequence[str]) -> list[tuple[str, str]]:

@@ -6,6 +6,8 @@ import codecs
 import csv
 from collections.abc import Collection, Iterator
 
+from typing_extensions import override
+
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.dialect import decimal_of, delimiter_of, find_delimiter, lines_are_quoted
 from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile

@@ -7,6 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from typing_extensions import override
+
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.input_file import unreadable
 from vfl_node.errors import DataError
