@@ -104,7 +104,12 @@ def test_a_party_that_works_for_long_or_on_a_slow_line_is_waited_for() -> None:
     """While one of the others computes, or a piece of a message has come, nobody hangs."""
     beats = {"lab": 0.0, "notary": 0.0}
     met = Meeting(
-        "j", [*beats], SimpleNamespace(moved=beats.__getitem__, channel=channel), Stop(), LiveProgress("j", Stop()), stall_s=60
+        "j",
+        [*beats],
+        SimpleNamespace(last_progress=beats.__getitem__, channel=channel),
+        Stop(),
+        LiveProgress("j", Stop()),
+        stall_s=60,
     )  # type: ignore[arg-type]
     now = time.monotonic()
     for peer in beats:
@@ -130,7 +135,7 @@ def test_a_party_that_works_for_long_or_on_a_slow_line_is_waited_for() -> None:
 @pytest.mark.parametrize(("owed", "patience_s"), [(False, 720), (True, 60)])
 def test_a_peers_word_is_believed_for_so_long_and_not_while_the_owner_waits_for_the_place(owed: bool, patience_s: int) -> None:
     """A peer whose jobs say that they work, and send nothing, would keep places for ever."""
-    said = SimpleNamespace(moved=lambda _: time.monotonic(), channel=channel)
+    said = SimpleNamespace(last_progress=lambda _: time.monotonic(), channel=channel)
     met = Meeting("j", ["lab"], said, Stop(), LiveProgress("j", Stop()), stall_s=60, owed=lambda: owed)  # type: ignore[arg-type]
     pipe = StreamPipe("lab")
     met.add("lab", pipe)
@@ -188,7 +193,12 @@ def test_own_work_that_computes_is_waited_for_when_a_peer_is_lost(
 
     monkeypatch.setattr(meeting, "threads_cpu_s", spent)
     met = Meeting(
-        "j", ["lab"], SimpleNamespace(moved=lambda _: 0.0, channel=channel), Stop(), LiveProgress("j", Stop()), stall_s=0.1
+        "j",
+        ["lab"],
+        SimpleNamespace(last_progress=lambda _: 0.0, channel=channel),
+        Stop(),
+        LiveProgress("j", Stop()),
+        stall_s=0.1,
     )  # type: ignore[arg-type]
     pipe = StreamPipe("lab")
     met.add("lab", pipe)
