@@ -34,7 +34,7 @@ def usual() -> list[str]:
     return [name for name, spec in ALIGNMENTS.usable() if spec.allowed_by_default]
 
 
-def in_memory(chosen: argparse.Namespace) -> Iterator[Row]:
+def align_in_memory(chosen: argparse.Namespace) -> Iterator[Row]:
     """Repeats come in turn, so that a machine that slows down slows all of them."""
     for _ in range(chosen.repeats):
         for ids in chosen.ids:
@@ -46,7 +46,7 @@ def in_memory(chosen: argparse.Namespace) -> Iterator[Row]:
             yield from filter(None, others)
 
 
-def between_nodes(chosen: argparse.Namespace) -> Iterator[Row]:
+def align_between_nodes(chosen: argparse.Namespace) -> Iterator[Row]:
     """On loopback, and beside it over the slow link where there is one."""
     for _ in range(chosen.repeats):
         for ids in chosen.ids:
@@ -58,7 +58,7 @@ def between_nodes(chosen: argparse.Namespace) -> Iterator[Row]:
                             yield nodes.protocol_row(protocol, group, ids, chosen.start_up, places)
 
 
-def in_stages(count: int) -> dict[str, Any]:
+def align_in_stages(count: int) -> dict[str, Any]:
     """All stages of both parties, each in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="vfl-bench-") as folder:
         alone(stages.blind, Path(folder), count)
@@ -95,14 +95,14 @@ def main() -> None:
         chosen.out.write_text(json.dumps(made, indent=1) + "\n")
 
     if chosen.stages:
-        made["stages"] = in_stages(chosen.stages)
+        made["stages"] = align_in_stages(chosen.stages)
     else:
         nodes_only = chosen.processes or chosen.wan
         made["groups"] = (
             [] if nodes_only else [alone(memory.group_row, *each) for each in product(chosen.kernels, chosen.groups)]
         )
         made["rows"] = []
-        for row in between_nodes(chosen) if nodes_only else in_memory(chosen):
+        for row in align_between_nodes(chosen) if nodes_only else align_in_memory(chosen):
             made["rows"].append(asdict(row))
             print(
                 f"{row.where}: {row.system} {row.kernel} {row.protocol}, {row.run.ids} ids: {row.run.wall_s:.1f} s",

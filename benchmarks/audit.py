@@ -51,7 +51,7 @@ class Pair:
         rng = np.random.default_rng(1)
         owned = [rng.random(rows) < 0.5 for _ in range(2)]
         both = int((owned[0] & owned[1]).sum())
-        ids = Identifiers.of(str(row).encode() for row in range(rows))
+        ids = Identifiers.from_items(str(row).encode() for row in range(rows))
         labels = Table(ids, {}, rng.integers(0, 2, rows).astype(np.float32))
         columns = Table(ids, {f"x{i}": NumericColumn(rng.normal(size=rows)) for i in range(COLUMNS)}, None)
         self._number = 0
@@ -114,9 +114,9 @@ def measured(rows: int, steps: int) -> dict[str, float]:
             if number >= 10:
                 times[name].append(taken)
     figures = {}
-    for name, of in times.items():
-        figures[f"{name} median"] = statistics.median(step for step, _ in of)
-        figures[f"{name} mean"] = statistics.fmean(step + end for step, end in of)
+    for name, seconds in times.items():
+        figures[f"{name} median"] = statistics.median(step for step, _ in seconds)
+        figures[f"{name} mean"] = statistics.fmean(step + end for step, end in seconds)
     return figures
 
 
@@ -130,11 +130,11 @@ def main() -> None:
     torch.set_num_threads(1)
     gc.disable()
     rounds = [measured(chosen.rows, chosen.steps) for _ in range(chosen.rounds)]
-    for of in ("median", "mean"):
-        on, off = ([figures[f"{name} {of}"] for figures in rounds] for name in ("audited", "plain"))
+    for what in ("median", "mean"):
+        on, off = ([figures[f"{name} {what}"] for figures in rounds] for name in ("audited", "plain"))
         shares = sorted(a / b - 1 for a, b in zip(on, off, strict=True))
         print(
-            f"{of} of {chosen.steps} steps: {1e3 * statistics.median(off):.2f} ms, audited {1e3 * statistics.median(on):.2f} "
+            f"{what} of {chosen.steps} steps: {1e3 * statistics.median(off):.2f} ms, audited {1e3 * statistics.median(on):.2f} "
             f"ms; the audit costs {statistics.median(shares):.1%} ({shares[0]:.1%} to {shares[-1]:.1%})"
         )
     if chosen.out:

@@ -51,7 +51,7 @@ class Half:
         rng = np.random.default_rng(1)
         train = Train(bottom=sizes, active_bottom=(8,), top=(16,), batch_size=BATCH)
         owned, every = np.ones(ROWS, dtype=bool), np.arange(ROWS)
-        ids = Identifiers.of(str(row).encode() for row in range(ROWS))
+        ids = Identifiers.from_items(str(row).encode() for row in range(ROWS))
         tables = {
             "active": Table(ids, {}, rng.integers(0, 2, ROWS).astype(np.float32)),
             "passive": Table(ids, {f"x{at}": NumericColumn(rng.normal(size=ROWS)) for at in range(columns)}, None),
@@ -70,7 +70,7 @@ class Half:
             data = TrainingData(view(ROWS, owned, ROWS, channel.peer), tables[name])
             self._halves.append(half_of(own, data, Randomness(bytes(32)), Randomness(bytes(32)), 0, every, None))
         schedule = Schedule(bytes(32), ROWS, 0)
-        self._batches = [of for epoch in range(50) for of in schedule.batches(0, epoch, every, BATCH)]
+        self._batches = [batch for epoch in range(50) for batch in schedule.batches(0, epoch, every, BATCH)]
         self._number = 0
 
     def step(self) -> float:
@@ -101,10 +101,10 @@ def ratio(columns: int, sizes: tuple[int, ...], protected: int, steps: int, **ke
     defended = Half(columns, sizes, [{"name": "fbs", "columns": named, "warm_up": 0, **keys}])
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(steps + 4):
-        for half, of in zip((plain, defended), times, strict=True):
-            of.append(half.step())
+        for half, seconds in zip((plain, defended), times, strict=True):
+            seconds.append(half.step())
             if number < 4:
-                of.clear()
+                seconds.clear()
     without, with_ = statistics.median(times[0]), statistics.fmean(times[1])  # of every: k only the mean says something
     return 1e3 * without, with_ / without
 

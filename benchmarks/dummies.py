@@ -85,33 +85,33 @@ class Training:
 
 
 def train(
-    of: Problem, rounds: int, rate: float, random: np.random.Generator, *, batch: int = 0, spread: float = START_SCORES
+    problem: Problem, rounds: int, rate: float, random: np.random.Generator, *, batch: int = 0, spread: float = START_SCORES
 ) -> Training:
     """Logistic regression on the genuine rows, each gradient divided by the batch's genuine ones.
 
     ``spread`` is the standard deviation of the active party's first scores. A last column of ones is its intercept.
     """
-    m, width = of.x.shape
-    own = np.hstack([of.w, np.ones((m, 1))])
+    m, width = problem.x.shape
+    own = np.hstack([problem.w, np.ones((m, 1))])
     passive, active = random.normal(scale=0.01, size=(width,)), np.zeros(own.shape[1])
-    if of.w.shape[1]:
-        active[:-1] = random.normal(size=of.w.shape[1])
-        active *= spread / (own @ active)[of.genuine].std()
+    if problem.w.shape[1]:
+        active[:-1] = random.normal(size=problem.w.shape[1])
+        active *= spread / (own @ active)[problem.genuine].std()
     made, weights, seen, sent, intercepts = [], [], [], [], []
     for _ in range(rounds):
         rows = np.sort(random.permutation(m)[:batch]) if batch else np.arange(m)
-        u = of.x @ passive
-        count = max(int(of.genuine[rows].sum()), 1)
+        u = problem.x @ passive
+        count = max(int(problem.genuine[rows].sum()), 1)
         d = np.zeros(m)
-        d[rows] = np.where(of.genuine[rows], sigmoid(u + own @ active)[rows] - of.y[rows], 0) / count
-        gradient = of.x.T @ d
+        d[rows] = np.where(problem.genuine[rows], sigmoid(u + own @ active)[rows] - problem.y[rows], 0) / count
+        gradient = problem.x.T @ d
         made.append(Round(rows, gradient))
         weights.append(passive)
         seen.append(u)
         sent.append(d)
         intercepts.append(active[-1])
         passive, active = passive - rate * gradient, active - rate * own.T @ d
-    return Training(made, np.array(weights), np.array([*seen, of.x @ passive]).T, np.array(sent).T, np.array(intercepts))
+    return Training(made, np.array(weights), np.array([*seen, problem.x @ passive]).T, np.array(sent).T, np.array(intercepts))
 
 
 def sigmoid(z: Floats) -> Floats:
@@ -136,13 +136,13 @@ def half(m: int, random: np.random.Generator) -> Mask:
 
 def credit(folder: Path, m: int, random: np.random.Generator) -> Problem:
     """The 10 columns of the host, 13 of the guest, z-scored over all 30,000 rows; default next month."""
-    guest, host = (by_id(folder / f"default_credit/default_credit_hetero_{side}.csv.gz") for side in ("guest", "host"))
+    guest, host = (read_by_id(folder / f"default_credit/default_credit_hetero_{side}.csv.gz") for side in ("guest", "host"))
     some = random.permutation(len(guest))[:m]
     return Problem(host[some, 1:], guest[some, 2:], guest[some, 1], half(m, random))
 
 
 @cache
-def by_id(path: Path) -> Floats:
+def read_by_id(path: Path) -> Floats:
     with gzip.open(path, "rt") as file:
         table = np.loadtxt(file, delimiter=",", skiprows=1)
     return table[np.argsort(table[:, 0])]
@@ -162,7 +162,7 @@ def digits(folder: Path, m: int, random: np.random.Generator) -> Problem:
     )
 
 
-def by_residuals(seeds: int) -> Iterator[dict[str, Any]]:
+def detect_by_residuals(seeds: int) -> Iterator[dict[str, Any]]:
     """Detection by the size of residuals, synthetic columns."""
     for m, width, batch, rounds, published in SYNTHETIC:
         found = []
@@ -174,7 +174,7 @@ def by_residuals(seeds: int) -> Iterator[dict[str, Any]]:
         yield {"m": m, "d_s": width, "batch": batch or "full", "rounds": rounds, "AUC": found, "reference": published}
 
 
-def by_response(seeds: int) -> Iterator[dict[str, Any]]:
+def detect_by_response(seeds: int) -> Iterator[dict[str, Any]]:
     """Detection by what the passive party's weights move, by what the active party has of its own."""
     for own, columns, noise in (("nothing", 0, 0), ("a column of noise", 0, 1), ("15 columns", 15, 0)):
         for correlation in (0.0, 0.9):
@@ -229,7 +229,7 @@ def real(folder: Path, seeds: int) -> Iterator[dict[str, Any]]:
         yield {**head, **found, "leverage 1": exact, "leverage > ½": half_known}
 
 
-def by_scores(seeds: int) -> Iterator[dict[str, Any]]:
+def detect_by_scores(seeds: int) -> Iterator[dict[str, Any]]:
     """The active party's error about rows it does not know, largest entry, d_s = 15, 30 rows known; and about distances."""
     for rounds in (10, 14, 20, 60, 200):
         found: dict[str, list[float]] = {"columns": [], "inner products": []}
@@ -240,7 +240,7 @@ def by_scores(seeds: int) -> Iterator[dict[str, Any]]:
             known = np.arange(30)
             guess = scores.extend(made.scores[:, :rounds], known, problem.x[known])
             found["columns"].append(float(np.abs(guess - problem.x)[30:].max()))
-            turned = scores.rotated(made.scores, made.residuals, 0.5)
+            turned = scores.rotate(made.scores, made.residuals, 0.5)
             found["inner products"].append(float(np.abs(turned @ turned.T - problem.x @ problem.x.T).max()))
         yield {"rounds": rounds, **found}
 
@@ -260,7 +260,7 @@ def normal(sd: float, random: np.random.Generator, x: Floats) -> Floats:
     return sd * random.normal(size=len(x))
 
 
-def by_start(seeds: int) -> Iterator[dict[str, Any]]:
+def detect_by_start(seeds: int) -> Iterator[dict[str, Any]]:
     """The size of I from the first gradient: of m = 2000 candidates, how often and how closely it is found."""
     m, size, width = 2000, 823, 16
     starts: dict[str, Callable[[np.random.Generator, Floats], Floats]] = {
@@ -286,8 +286,8 @@ def by_start(seeds: int) -> Iterator[dict[str, Any]]:
                 order = np.argsort(distance, kind="stable") + 1
                 rank.append(float(np.flatnonzero(order == size)[0] + 1))
                 off.append(abs(float(order[0]) - size) / size)
-                exact.append(float(start.from_integers(gradient, FRACTION_BITS, m)[:1] == [size]))
-                lattice.append(float(start.from_two_values(gradient, FRACTION_BITS, m) == [size]))
+                exact.append(float(start.sizes_from_integers(gradient, FRACTION_BITS, m)[:1] == [size]))
+                lattice.append(float(start.sizes_from_two_values(gradient, FRACTION_BITS, m) == [size]))
             yield {
                 "columns": kind,
                 "start": name,
@@ -311,7 +311,7 @@ def markdown(title: str, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 def cell(value: Any) -> str:
     if not isinstance(value, list):
         return str(value)
-    defined = [of for of in value if of is not None]
+    defined = [number for number in value if number is not None]
     if not defined:
         return "–"
     mean, sd = statistics.fmean(defined), statistics.pstdev(defined)
@@ -326,11 +326,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON")
     chosen = parser.parse_args()
     tables = {
-        "residuals": ("Dummies found by the size of residuals, AUC", by_residuals(chosen.seeds)),
-        "response": ("Dummies found by response, full batch, d_s = 15, 800 rounds, AUC", by_response(chosen.seeds)),
+        "residuals": ("Dummies found by the size of residuals, AUC", detect_by_residuals(chosen.seeds)),
+        "response": ("Dummies found by response, full batch, d_s = 15, 800 rounds, AUC", detect_by_response(chosen.seeds)),
         "real": ("Real columns, AUC, and rows found exactly", real(chosen.data, chosen.seeds) if chosen.data else ()),
-        "scores": ("Scores in the clear: largest error", by_scores(chosen.seeds)),
-        "start": ("The size of I from the first gradient", by_start(10 * chosen.seeds)),
+        "scores": ("Scores in the clear: largest error", detect_by_scores(chosen.seeds)),
+        "start": ("The size of I from the first gradient", detect_by_start(10 * chosen.seeds)),
     }
     made = {}
     for name, (title, rows) in tables.items():

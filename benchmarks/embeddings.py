@@ -88,7 +88,9 @@ def run(
         for width in widths:
             for batch in batches:
                 for count in levels:
-                    dense, sparse = (alone(measured, count, width, batch, of, optimizer, steps) for of in (False, True))
+                    dense, sparse = (
+                        alone(measured, count, width, batch, is_sparse, optimizer, steps) for is_sparse in (False, True)
+                    )
                     yield dense, sparse
 
 

@@ -55,7 +55,7 @@ def table_of(clicks: Clicks, names: tuple[str, ...], rows: int) -> Table:
 
     groups = clicks.columns[USER][:rows] if names == LABEL_PARTY else None
     labels = clicks.labels[:rows] if names == LABEL_PARTY else None
-    ids = Identifiers.of(f"{row}".encode() for row in range(rows))
+    ids = Identifiers.from_items(f"{row}".encode() for row in range(rows))
     return Table(ids, {name: column(name) for name in names}, labels, groups=groups)
 
 

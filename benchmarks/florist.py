@@ -72,7 +72,7 @@ def table(rows: int, *, labels: bool, seed: int = 0) -> Table:
     levels = tuple(f"{level:03d}" for level in range(1000))
     numeric = {f"i{i}": NumericColumn(rng.normal(size=rows)) for i in range(13)}
     text = {f"c{i}": CategoricalColumn(rng.integers(0, len(levels), rows), levels) for i in range(26)}
-    ids = Identifiers.of(str(row).encode() for row in range(rows))
+    ids = Identifiers.from_items(str(row).encode() for row in range(rows))
     return Table(ids, {} if labels else numeric | text, rng.integers(0, 2, rows).astype(np.float32) if labels else None)
 
 

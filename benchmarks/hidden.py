@@ -134,9 +134,9 @@ def declared(rows: int, widths: tuple[int, int], train: Settings) -> dict[str, f
         )
         counter = Counter(2)
 
-        async def after(*of: Any) -> None: ...
+        async def skip(*arguments: Any) -> None: ...
 
-        asyncio.run(compute(counter, plan, None, None, 0, after))
+        asyncio.run(compute(counter, plan, None, None, 0, skip))
         return counter.cost
 
     none, one = cost(0), cost(1)
@@ -145,8 +145,8 @@ def declared(rows: int, widths: tuple[int, int], train: Settings) -> dict[str, f
         "rounds a step": (one.rounds - none.rounds) / steps,
         "MB opened by the active party": (one.opened[0] - none.opened[0]) / 1e6,
         "MB opened by the passive party": (one.opened[1] - none.opened[1]) / 1e6,
-        "MB from the dealer": sum(one.dealt[of] - none.dealt[of] for of in (0, 1)) / 1e6,
-        "MB from the dealer to the busier party": max(one.dealt[of] - none.dealt[of] for of in (0, 1)) / 1e6,
+        "MB from the dealer": sum(one.dealt[place] - none.dealt[place] for place in (0, 1)) / 1e6,
+        "MB from the dealer to the busier party": max(one.dealt[place] - none.dealt[place] for place in (0, 1)) / 1e6,
     }
 
 
@@ -224,15 +224,15 @@ def memory(folder: Path) -> dict[str, Any]:
     write_tables(folder, 1_000_000, (25, 25))
     peaks: dict[str, float] = {}
 
-    def watch(of: int) -> None:
+    def watch(pid: int) -> None:
         with suppress(OSError, ValueError):  # a node ends
-            for pid in Path(f"/proc/{of}/task/{of}/children").read_text().split():
-                name = Path(Path(f"/proc/{pid}/cmdline").read_text().split("\0")[-2]).parent.name
-                (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line)
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                name = Path(Path(f"/proc/{child}/cmdline").read_text().split("\0")[-2]).parent.name
+                (line,) = (line for line in Path(f"/proc/{child}/status").read_text().splitlines() if "VmHWM" in line)
                 peaks[name] = int(line.split()[1]) / 2**20
 
     report = run(folder, {**HIDDEN, "batch_size": 8192, "epochs": 2}, watch)
-    return {**{f"GiB at {name}": of for name, of in peaks.items()}, "s the second pass": seconds(report)}
+    return {**{f"GiB at {name}": peak for name, peak in peaks.items()}, "s the second pass": seconds(report)}
 
 
 SLOW: Mapping[str, tuple[int, tuple[int, int], Settings]] = {
@@ -242,7 +242,7 @@ SLOW: Mapping[str, tuple[int, tuple[int, int], Settings]] = {
 """Rows, columns and settings of what is run over slow links."""
 
 
-def over_slow_links(folder: Path, program: str) -> dict[str, Any]:
+def run_over_slow_links(folder: Path, program: str) -> dict[str, Any]:
     """Seconds of a pass over slow links and on loopback, and what is the least that it can take."""
     found = {}
     for name, (rows, columns, train) in SLOW.items():
@@ -286,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     found: dict[str, Any] = {}
     print("| part | what | figure |\n|---|---|--:|")
-    parts = {"wan": partial(over_slow_links, program=chosen.wan)} if chosen.wan else PARTS
+    parts = {"wan": partial(run_over_slow_links, program=chosen.wan)} if chosen.wan else PARTS
     for name in parts if chosen.wan else chosen.only.split(","):
         with tempfile.TemporaryDirectory() as folder:
             found[name] = parts[name](Path(folder))

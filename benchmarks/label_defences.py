@@ -59,7 +59,7 @@ class Halves:
         drawn = np.random.default_rng(1)
         train = Train(bottom=(128, width), active_bottom=(128, width), top=(64,), batch_size=batch)
         owned, every = np.ones(rows, dtype=bool), np.arange(rows)
-        ids = Identifiers.of(str(row).encode() for row in range(rows))
+        ids = Identifiers.from_items(str(row).encode() for row in range(rows))
         columns = {f"x{at}": NumericColumn(drawn.normal(size=rows)) for at in range(COLUMNS)}
         labels = (drawn.random(rows) < 0.2).astype(np.float32)
         tables = {"active": Table(ids, columns, labels), "passive": Table(ids, columns, None)}
@@ -109,9 +109,9 @@ def ratio(width: int, protection: Protection, steps: int, rows: int, batch: int)
     times: tuple[list[float], list[float]] = ([], [])
     each = rows // batch
     for _ in range(-(-steps // each)):
-        for of, halves in zip(times, (bare, defended), strict=True):
+        for seconds, halves in zip(times, (bare, defended), strict=True):
             gc.collect()
-            of.append(sum(halves.epoch(each)) / each)
+            seconds.append(sum(halves.epoch(each)) / each)
     without = statistics.median(times[0][1:] or times[0])
     return statistics.median(times[1][1:] or times[1]) / without, 1000 * without
 

@@ -66,12 +66,12 @@ def alone(classes: int, rows: int, batch: int, width: int) -> tuple[float, float
         looks.append((time.thread_time() - started) / len(steps))
         started = time.process_time()
         meter.epoch_done()
-        meter.judged()
+        meter.judge()
         judged.append(time.process_time() - started)
     return statistics.median(looks), statistics.median(judged)
 
 
-def between_nodes(classes: int, rows: int, batch: int, width: int, epochs: int, settings: Mapping[str, Any]) -> float:
+def train_between_nodes(classes: int, rows: int, batch: int, width: int, epochs: int, settings: Mapping[str, Any]) -> float:
     """Seconds of an epoch, the median of those after the first."""
     with tempfile.TemporaryDirectory() as name:
         folder, drawn = Path(name), np.random.default_rng(3)
@@ -117,7 +117,7 @@ def main() -> None:
         for batch, width in SIZES:
             look, judge = alone(classes, given.rows, batch, width)
             off, on, limited = (
-                between_nodes(classes, given.rows, batch, width, given.epochs, settings) for settings in VARIANTS.values()
+                train_between_nodes(classes, given.rows, batch, width, given.epochs, settings) for settings in VARIANTS.values()
             )
             found.append(
                 {"labels": kind, "batch": batch, "cut": width, "look": look, "judge": judge, "epochs": [off, on, limited]}

@@ -53,7 +53,7 @@ Mask = NDArray[np.bool_]
 
 
 def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterator[tuple[Any, ...]]:
-    """Of the first epochs of the first repeats: who attacks, after what, how, and the result, an AUC or a share."""
+    """Rows of the first epochs of the first repeats: who attacks, after what, how, and the result, an AUC or a share."""
     a, p, size = met.active.owned, met.passive.owned, len(met.labels)
     h, g = (
         [[batch for batch in repeat if batch.epoch < epochs] for repeat in transcript[:repeats]]
@@ -62,11 +62,11 @@ def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterat
     tested = met.tested[:repeats] if tests else []
     for attack, found in membership(h, tested, epochs, ~p, a):
         yield "active", LACKED, attack, found
-    with_labels = [spectral.with_labels(repeat, met.labels) for repeat in h[:1]]  # the labels of the first repeat
-    yield "active", LACKED, "spectral, with labels", by_batch(with_labels, ~p, a)
+    with_labels = [spectral.append_labels(repeat, met.labels) for repeat in h[:1]]  # the labels of the first repeat
+    yield "active", LACKED, "spectral, with labels", mean_by_batch(with_labels, ~p, a)
     twins = scores(SameStepTwin, [*itertools.chain(*h), *tested], size)
-    for which, of in (LACKED, ~p), ("own records the peer holds", p):
-        yield "active", which, "share with an exact twin", share(twins > 0, a & of & ~np.isnan(twins))
+    for which, chosen in (LACKED, ~p), ("own records the peer holds", p):
+        yield "active", which, "share with an exact twin", share(twins > 0, a & chosen & ~np.isnan(twins))
 
     real = met.labels != met.labels[~a][0]  # no synthetic label is of this class
     for among, rows in ("", p), (", seen with the synthetic label", p & ~real):
@@ -91,10 +91,10 @@ def membership(
     yield "row_loss", judged(secret, scores(RowLoss, batches, size), among)
     met = np.bincount(np.concatenate([batch.positions for batch in [*batches, *tested]]), minlength=size)
     yield "same_step_twin", judged(secret, met * scores(SameStepTwin, [*batches, *tested], size), among)
-    yield "spectral", by_batch(repeats, secret, among)
+    yield "spectral", mean_by_batch(repeats, secret, among)
 
 
-def by_batch(repeats: Transcript, secret: Mask, among: Mask) -> float | None:
+def mean_by_batch(repeats: Transcript, secret: Mask, among: Mask) -> float | None:
     """The spectral attack's mean over batches, judged on the positions ``among``."""
     found = []
     for batch in itertools.chain(*repeats):
@@ -124,7 +124,7 @@ class GradientDirection(EpochAttack):
     """On which side of the main direction of unit gradients each row lies; the rarer side is positive."""
 
     def _judge(self, epoch: TranscriptEpoch) -> None:
-        positions, rows = epoch.ordered()
+        positions, rows = epoch.sort()
         units = normalize(rows.double(), dim=1, eps=SMALLEST)  # (k, d)
         sides = units @ spectral.main_direction(units)  # (k,)
         self._tally.add(positions, (-sides if (sides > 0).double().mean() > 0.5 else sides).numpy())
@@ -140,7 +140,7 @@ def share(holds: Mask, among: Mask) -> float | None:
 
 
 def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
-    """Of the first batch, the share of rows whose columns follow from their embedding, initial weights known or not."""
+    """The share of the first batch's rows whose columns follow from their embedding, initial weights known or not."""
     for sizes in job.train.bottom, (128, 128):
         changed = job.model_copy(update={"train": job.train.model_copy(update={"bottom": sizes, "epochs": 1})})
         met = overhear(changed, tables, "inversion")
@@ -169,8 +169,8 @@ def table(job: Job, tables: Tables, jobs: int) -> dict[str, Any]:
     found: dict[tuple[str, str, str], dict[str, list[float | None]]] = {}
     for number in range(jobs):
         met = overhear(job, tables, f"leakage {number}")
-        for stage, (epochs, of, tests) in stages.items():
-            for *what, value in measure(met, epochs, of, tests=tests):
+        for stage, (epochs, trained, tests) in stages.items():
+            for *what, value in measure(met, epochs, trained, tests=tests):
                 found.setdefault(tuple(what), {name: [] for name in stages})[stage].append(value)
     rows = [
         dict(zip(("attacker", "after", "attack", "results"), (*what, results), strict=True)) for what, results in found.items()
@@ -218,11 +218,11 @@ def main() -> None:
             with gzip.open(chosen.adult, "rt") as source, gzip.open(some, "wt") as target:
                 target.writelines(itertools.islice(source, 1 + chosen.people))
             made["tables"].append(table(*prepare("adult", Path(scratch, "adult"), some, epochs=chosen.epochs), 1))
-    for of in made["tables"]:
-        print(*markdown(of), sep="\n")
+    for rows in made["tables"]:
+        print(*markdown(rows), sep="\n")
     print("\n| bottom | initial weights | rows | share recovered |\n|---|---|---|---|")
-    for of in made["inversion"]:
-        print("| " + " | ".join(map(str, of.values())) + " |")
+    for cells in made["inversion"]:
+        print("| " + " | ".join(map(str, cells.values())) + " |")
     if chosen.out:
         chosen.out.write_text(json.dumps(made, indent=1) + "\n")
 

@@ -93,7 +93,7 @@ def rows_of(folder: Path, name: str, width: int) -> Rows:
 
 
 def ours(folder: Path, width: int, count: int, workers: int) -> Searched:
-    """Search for all queries, and keep the distances for :func:`by_faiss`."""
+    """Search for all queries, and keep the distances for :func:`search_by_faiss`."""
     queries, base = rows_of(folder, QUERIES, width), rows_of(folder, BASE, width)
 
     def work() -> None:
@@ -106,7 +106,7 @@ def ours(folder: Path, width: int, count: int, workers: int) -> Searched:
     return measured("vfl-node, search", len(queries), len(base), work)
 
 
-def by_faiss(folder: Path, width: int, count: int, workers: int, most: int) -> Searched:
+def search_by_faiss(folder: Path, width: int, count: int, workers: int, most: int) -> Searched:
     """The same of the first ``most`` queries."""
     import faiss
 
@@ -125,7 +125,7 @@ def by_faiss(folder: Path, width: int, count: int, workers: int, most: int) -> S
     return done
 
 
-def by_anonlink(folder: Path, width: int, count: int, most: int) -> Searched:
+def search_by_anonlink(folder: Path, width: int, count: int, most: int) -> Searched:
     """The ``count`` largest Dice coefficients of each of the first ``most`` queries, among the first ``most`` of the base."""
     # anonlink asks pkg_resources for its version, which setuptools does not have any more
     sys.modules.setdefault("pkg_resources", SimpleNamespace(get_distribution=distribution))  # type: ignore[arg-type]
@@ -151,8 +151,8 @@ def kernels(width: int) -> Iterator[tuple[str, float]]:
     words = [np.pad(rows, ((0, 0), (0, -width % 8))).view(np.uint64) for rows in (queries, base)]
     packed = numkong.hammings_pack(base, dtype="uint1")
     eights, halves = (
-        [torch.from_numpy(np.unpackbits(rows, axis=1)).to(of) for rows in (queries, base)]
-        for of in (torch.int8, torch.bfloat16)
+        [torch.from_numpy(np.unpackbits(rows, axis=1)).to(dtype) for rows in (queries, base)]
+        for dtype in (torch.int8, torch.bfloat16)
     )
     ways: dict[str, Callable[[], object]] = {
         f"numkong {version('numkong')}, hammings_packed": lambda: numkong.hammings_packed(queries, packed),
@@ -179,9 +179,9 @@ def searches(
     yield alone(encoded, folder, BASE, rows, encoding)
     yield alone(ours, folder, width, count, workers)
     if find_spec("faiss"):
-        yield alone(by_faiss, folder, width, count, workers, others)
+        yield alone(search_by_faiss, folder, width, count, workers, others)
     if find_spec("anonlink") and width % 8 == 0:
-        yield alone(by_anonlink, folder, width, count, anonlink)
+        yield alone(search_by_anonlink, folder, width, count, anonlink)
 
 
 def line(row: Searched) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.linkage_privacy import Linkage, Points, made_up, singapore
 from vfl_node.crypto.filters.encoding import encode
-from vfl_node.crypto.filters.groups import normalised
+from vfl_node.crypto.filters.groups import normalise
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
@@ -81,7 +81,7 @@ def flipped(share: float, seed: int) -> Change:
     return change
 
 
-def same(filters: Rows) -> Rows:
+def keep(filters: Rows) -> Rows:
     return filters
 
 
@@ -93,7 +93,7 @@ def recognised(
     *,
     listed: float = 1.0,
     key: TextKey = NAME,
-    change: Change = same,
+    change: Change = keep,
 ) -> float:
     """The share of records in the list that graph matching finds there.
 
@@ -113,14 +113,14 @@ def recognised(
     for absent, record in enumerate(rng.permutation(records)[: round((1 - listed) * records)]):
         texts[record], truth[record] = every[order[entries + absent]], -2
     filters = change(encoded(texts, f"records {seed}", key))
-    found = graph_matching.recognised(filters, encoded(entries_of, f"list {seed}", key))
+    found = graph_matching.recognise(filters, encoded(entries_of, f"list {seed}", key))
     return float((found == truth)[truth >= 0].mean())
 
 
 def lengths_told(every: Sequence[str], key: TextKey) -> Iterator[tuple[str, float]]:
     """How well ones, and distances, tell how long texts are: who knows one half of them guesses the other half's lengths."""
     filters = encoded(every, "lengths", key)
-    lengths = np.array([len(normalised(text)) for text in every])
+    lengths = np.array([len(normalise(text)) for text in every])
     ones = np.unpackbits(filters, axis=1).sum(axis=1).astype(np.float64)
     common = (ones[:, None] + ones - hamming(filters, filters)) / 2
     np.fill_diagonal(common, np.nan)
@@ -176,8 +176,8 @@ def people(folder: Path, fields: dict[str, TextKey]) -> Pairs:
     columns, numbers = [], []
     for file in ("dataset4a", "dataset4b"):
         rows = rows_of(folder, f"febrl/{file}")
-        texts = [[" ".join(row[field] for field in of.split()).strip() for of in fields] for row in rows]
-        kept = [place for place, of in enumerate(texts) if all(len(text) >= 4 for text in of)]
+        texts = [[" ".join(row[field] for field in names.split()).strip() for names in fields] for row in rows]
+        kept = [place for place, cells in enumerate(texts) if all(len(text) >= 4 for text in cells)]
         columns.append([[texts[place][at] for place in kept] for at in range(len(fields))])
         numbers.append([rows[place]["rec_id"].split("-")[1] for place in kept])
     places = {number: place for place, number in enumerate(numbers[1])}
@@ -189,7 +189,7 @@ def papers(folder: Path) -> Pairs:
     """Titles of dblp_acm."""
     first, second, true = (rows_of(folder, f"dblp_acm/{file}", "%") for file in ("dblp", "acm", "gt"))
     places = [{row["id"]: place for place, row in enumerate(rows)} for rows in (first, second)]
-    pairs = [[of[number] for of, number in zip(places, row.values(), strict=True)] for row in true]
+    pairs = [[place_of[number] for place_of, number in zip(places, row.values(), strict=True)] for row in true]
     key = TextKey(kind="text", length=64)
     return Pairs([key], [[row["title"] for row in first]], [[row["title"] for row in second]], np.array(pairs))
 
@@ -216,9 +216,9 @@ def placed(points: Points) -> Iterator[tuple[str, float]]:
         "places spread evenly": low + np.random.default_rng(13).uniform(size=(1400, len(low))) * (high - low),
     }
     for name, listed in lists.items():
-        guess = registration.located(linkage.active[:600], listed, linkage.space)
+        guess = registration.locate(linkage.active[:600], listed, linkage.space)
         yield f"600 records, a list of {name}", points.error(guess, points.active[:600])
-    guess = registration.located(np.concatenate([linkage.active[:600], linkage.passive]), points.active[600:], linkage.space)
+    guess = registration.locate(np.concatenate([linkage.active[:600], linkage.passive]), points.active[600:], linkage.space)
     yield "the other party's records on this map", points.error(guess[600:], points.passive)
 
 

@@ -119,7 +119,7 @@ class Linkage:
     def __init__(self, points: Points, candidates: int, epsilon: float = 0.06, seed: Randomness = SEED) -> None:
         self.points, self.seed = points, seed
         self.space = KeySpace(points.keys, Encoding(epsilon=epsilon))
-        self.active, self.passive = (self.space.filters(of, seed) for of in (points.active, points.passive))
+        self.active, self.passive = (self.space.filters(own, seed) for own in (points.active, points.passive))
         blocks = list(nearest(self.active, self.passive, candidates, Inline()))
         self.rows = np.concatenate([block.rows for block in blocks])
         self.distances = np.concatenate([block.distances for block in blocks])
@@ -129,13 +129,13 @@ class Linkage:
 
     @property
     def bytes(self) -> int:
-        """Of a filter."""
+        """Bytes of a filter."""
         return filter_bits(self.space.keys, self.space.encoding) // 8
 
     @cached_property
     def true(self) -> Floats:
         """Distances of all candidate pairs, float64[n_B, n_A]; NaN of the others."""
-        return self._by_pair(self.rows, self.distances)
+        return self._arrange_by_pair(self.rows, self.distances)
 
     def release(
         self, sigma: float, *, secret: Randomness = SECRET, terms: bytes = b"", scale: DistanceScale | None = None
@@ -145,11 +145,11 @@ class Linkage:
         rows, similarities = draws.blurred(
             draws.marks(self.active), draws.marks(self.passive), self.rows, self.distances, scale, sigma
         )
-        return Release(self._by_pair(rows, similarities), scale.mean, scale.deviation, sigma)
+        return Release(self._arrange_by_pair(rows, similarities), scale.mean, scale.deviation, sigma)
 
-    def _by_pair(self, rows: NDArray[np.int32], values: NDArray[np.float32] | NDArray[np.int32]) -> Floats:
+    def _arrange_by_pair(self, rows: NDArray[np.int32], values: NDArray[np.float32] | NDArray[np.int32]) -> Floats:
         pairs = np.full((len(self.passive), len(self.active)), np.nan)
-        pairs[: int(rows.max()) + 1] = partition.of_records(values.astype(np.float64), rows.astype(np.int64))
+        pairs[: int(rows.max()) + 1] = partition.record_similarities(values.astype(np.float64), rows.astype(np.int64))
         return pairs
 
 
@@ -168,7 +168,7 @@ def found_by_active(linkage: Linkage, sigma: float, most: int, seed: Randomness 
     few = few_of_each(release.similarities, most)
     used = np.flatnonzero(~np.isnan(few).all(axis=1))
     own = linkage.active if seed is None else linkage.space.filters(linkage.points.active, seed)
-    guess = multilateration.located(few[used], own, release.mean, release.deviation, linkage.space, seed or linkage.seed)
+    guess = multilateration.locate(few[used], own, release.mean, release.deviation, linkage.space, seed or linkage.seed)
     return linkage.points.error(guess, linkage.points.passive[used])
 
 
@@ -177,7 +177,7 @@ def found_by_membership(linkage: Linkage, *, mixed_up: bool = False) -> float:
     members = ~np.isnan(linkage.true)
     used = np.flatnonzero(members.any(axis=1))
     chosen = np.random.default_rng(11).permutation(used) if mixed_up else used
-    guess = membership.located(members[chosen], linkage.points.active)
+    guess = membership.locate(members[chosen], linkage.points.active)
     return linkage.points.error(guess, linkage.points.passive[used])
 
 
@@ -186,7 +186,7 @@ def counted(reach: float, records: int = 8) -> tuple[int, float]:
     rng = np.random.default_rng(12)
     keys = {"u": NumberKey(kind="number", low=0, high=100, reach=reach)}
     points = Points(keys, np.ones(1), rng.uniform(0, 100, (400, 1)), rng.uniform(0, 100, (records, 1)), np.ones(400, dtype=int))
-    found = counts.located((Linkage(points, records).rows >= 0).sum(axis=1), points.active[:, 0], reach)
+    found = counts.locate((Linkage(points, records).rows >= 0).sum(axis=1), points.active[:, 0], reach)
     truth = np.sort(points.passive[:, 0])
     return len(found), float(np.abs(found - truth).max()) if len(found) == records else float("nan")
 
@@ -197,13 +197,13 @@ def greedy_success(deviation: float, sigma: float, draws: int = 200_000) -> tupl
     mean = -40 * deviation
     distances = np.rint(-(deviation * rng.normal(size=draws) + mean)).astype(np.int64)
     similarities = (-distances - mean) / deviation + sigma * rng.normal(size=draws)
-    share = float((greedy.guessed(similarities, mean, deviation, sigma) == distances).mean())
+    share = float((greedy.guess(similarities, mean, deviation, sigma) == distances).mean())
     return share, float(np.sqrt(share * (1 - share) / draws))
 
 
 def nearest_found(linkage: Linkage, releases: list[Release]) -> float:
     """How often the least mean distance of a record's candidates is that of a nearest one."""
-    guess = np.where(np.isnan(linkage.true), np.inf, repeated.averaged(releases)).argmin(axis=0)
+    guess = np.where(np.isnan(linkage.true), np.inf, repeated.average(releases)).argmin(axis=0)
     truth = np.where(np.isnan(linkage.true), np.inf, linkage.true)
     return float((truth[guess, np.arange(len(guess))] == truth.min(axis=0)).mean())
 
@@ -211,7 +211,7 @@ def nearest_found(linkage: Linkage, releases: list[Release]) -> float:
 def exact_share(linkage: Linkage, first: Release, second: Release) -> float:
     """How many distances of candidate pairs two jobs give to the bit."""
     both = ~np.isnan(linkage.true) & ~np.isnan(first.similarities) & ~np.isnan(second.similarities)
-    return float((np.rint(repeated.subtracted(first, second))[both] == linkage.true[both]).mean())
+    return float((np.rint(repeated.subtract(first, second))[both] == linkage.true[both]).mean())
 
 
 def jobs(linkage: Linkage, count: int, *, fresh: bool, sigma: float = 0.4) -> list[Release]:
@@ -233,7 +233,7 @@ def frequency_found(points: Points, filters: Rows, *, known: bool, equal: bool =
     counts = np.ones_like(points.counts) if equal else points.counts
     truth = np.repeat(np.arange(len(counts)), counts)
     public = counts if known else np.random.default_rng(6).permutation(counts)
-    return float((frequency.recognised(filters[truth], public.astype(np.float64)) == truth).mean())
+    return float((frequency.recognise(filters[truth], public.astype(np.float64)) == truth).mean())
 
 
 Line = tuple[str, str, float]
@@ -306,10 +306,10 @@ def _passive(points: Points) -> Iterator[Line]:
     few = slice(0, 500)
     for count in (1, 5, 50):
         linkage = Linkage(points, count)
-        guess = cells.located(linkage.rows[few].astype(np.int64), points.passive, linkage.space, SEED)
+        guess = cells.locate(linkage.rows[few].astype(np.int64), points.passive, linkage.space, SEED)
         yield "candidates", f"K = {count}", points.error(guess, points.active[few])
         drawn = np.random.default_rng(8).permuted(np.tile(np.arange(len(points.passive)), (500, 1)), axis=1)[:, :count]
-        guess = cells.located(drawn, points.passive, linkage.space, SEED)
+        guess = cells.locate(drawn, points.passive, linkage.space, SEED)
         yield "candidates", f"K = {count}, drawn at random", points.error(guess, points.active[few])
 
 
@@ -319,7 +319,7 @@ def _coordinator(points: Points) -> Iterator[Line]:
         chosen = np.random.default_rng(9).permutation(len(points.passive))[:count]
         for shuffled in (False, True):
             keys = points.passive[np.random.default_rng(10).permutation(chosen) if shuffled else chosen]
-            guess = anchors.located(linkage.active[:500], linkage.passive[chosen], keys, linkage.space)
+            guess = anchors.locate(linkage.active[:500], linkage.passive[chosen], keys, linkage.space)
             name = f"{count} known records{', mixed up' if shuffled else ''}"
             yield "anchors", name, points.error(guess, points.active[:500])
     yield "frequency", "known", frequency_found(points, linkage.active, known=True)

@@ -105,7 +105,7 @@ def terms(protocol: str, group: str, ids: int) -> Align:
 
 
 def length(protocol: str, ids: int) -> int:
-    """Of the shared order; apsi's obfuscated set has seven in ten of the passive party's identifiers."""
+    """Length of the shared order; apsi's obfuscated set has seven in ten of the passive party's identifiers."""
     return {"psu": 2 * ids - shared(ids), "apsi": ids * 7 // 10}.get(protocol, shared(ids))
 
 

@@ -102,7 +102,7 @@ def _aligned(protocol: str, group: str, ids: int, threads: int) -> Run:
         sides = []
         for role, numbers, channel in zip(ROLES, sets(ids), channels, strict=True):
             own = aligning(role, terms(protocol, group, ids), channel, Path(scratch, role), threads=threads)
-            records = OwnRecords(Identifiers.of(map(str.encode, spelled(numbers))))
+            records = OwnRecords(Identifiers.from_items(map(str.encode, spelled(numbers))))
             sides.append((align(own, records), channel))
         wall, cpu = time.perf_counter(), time.process_time()
         results = run_together(*sides)

@@ -120,8 +120,8 @@ def messages(folder: Path = PROTOS) -> dict[str, Message]:
             elif begins := re.match(r"message (\w+) \{(\})?", code):
                 message = found[begins[1]] = Message(begins[1], " ".join(comment), path.stem)
                 comment = []
-            elif message and (of := re.match(r"(repeated )?([\w.]+) (\w+) = \d+;", code)):
-                message.fields[of[3]] = (of[1] or "") + of[2], " ".join([*comment, said]).strip()
+            elif message and (field := re.match(r"(repeated )?([\w.]+) (\w+) = \d+;", code)):
+                message.fields[field[3]] = (field[1] or "") + field[2], " ".join([*comment, said]).strip()
                 comment = []
     return found
 
@@ -142,7 +142,7 @@ class Row:
     """Kinds of job, by the beginnings of their names; all by default."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Row:
+    def from_json(cls, given: Mapping[str, Any]) -> Row:
         words = {name: value for name, value in given.items() if isinstance(value, str)}
         return cls(**words, **{name: tuple(given[name]) for name in given.keys() - words})
 
@@ -153,10 +153,10 @@ class Row:
 
 
 def rows() -> list[Row]:
-    return [Row.of(given) for given in yaml.safe_load(SPEC.read_text())["rows"]]
+    return [Row.from_json(given) for given in yaml.safe_load(SPEC.read_text())["rows"]]
 
 
-def within() -> dict[str, list[str]]:
+def find_containers() -> dict[str, list[str]]:
     """Message that only stands in others → these."""
     return yaml.safe_load(SPEC.read_text())["within"]
 
@@ -171,12 +171,12 @@ def tables() -> dict[Path, list[Row]]:
             pages["predictions"].append(row)
         else:
             pages["training"].append(row)
-    return {PRIVACY / f"messages-of-{name}.md": of for name, of in pages.items()}
+    return {PRIVACY / f"messages-of-{name}.md": page for name, page in pages.items()}
 
 
-def privacy_table(of: Iterable[Row]) -> str:
+def privacy_table(rows: Iterable[Row]) -> str:
     lines = ["| phase | message | receiver | content | what it learns |", "|---|---|---|---|---|"]
-    for row in of:
+    for row in rows:
         jobs = f" ({'; '.join(row.jobs)})" if row.jobs else ""
         to = (
             "all"
@@ -190,7 +190,7 @@ def privacy_table(of: Iterable[Row]) -> str:
     return "\n".join(lines).replace("|I|", r"\|I\|") + "\n"
 
 
-def message_index(of: Mapping[str, Message], recorded: Mapping[str, list[list[str]]]) -> str:
+def message_index(messages: Mapping[str, Message], recorded: Mapping[str, list[list[str]]]) -> str:
     """docs/reference/messages/index.md."""
     text = [
         "# Messages, field by field",
@@ -204,10 +204,10 @@ def message_index(of: Mapping[str, Message], recorded: Mapping[str, list[list[st
         "|---|---|---|",
     ]
     for page, (title, sent, protos) in PAGES.items():
-        count = sum(message.proto in protos for message in of.values())
+        count = sum(message.proto in protos for message in messages.values())
         text.append(f"| [{title}]({page}.md) | {sent} | {count} |")
     text += ["", "## Messages by name", ""]
-    text += [f"- [{name}]({_page_of(of[name])}.md#{name.lower()})" for name in sorted(of)]
+    text += [f"- [{name}]({_page_of(messages[name])}.md#{name.lower()})" for name in sorted(messages)]
     text += ["", "## Kinds of recorded jobs", "", *(f"- {kind}" for kind in recorded)]
     return "\n".join(text) + "\n"
 
@@ -216,7 +216,7 @@ def _page_of(message: Message) -> str:
     return next(page for page, (_, _, protos) in PAGES.items() if message.proto in protos)
 
 
-def message_page(page: str, of: Mapping[str, Message], recorded: Mapping[str, list[list[str]]]) -> str:
+def message_page(page: str, messages: Mapping[str, Message], recorded: Mapping[str, list[list[str]]]) -> str:
     """One of docs/reference/messages."""
     sent: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
     for entries in recorded.values():
@@ -230,8 +230,8 @@ def message_page(page: str, of: Mapping[str, Message], recorded: Mapping[str, li
         "",
         "`make docs` writes this page; [messages](index.md) says from what, and lists all pages.",
     ]
-    inside = within()
-    for message in of.values():
+    inside = find_containers()
+    for message in messages.values():
         if _page_of(message) != page:
             continue
         if message.name not in sent and message.name not in inside:
@@ -256,10 +256,10 @@ def written() -> dict[Path, str]:
     explained, recorded = messages(), json.loads(RECORDED.read_text())
     found = {MESSAGES / f"{page}.md": message_page(page, explained, recorded) for page in PAGES}
     found[MESSAGES / "index.md"] = message_index(explained, recorded)
-    for page, of in tables().items():
+    for page, text in tables().items():
         head, _, rest = page.read_text().partition(BEGIN)
         _, _, tail = rest.partition(END)
-        found[page] = head + BEGIN + privacy_table(of) + END + tail
+        found[page] = head + BEGIN + privacy_table(text) + END + tail
     return found
 
 
@@ -275,8 +275,8 @@ def record() -> dict[str, Seen]:
             passive = ("lab", "insurer") if SEVERAL in kind else ("lab",)
             tables = _tables(folder, passive, passive_labels="labels: passive" in text, times=10 if kind == "matched" else 1)
             found[kind] = _simulated(text, tables, folder / "out")
-        found |= _of_nodes(_tables(folder), folder)
-        found |= _in_shares(_tables(folder), folder)
+        found |= _record_nodes(_tables(folder), folder)
+        found |= _record_shares(_tables(folder), folder)
     return found
 
 
@@ -308,7 +308,7 @@ def _beats(recorder: Recorder) -> Seen:
     return {seen for entry in list(recorder.entries) if entry.kind == "Notice" for seen in _seen(entry) if seen[1] == "Beat"}
 
 
-def _of_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
+def _record_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
     """Predictions and failing jobs by two nodes in this process, and the standing link's messages."""
     kinds = {"": "two nodes"}  # what belongs to no job
     recorder = Recorder()
@@ -320,21 +320,21 @@ def _of_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
         for node in (clinic, lab):
             endless = clinic.submit(text + "train: {bottom: [4], top: [4], epochs: 100000}\n")["id"]
             kinds[endless] = "cancelled"
-            _until(lambda endless=endless: (lab.job(endless) or {"phase": ""})["phase"] == "train")
+            _wait_until(lambda endless=endless: (lab.job(endless) or {"phase": ""})["phase"] == "train")
             node.cancel(endless)
         model = clinic.submit(text + SPLIT + "serve: {to: both, batch_size: 16}\n")["id"]
         kinds[model] = "split, kept for predictions"
         for node in (clinic, lab):
-            _until(lambda node=node: (node.job(model) or {"state": ""})["state"] == "done")
+            _wait_until(lambda node=node: (node.job(model) or {"state": ""})["state"] == "done")
         for node, name in ((clinic, "clinic"), (lab, "lab")):
             asked = node.predict(model, _ids(tables[name]))
-            _until(asked.ready)
+            _wait_until(asked.ready)
         fails = clinic.submit(text + SPLIT)["id"]
         kinds[fails] = "stopped by limits"  # the fourth training
         for node in (clinic, lab):
-            _until(lambda node=node: (node.job(fails) or {"state": ""})["state"] == "failed")
+            _wait_until(lambda node=node: (node.job(fails) or {"state": ""})["state"] == "failed")
         new = clinic.predict_new(model, tables["clinic"].read_bytes())["id"]
-        _until(lambda: (clinic.job(new) or {})["state"] == "done")
+        _wait_until(lambda: (clinic.job(new) or {})["state"] == "done")
         kinds[new] = "predictions of new records"
         for node, role in ((clinic, "active"), (lab, "passive")):
             known = {"rows": "known", "to": role}.items()
@@ -342,8 +342,8 @@ def _of_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
             kinds[service] = "predictions"
             node.cancel(service)
             for each in (clinic, lab):
-                _until(lambda each=each, service=service: (each.job(service) or {"state": ""})["state"] == "done")
-        _until(lambda: {sender for _, _, sender, _ in _beats(recorder)} == {"active", "passive"})
+                _wait_until(lambda each=each, service=service: (each.job(service) or {"state": ""})["state"] == "done")
+        _wait_until(lambda: {sender for _, _, sender, _ in _beats(recorder)} == {"active", "passive"})
     finally:
         clinic.stop()
         lab.stop()
@@ -354,7 +354,7 @@ def _of_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
     return dict(sorted(merged.items()))
 
 
-def _in_shares(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
+def _record_shares(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
     """Predictions in shares, by three nodes in this process; without the standing link's messages."""
     recorder, kinds = Recorder(), {}
     (folder := folder / "in shares").mkdir()
@@ -368,21 +368,21 @@ def _in_shares(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
         parties = "parties: {active: clinic, passive: lab, coordinator: hub}\n"
         model = clinic.submit(f"name: recorded\n{parties}align: {{protocol: psi}}\n{HIDDEN}\nserve: {{to: both}}\n")["id"]
         for node in nodes:
-            _until(lambda node=node: (node.job(model) or {"state": ""})["state"] == "done")
+            _wait_until(lambda node=node: (node.job(model) or {"state": ""})["state"] == "done")
         for node, name in ((clinic, "clinic"), (lab, "lab")):
             shared = "".join(f"{record}\n" for record in ("id", *range(20, 80))).encode()
-            _until(node.predict(model, shared).ready)
+            _wait_until(node.predict(model, shared).ready)
             new = node.predict_new(model, tables[name].read_bytes())["id"]
             kinds[new] = "predictions in shares of new records"
             for each in nodes:
-                _until(lambda each=each, new=new: (each.job(new) or {"state": ""})["state"] == "done")
+                _wait_until(lambda each=each, new=new: (each.job(new) or {"state": ""})["state"] == "done")
         for node, role in ((clinic, "active"), (lab, "passive")):
             known = {"rows": "known", "to": role}.items()
             (service,) = (view["id"] for view in node.jobs() if known <= (view["predict"] or {}).items())
             kinds[service] = "predictions in shares"
             node.cancel(service)
             for each in nodes:
-                _until(lambda each=each, service=service: (each.job(service) or {"state": ""})["state"] == "done")
+                _wait_until(lambda each=each, service=service: (each.job(service) or {"state": ""})["state"] == "done")
     finally:
         for node in nodes:
             node.stop()
@@ -408,7 +408,7 @@ def _node(name: str, tables: Mapping[str, Path], folder: Path, recorder: Recorde
     return Node(Settings.model_validate(given), recorder=recorder)
 
 
-def _until(happened: Any) -> None:
+def _wait_until(happened: Any) -> None:
     for _ in range(6000):
         if happened():
             return
@@ -441,7 +441,7 @@ def _ids(table: Path) -> bytes:
     return "".join(line.split(",")[0] + "\n" for line in table.read_text().splitlines()).encode()
 
 
-def as_json(found: Mapping[str, Seen]) -> str:
+def to_json(found: Mapping[str, Seen]) -> str:
     """proto/recorded.json: one line an entry, in a fixed order."""
 
     def lines() -> Iterator[str]:
@@ -457,7 +457,7 @@ def main() -> None:
     parser.add_argument("--as-is", action="store_true", help="record nothing anew")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     if not parser.parse_args().as_is:
-        RECORDED.write_text(as_json(record()))
+        RECORDED.write_text(to_json(record()))
     for path, text in written().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

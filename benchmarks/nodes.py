@@ -105,7 +105,7 @@ def slow_triangle(program: str) -> Iterator[Places]:
                 _ip("link", "set", device, "netns", namespaces[own])
                 _ip("-n", namespaces[own], "addr", "add", hosts[own], "peer", hosts[peer], "dev", device)
                 _ip("-n", namespaces[own], "link", "set", device, "up", "txqueuelen", "2000")
-        places = [Place(("ip", "netns", "exec", *of), host) for *of, host in zip(namespaces, hosts, strict=True)]
+        places = [Place(("ip", "netns", "exec", *namespace), host) for *namespace, host in zip(namespaces, hosts, strict=True)]
         yield dict(zip(WITH_COORDINATOR, places, strict=True))
     finally:
         for link in links:

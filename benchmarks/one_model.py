@@ -97,7 +97,7 @@ def federation(owned: tuple[int, int], shared: int, columns: int) -> list[tuple[
         mine = np.sort(order[:count])
         rows = np.full(shared, NOT_MINE)
         rows[mine] = np.arange(count)
-        ids = Identifiers.of(f"{position}".encode() for position in mine)
+        ids = Identifiers.from_items(f"{position}".encode() for position in mine)
         table = Table(ids, {f"c{c}": NumericColumn(values[mine, c]) for c in range(columns)}, labels[mine])
         both = sum(owned) - shared
         peer = PeerFacts(sum(owned) - count, intersection=both, missing=count - both)
@@ -124,7 +124,7 @@ def trained(owned: tuple[int, int], train: Train, *, shared: int = 2000) -> tupl
 
 
 def own_session(name: str, channel: Channel, train: Train) -> Session:
-    """Of one party that holds nothing out."""
+    """The session of one party that holds nothing out."""
     nothing = Evaluate(test_fraction=0)
     return session(name, {channel.peer: channel}, Randomness(bytes(32)), train=train, evaluate=nothing, clock=lambda: 0.0)
 
@@ -156,7 +156,7 @@ def unnamed(strategy: str, trials: int) -> float | None:
     new: list[bool] = []
     for trial in range(trials):
         rows = np.random.default_rng(trial).permutation(len(table))[:4]
-        asked = _some(table, rows, moved=trial % 2 == 1)
+        asked = _take(table, rows, moved=trial % 2 == 1)
         hidden = side.unnamed(asked)
         began = time.process_time()
         hidden.embedding(0)
@@ -165,12 +165,12 @@ def unnamed(strategy: str, trials: int) -> float | None:
     return auc(np.array(new[10:]), np.array(times[10:]))
 
 
-def _some(table: Table, rows: NDArray[np.int64], *, moved: bool) -> Table:
+def _take(table: Table, rows: NDArray[np.int64], *, moved: bool) -> Table:
     columns = {name: NumericColumn(column.values[rows] + moved) for name, column in table.columns.items()}
-    return Table(Identifiers.of(table.ids.take(rows)), columns)
+    return Table(Identifiers.from_items(table.ids.take(rows)), columns)
 
 
-def when(trials: int) -> None:
+def evaluate(trials: int) -> None:
     print("| what is told by the time | AUC |\n|---|---|")
     found = first_gradient(max(2, trials // 10))
     print(f"| an active party of 1,600 rows from one of 1,200, before the first gradient | {found:.2f} |", flush=True)
@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=400)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    when(chosen.trials) if chosen.timing else one_set_of_weights(chosen.seeds)
+    evaluate(chosen.trials) if chosen.timing else one_set_of_weights(chosen.seeds)
 
 
 if __name__ == "__main__":

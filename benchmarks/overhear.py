@@ -123,15 +123,15 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
         return toss(own, training[i].derive("toss"))
 
     with tempfile.TemporaryDirectory() as scratch:
-        views = _together(job, aligning)
-    results = _together(job, learning)
-    seeds = _together(job, tossing)
+        views = _run_together(job, aligning)
+    results = _run_together(job, learning)
+    seeds = _run_together(job, tossing)
     schedule = Schedule(seeds[0], len(views[0]), job.train.seed)
 
     drawn = Randomness(training[0].derive("draws").bytes(32)).derive("labels")  # as the active half has it
     labels = _labels(job, views[0], tables[0].labels, drawn)
     kept = Overheard(*views, labels, training[1], Encoder.from_json(results[1].encoder), results=results)
-    embeddings, gradients = (_tensors(recorder.messages(of)) for of in (training_pb2.Embedding, training_pb2.Gradient))
+    embeddings, gradients = (_tensors(recorder.messages(kind)) for kind in (training_pb2.Embedding, training_pb2.Gradient))
     for repeat in range(job.evaluate.repeats):
         rows, held_out = schedule.split(repeat, job.evaluate.test_fraction)
         steps = [
@@ -155,7 +155,7 @@ def _labels(job: Job, view: Alignment, labels: NDArray[np.float32], drawn: Rando
     return np.where(view.owned, labels[view.rows], chosen.labels).astype(np.float32)
 
 
-def _together(job: Job, side: Callable[[Channel, int], Any]) -> list[Any]:
+def _run_together(job: Job, side: Callable[[Channel, int], Any]) -> list[Any]:
     """Both parties' results, active first."""
     channels = memory_channels(*job.parties.all)
     results = run_together(*((side(channel, i), channel) for i, channel in enumerate(channels)))

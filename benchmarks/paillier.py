@@ -68,7 +68,7 @@ BY_KERNEL = {"encrypt": 3.0, "encrypt, short exponents": 3.0, "decrypt": 5.0, "m
 """Operation → how many times faster compiled code should be than the libraries."""
 TWO_CORES = 1.8
 LIBRARIES = "libsodium"
-KERNELS = [of for of in names() if of in ("ifma", LIBRARIES)]  # the others leave large numbers to the libraries
+KERNELS = [name for name in names() if name in ("ifma", LIBRARIES)]  # the others leave large numbers to the libraries
 
 
 @dataclass(frozen=True)
@@ -263,14 +263,14 @@ def one_core_table(rows: list[dict[str, Any]]) -> Iterator[str]:
     found = rates(row for row in rows if row["processes"] == 1 and not math.isnan(row["multiplication_us"]))
     theirs = next((row["system"] for row in rows if row["system"].startswith("phe")), "phe: not installed")
     kernels = list(dict.fromkeys(system for _, system, _, _ in found if system != "phe"))
-    others = [column for of in kernels[1:] for column in (of, f"{kernels[0]} / {of}", "goal", "")]
+    others = [column for name in kernels[1:] for column in (name, f"{kernels[0]} / {name}", "goal", "")]
     yield from head("key bits", "operation", f"{kernels[0]}, a second", *others, theirs, "ratio", "goal", "")
     for (key_bits, system, operation, _), ours in found.items():
         if system != kernels[0]:
             continue
         compared = []
-        for of in kernels[1:]:
-            by_libraries = found[key_bits, of, operation, 1]
+        for other in kernels[1:]:
+            by_libraries = found[key_bits, other, operation, 1]
             gain = statistics.median([ours[repeat] / by_libraries[repeat] for repeat in ours])
             compared += [number(statistics.median(by_libraries.values())), number(gain)]
             compared += _verdict(gain, BY_KERNEL.get(operation, math.nan))

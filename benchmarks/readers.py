@@ -96,7 +96,7 @@ def row_by_row(path: Path) -> int:
         while rows := list(islice(reader, 1 << 14)):
             for kept, cells in zip(packed.values(), zip(*rows, strict=True), strict=True):
                 kept.append("\0".join(map(str.strip, cells)))
-    ids = Identifiers.of(canonical(cell, "text") for cells in packed.pop("id") for cell in cells.split("\0"))
+    ids = Identifiers.from_items(canonical(cell, "text") for cells in packed.pop("id") for cell in cells.split("\0"))
     ids.repeats()
     labels = {"0": 0.0, "1": 1.0}
     np.array([labels[cell] for cells in packed.pop("label") for cell in cells.split("\0")], dtype=np.float32)
@@ -132,12 +132,12 @@ def queried(path: Path) -> int:
     return len(read_table(data, id_form="text", needs_label=True, party="bench"))
 
 
-def by_pyarrow(path: Path) -> int:
+def read_by_pyarrow(path: Path) -> int:
     """pyarrow.csv.read_csv: a table of Arrow."""
     return pa_csv.read_csv(path).num_rows
 
 
-def by_duckdb(path: Path) -> int:
+def read_by_duckdb(path: Path) -> int:
     """DuckDB's read_csv: a table of Arrow."""
     import duckdb
 
@@ -154,8 +154,8 @@ READINGS: dict[str, tuple[str, str, Callable[[Path], int]]] = {
     "parquet": ("Parquet", "parquet", ours),
     "arrow": ("Arrow file", "arrow", ours),
     "query": ("DuckDB query of the Parquet file", "parquet", queried),
-    "pyarrow": ("CSV, pyarrow.csv.read_csv alone", "csv", by_pyarrow),
-    "duckdb": ("CSV, DuckDB read_csv alone", "csv", by_duckdb),
+    "pyarrow": ("CSV, pyarrow.csv.read_csv alone", "csv", read_by_pyarrow),
+    "duckdb": ("CSV, DuckDB read_csv alone", "csv", read_by_duckdb),
 }
 
 
@@ -168,7 +168,7 @@ def read_once(name: str, folder: Path) -> dict[str, float]:
     return {"rows": rows, "wall_s": after[0] - before[0], "cpu_s": after[1] - before[1], "peak_bytes": peak_bytes()}
 
 
-def in_child(name: str, folder: Path) -> dict[str, float]:
+def run_in_child(name: str, folder: Path) -> dict[str, float]:
     """:func:`read_once` in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.readers", "--child", name, "--folder", str(folder)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL).stdout)
@@ -210,7 +210,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 write(Path(folder), rows, {READINGS[name][1] for name in names})
                 for name in names:
-                    results[name] = in_child(name, Path(folder))
+                    results[name] = run_in_child(name, Path(folder))
                     results[name]["file_bytes"] = (Path(folder) / FILES[READINGS[name][1]]).stat().st_size
                     print(f"{name}: {results[name]}", file=sys.stderr)
     given.out.parent.mkdir(parents=True, exist_ok=True)

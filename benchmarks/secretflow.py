@@ -28,7 +28,7 @@ _ROLES = ("active", "passive")
 
 
 def version() -> str | None:
-    """Of the wheel; None where it is not installed."""
+    """Version of the wheel; None where it is not installed."""
     try:
         return importlib.metadata.version("spu")
     except importlib.metadata.PackageNotFoundError:

@@ -107,9 +107,9 @@ def _protocols(name: str, peers: dict[str, Channel], terms: Align, rows: int, fo
     )
     own.attempt.folder.mkdir(parents=True)
     if name != C:
-        ids = Identifiers.of([f"{name} {row}".encode() for row in range(rows)])
+        ids = Identifiers.from_items([f"{name} {row}".encode() for row in range(rows)])
         records = OwnRecords(ids, b"", {"name": names(rows, list(OTHERS).index(name))})
-        yield align(_over_lists(own), records), own.peers.values()
+        yield align(_separate_lists(own), records), own.peers.values()
         return
     linker = coordination_of(terms.spec, own)
     for channel in own.peers.values():
@@ -143,6 +143,6 @@ def line(run: SharedRun) -> str:
     return f"| {run.rows:,} | {run.comparison} | {times} | {figures} | {run.messages:,} | {run.peak_bytes / 2**30:.2f} |"
 
 
-def _over_lists(own: Session) -> Session:
+def _separate_lists(own: Session) -> Session:
     """The session whose columns lie in a folder of their own."""
     return dataclasses.replace(own, attempt=dataclasses.replace(own.attempt, folder=own.attempt.folder / "lists"))

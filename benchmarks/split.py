@@ -78,7 +78,7 @@ class Size:
 
     @property
     def rows(self) -> int:
-        """Of the table."""
+        """Rows of the table."""
         return self.batch * STEPS[self.batch]
 
     @property
@@ -119,7 +119,7 @@ class Times(Silent):
 def table(rows: int, *, labels: bool) -> Table:
     """Columns of the passive party, or the labels of the active one; nothing can be learnt, which costs as much."""
     rng = np.random.default_rng(0)
-    ids = Identifiers.of(str(row).encode() for row in range(rows))
+    ids = Identifiers.from_items(str(row).encode() for row in range(rows))
     if labels:
         return Table(ids, {}, rng.integers(0, 2, rows).astype(np.float32))
     return Table(ids, {f"c{c}": NumericColumn(rng.normal(size=rows)) for c in range(COLUMNS)}, None)
@@ -223,7 +223,7 @@ def _processes() -> Iterator[dict[str, Connection]]:
 
 
 def measure(sizes: Sequence[Size], rounds: int) -> dict[Size, dict[str, Times]]:
-    """Of each size the times at both parties and of the joint model, all rounds together."""
+    """For each size the times at both parties and of the joint model, all rounds together."""
     found = {size: {name: Times(STEPS[size.batch]) for name in (*ROLES, "joint")} for size in sizes}
     with _processes() as talks:
         for turn, size in ((turn, size) for turn in range(rounds + 1) for size in sizes):
@@ -253,15 +253,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON")
     chosen = parser.parse_args()
     sizes = [Size(batch, cut) for batch in chosen.batch for cut in chosen.cut]
-    rows = [row(size, found) for size, found in measure(sizes, chosen.rounds).items()]
+    rows = [row(size, times) for size, times in measure(sizes, chosen.rounds).items()]
     print(*head("batch", "cut", "split step, ms", "joint, ms", "split / joint", "CPU ms active", "passive", "joint"), sep="\n")
-    for of in rows:
-        print(line(f"{of['batch']:,.0f}", f"{of['cut']:.0f}", *(f"{of[name]:.2f}" for name in list(of)[2:])))
+    for found in rows:
+        print(line(f"{found['batch']:,.0f}", f"{found['cut']:.0f}", *(f"{found[name]:.2f}" for name in list(found)[2:])))
     print("", *head("goal", "measured", "at most", ""), sep="\n")
-    for of in rows:
-        if most := GOALS.get((of["batch"], of["cut"])):
-            name = f"split step / joint, batch {of['batch']:,.0f}, cut {of['cut']:.0f}"
-            print(line(name, f"{of['ratio']:.2f}", f"{most:g}", "met" if of["ratio"] <= most else "missed"))
+    for found in rows:
+        if most := GOALS.get((found["batch"], found["cut"])):
+            name = f"split step / joint, batch {found['batch']:,.0f}, cut {found['cut']:.0f}"
+            print(line(name, f"{found['ratio']:.2f}", f"{most:g}", "met" if found["ratio"] <= most else "missed"))
     if chosen.out:
         about = {"machine": machine(), "rounds": chosen.rounds, "epochs": EPOCHS, "steps": STEPS}
         chosen.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")

@@ -135,7 +135,7 @@ def spilled(computed: Computed) -> Column:
 
 
 def _identifiers(role: Role, count: int) -> Identifiers:
-    return Identifiers.of(map(str.encode, spelled(sets(count)[ROLES.index(role)])))
+    return Identifiers.from_items(map(str.encode, spelled(sets(count)[ROLES.index(role)])))
 
 
 def _lists(role: Role, ids: Identifiers, folder: Path) -> Lists:

@@ -26,12 +26,12 @@ OTHERS = ("openmined-psi", "spu")
 MIB = 2**20
 
 COLUMNS: dict[str, Callable[[Made], float]] = {
-    "CPU s": lambda row: sum(less(row, "cpu_s").values()),
-    "aligning": lambda row: sum(less(row, "align_cpu_s").values()),
+    "CPU s": lambda row: sum(subtract_start(row, "cpu_s").values()),
+    "aligning": lambda row: sum(subtract_start(row, "align_cpu_s").values()),
     "wall s": lambda row: row["run"]["wall_s"] - row["start_up"]["wall_s"],
     "alignment": lambda row: row["run"]["align_s"] - row["start_up"]["align_s"],
     "k ladders": lambda row: ladders(row) / 1000,
-    "an operation": lambda row: ladders(row) / less_operations(row),
+    "an operation": lambda row: ladders(row) / subtract_operations(row),
     "MB by active": lambda row: row["run"]["sent_bytes"]["active"] / 1e6,
     "MB by passive": lambda row: row["run"]["sent_bytes"]["passive"] / 1e6,
     "peak MiB": lambda row: max(row["run"]["peak_bytes"].values()) / MIB,
@@ -41,12 +41,12 @@ COLUMNS: dict[str, Callable[[Made], float]] = {
 """Column → its value in a row of JSON."""
 
 
-def less(row: Made, name: str) -> dict[str, float]:
+def subtract_start(row: Made, name: str) -> dict[str, float]:
     """By process, without start-up."""
     return {process: spent - row["start_up"][name][process] for process, spent in row["run"][name].items()}
 
 
-def less_operations(row: Made) -> float:
+def subtract_operations(row: Made) -> float:
     """Group operations, without start-up; NaN for another library."""
     run, start_up = row["run"]["operations"], row["start_up"]["operations"]
     return math.nan if run is None else run - start_up
@@ -57,7 +57,7 @@ def ladders(row: Made) -> float:
     return COLUMNS["aligning"](row) / row["ladder_us"] * 1e6
 
 
-def what(row: Made) -> What:
+def describe(row: Made) -> What:
     """What was measured; repeats of it are equal."""
     return row["where"], row["system"], row["kernel"], row["protocol"], row["group"], row["run"]["ids"]
 
@@ -66,8 +66,10 @@ def medians(rows: Iterable[Made]) -> Medians:
     """What was measured → column → the median of its repeats."""
     found: dict[What, list[Made]] = {}
     for row in rows:
-        found.setdefault(what(row), []).append(row)
-    return {key: {name: statistics.median(map(of, same)) for name, of in COLUMNS.items()} for key, same in found.items()}
+        found.setdefault(describe(row), []).append(row)
+    return {
+        key: {name: statistics.median(map(column, same)) for name, column in COLUMNS.items()} for key, same in found.items()
+    }
 
 
 def rows_table(rows: list[Made]) -> Iterator[str]:
@@ -123,13 +125,13 @@ def checks(rows: list[Made], stages: list[Made]) -> Iterator[tuple[str, float, f
         ):
             if not math.isnan(ratio):
                 yield f"CPU of {name}, {ids:,} ids, {kernel}", ratio, most
-    yield from _of_nodes(found, {what(row): row["mbit_s"] for row in rows})
+    yield from _node_rows(found, {describe(row): row["mbit_s"] for row in rows})
     for measured in stages:
         most = max(stage["peak_bytes"] for stage in measured["stages"])
         yield f"peak of all stages, {measured['ids']:,} ids, GiB", most / 2**30, 2.0
 
 
-def _of_nodes(found: Medians, rates: dict[What, float | None]) -> Iterator[tuple[str, float, float]]:
+def _node_rows(found: Medians, rates: dict[What, float | None]) -> Iterator[tuple[str, float, float]]:
     for (where, system, kernel, protocol, group, ids), values in found.items():
         name = f"{protocol} of {ids:,} ids, {where}"
         if where == "loopback" and ids in NODE_GOALS:

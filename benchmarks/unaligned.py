@@ -241,11 +241,13 @@ def speed(rows: int, epochs: int, rounds: int) -> dict[str, Any]:
                 report = nodes.train({"epochs": epochs, "batch_size": BATCH}, 0.0)
             seconds["split"] += [epoch["seconds"] for epoch in report["training"]["epochs"]][1:]
             cpu_s["split"] += cpu_of_an_epoch(report["cpu_s"], -(-rows // BATCH), epochs)
-    rates = {name: rows / statistics.median(of) for name, of in seconds.items()}
+    rates = {name: rows / statistics.median(times) for name, times in seconds.items()}
     print("| | rows a second | s an epoch, median (least to most) | CPU s an epoch |\n|---|---|---|---|")
-    for name, of in seconds.items():
+    for name, times in seconds.items():
         cpu = f"{statistics.median(cpu_s[name]):.3f}" if cpu_s[name] else "–"
-        print(f"| {name} | {rates[name]:,.0f} | {statistics.median(of):.3f} ({min(of):.3f} to {max(of):.3f}) | {cpu} |")
+        print(
+            f"| {name} | {rates[name]:,.0f} | {statistics.median(times):.3f} ({min(times):.3f} to {max(times):.3f}) | {cpu} |"
+        )
     ratio = rates["joint"] / rates["split"]
     print(f"\njoint / split: {ratio:.2f}, at most {GOAL}: {'met' if ratio <= GOAL else 'missed'}")
     about = {"rows": rows, "batch": BATCH, "epochs": epochs}

@@ -13,7 +13,7 @@ from experiments.inference.run import outcomes
 from vfl_node.errors import UsageError
 
 
-def completed(
+def complete(
     file: Path,
     works: Sequence[Work],
     shared: Path,
@@ -42,7 +42,7 @@ def completed(
     Raises:
         UsageError: the file that was to be gone on with has other settings (``E_SETTINGS``); it stays as it is.
     """
-    kept = _kept(file, head) if go_on and file.exists() else {}
+    kept = _load(file, head) if go_on and file.exists() else {}
     wanted = [work for work in works if work.name not in kept]
     count = itertools.count(1)
 
@@ -57,7 +57,7 @@ def completed(
     return {work.name: kept[work.name] for work in every if work.name in kept}
 
 
-def _kept(file: Path, head: Mapping[str, Any]) -> dict[str, Any]:
+def _load(file: Path, head: Mapping[str, Any]) -> dict[str, Any]:
     """The outcomes of a file with the same ``head``, but for seeds."""
     stored = json.loads(file.read_text(encoding="utf-8"))
     kept: dict[str, Any] = stored.pop("trainings")

@@ -368,7 +368,7 @@ def test_three_nodes_train_in_shares(tmp_path: Path) -> None:
 def test_training_in_shares_over_slow_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = {**hidden.HIDDEN, "epochs": 3, "batch_size": 50}
     monkeypatch.setattr(hidden, "SLOW", {"tiny": (200, (3, 2), train)})
-    found = hidden.over_slow_links(tmp_path, LINK)
+    found = hidden.run_over_slow_links(tmp_path, LINK)
     rounds = 4 * hidden.declared(200, (3, 2), train)["rounds a step"]
     assert found["tiny, s a pass"] > rounds * nodes.RTT_MS / 2000  # no message is quicker than the link
     assert found["tiny, loopback, s"] < found["tiny, s a pass"]

@@ -10,7 +10,7 @@ import yaml
 from vfl_node.configuration import models as configuration
 from vfl_node.configuration import yaml_text
 from vfl_node.configuration.models import load, parse
-from vfl_node.configuration.yaml_text import MOST_BYTES, MOST_DEPTH, MOST_VALUES, as_key
+from vfl_node.configuration.yaml_text import MOST_BYTES, MOST_DEPTH, MOST_VALUES, quote_key
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.settings.node import Settings
@@ -189,4 +189,4 @@ def test_what_is_called_otherwise_elsewhere_is_a_key_here() -> None:
 
 @pytest.mark.parametrize("name", ["age", "Unnamed: 0", "a, b", "x #1", "{y}", "Größe", "it's"])
 def test_a_name_in_a_hint_can_be_copied(name: str) -> None:
-    assert yaml.safe_load(f"{{{as_key(name)}: ignore}}") == {name: "ignore"}
+    assert yaml.safe_load(f"{{{quote_key(name)}: ignore}}") == {name: "ignore"}

@@ -14,7 +14,7 @@ import pytest
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.errors import StateError, UsageError
-from vfl_node.estimate.machine import of_node
+from vfl_node.estimate.machine import measure_node
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.federation import LocalFederation
@@ -149,7 +149,7 @@ def test_without_a_place_for_temporary_files_cause_and_remedy_are_named(
 
     makers: dict[str, Callable[[], object]] = {
         "mkdtemp": lambda: files.scratch_folder("vfl-"),
-        "gettempdir": lambda: of_node(Curve25519(), None),
+        "gettempdir": lambda: measure_node(Curve25519(), None),
     }
     for name, make in makers.items():
         with monkeypatch.context() as patch:

@@ -40,7 +40,7 @@ def types() -> dict[str, list[str]]:
 
 
 def test_every_message_has_a_row_and_every_row_a_message(messages: Any) -> None:
-    with_row = {name for row in messages.rows() for name in row.messages} | messages.within().keys()
+    with_row = {name for row in messages.rows() for name in row.messages} | messages.find_containers().keys()
     assert types().keys() - with_row == set(), f"these messages have no row: {WHERE}"
     assert with_row - types().keys() == set(), f"there are no such messages: {WHERE}"
 
@@ -82,7 +82,7 @@ def test_every_row_was_recorded(messages: Any, recorded: dict[str, list[list[str
 
 
 def test_a_message_within_others_stands_in_them(messages: Any) -> None:
-    for name, inside in messages.within().items():
+    for name, inside in messages.find_containers().items():
         for outer in inside:
             assert any(kind.removeprefix("repeated ") == name for kind, _ in messages.messages()[outer].fields.values())
 
@@ -102,4 +102,4 @@ def test_a_row_that_nothing_sends_and_a_message_without_one_are_noticed(messages
 
 @pytest.mark.slow
 def test_jobs_send_what_was_recorded(messages: Any) -> None:
-    assert messages.as_json(messages.record()) == messages.RECORDED.read_text(), "run: make docs"
+    assert messages.to_json(messages.record()) == messages.RECORDED.read_text(), "run: make docs"

@@ -37,7 +37,7 @@ def test_they_are_the_librarys() -> None:
 def test_weights_count_rows_as_often() -> None:
     targets, model = sample(60)
     weights = np.random.default_rng(1).integers(0, 4, (5, 60)).astype(float)
-    found = model.weighted(NAMES, targets, weights)
+    found = model.compute_weighted(NAMES, targets, weights)
     for draw, counts in enumerate(weights.astype(int)):
         repeated = np.repeat(targets, counts)
         expected = PredictedNumbers(np.repeat(model.values, counts)).metrics(NAMES, repeated)

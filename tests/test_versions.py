@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration.versions import current, parsed
+from vfl_node.configuration.versions import current, parse
 from vfl_node.errors import StateError
 
 SAID = {"what": "the thing", "hint": "make it again"}
@@ -13,7 +13,7 @@ STEPS = {1: lambda old: {"columns": [old["column"]]}, 2: lambda old: {**old, "ki
 
 def test_a_document_of_this_version_is_read_as_it_is() -> None:
     assert current({"version": 3, "columns": []}, 3, STEPS, **SAID) == {"columns": []}
-    assert parsed('{"columns": []}', 1, {}, **SAID) == {"columns": []}  # without a number: version 1
+    assert parse('{"columns": []}', 1, {}, **SAID) == {"columns": []}  # without a number: version 1
 
 
 def test_an_earlier_document_is_brought_up_step_by_step() -> None:
@@ -32,5 +32,5 @@ def test_another_version_is_refused_with_what_to_do(document: dict[str, Any], sa
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": "1"}', '{"version": true}', '{"version": null}', "[" * 100_000])
 def test_what_is_no_document_is_damaged(text: str) -> None:
     with pytest.raises(StateError, match="the thing is damaged") as caught:
-        parsed(text, 1, {}, **SAID)
+        parse(text, 1, {}, **SAID)
     assert caught.value.code == "E_STATE_CORRUPT"

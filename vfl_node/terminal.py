@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from vfl_node.process.logs import Seldom
-from vfl_node.report.words import attack_figures, label_figures, quantity, rebuilt_figures, rounded
+from vfl_node.report.words import attack_figures, label_figures, quantity, rebuilt_figures, round_numbers
 
 SHOWN = (
     "id",
@@ -150,7 +150,7 @@ def _changing(view: dict[str, Any]) -> tuple[Any, ...]:
 def _json(view: dict[str, Any]) -> str:
     worst = dict(islice(view.get("rebuilt", {}).items(), MOST_IN_JSON))  # in this order
     line = {name: of for name in SHOWN if (of := (view | {"rebuilt": worst}).get(name)) not in (None, "", {})}
-    return json.dumps(rounded(line))
+    return json.dumps(round_numbers(line))
 
 
 def _far(view: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ def patient_ids(count: int, randomness: Randomness) -> list[str]:
     """``count`` different medical record numbers."""
     ids: dict[str, None] = {}
     while len(ids) < count:
-        ids[f"MRN-{randomness.below(10**8):08d}"] = None
+        ids[f"MRN-{randomness.draw_below(10**8):08d}"] = None
     return list(ids)
 
 
@@ -66,7 +66,7 @@ def insurers_cells(malignant: list[int], randomness: Randomness) -> list[list[ob
     drawn = randomness.derive("values").normal((len(malignant), 3)).tolist()
     rows: list[list[object]] = []
     for ill, (age, visits, claims) in zip(malignant, drawn, strict=True):
-        region = REGIONS[randomness.below(len(REGIONS))]
+        region = REGIONS[randomness.draw_below(len(REGIONS))]
         visited = max(0, round(3 + 3 * ill + 2 * visits))
         rows.append([max(18, round(46 + 12 * ill + 11 * age)), region, visited, round(500 * 3 ** (ill + claims))])
     return rows

@@ -50,7 +50,7 @@ class Run:
         """Loss, AUC, seconds and bytes of each."""
         return self.report["training"]["epochs"]
 
-    def of_an_iteration(self, figure: str) -> float:
+    def iteration_median(self, figure: str) -> float:
         """The median over all iterations of ``seconds`` or ``bytes``."""
         return float(np.median([iteration[figure] for iteration in self.iterations]))
 
@@ -95,13 +95,13 @@ def compared(job: Job, files: Mapping[str, Path], held_out: Tables, out: Path, *
     assert isinstance(job.train, Logistic)
     found = run(job, files, out, threads=threads)
     tables = tables_of(job, files)
-    plaintext, _ = Plaintext.of(job, tables, found.dropped).after(job.train.iterations)
+    plaintext, _ = Plaintext.from_job(job, tables, found.dropped).advance(job.train.iterations)
     return {
         "run": f"{job.train.flow}, {job.train.loss}, {job.train.iterations:,} iterations",
         "trained": found.model.measure(tables, job.train.loss),
         "held_out": found.model.measure(held_out, job.train.loss),
-        "seconds": found.of_an_iteration("seconds"),
-        "bytes": found.of_an_iteration("bytes"),
+        "seconds": found.iteration_median("seconds"),
+        "bytes": found.iteration_median("bytes"),
         "difference": check(found.model.distance(plaintext.model), f"{job.name}, {job.train.flow}, {job.train.loss}: weights"),
     }
 
@@ -114,9 +114,9 @@ def references(job: Job, files: Mapping[str, Path], held_out: Tables) -> list[di
     assert len(shared) == len(tables[active])  # so the active party alone has no more of them
     lines = []
     for who, names in (("plaintext", list(tables)), (f"{active} alone", [active])):
-        start = Plaintext.of(job, {name: tables[name] for name in names}, dict.fromkeys(names, frozenset()))
-        model = start.after(FAR)[0].model
-        measured = [model.measure({name: of[name] for name in names}, job.train.loss) for of in (tables, held_out)]
+        start = Plaintext.from_job(job, {name: tables[name] for name in names}, dict.fromkeys(names, frozenset()))
+        model = start.advance(FAR)[0].model
+        measured = [model.measure({name: rows[name] for name in names}, job.train.loss) for rows in (tables, held_out)]
         line = {"run": f"{who}, {job.train.loss}, {FAR:,} iterations", "trained": measured[0], "held_out": measured[1]}
         lines.append(line | {"seconds": None, "bytes": None, "difference": None})
     return lines
@@ -132,7 +132,7 @@ def markdown(lines: Sequence[Mapping[str, Any]]) -> str:
         cost = ["–"] * 3
         if line["difference"] is not None:
             cost = [f"{line['difference']:.1e}", f"{line['seconds']:.3g}", f"{line['bytes'] / 1e6:.3g}"]
-        of = line["held_out"]
-        cells = [line["run"], f"{line['trained']['loss']:.4f}", f"{of['auc']:.4f}", f"{of['accuracy']:.4f}", *cost]
+        figures = line["held_out"]
+        cells = [line["run"], f"{line['trained']['loss']:.4f}", f"{figures['auc']:.4f}", f"{figures['accuracy']:.4f}", *cost]
         written.append(f"| {' | '.join(cells)} |")
     return "\n".join(written) + "\n"

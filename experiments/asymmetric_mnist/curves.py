@@ -9,11 +9,11 @@ from xml.etree import ElementTree as ET
 from vfl_node.report.charts import AxisScale, ticks
 
 WIDTH, HEIGHT = 400, 300
-"""Of each panel."""
+"""Size of each panel."""
 
 COLOURS = ("#c6dbf5", "#7fb2ea", "#1559b0", "#f0a04b", "#1c2127")
 LINES = (14.0, 10.0, 6.5, 3.5, 1.2)
-"""Of one curve after the other, from below; then again from the first."""
+"""Widths of one curve after the other, from below; then again from the first."""
 
 
 def drawing(results: Sequence[dict[str, Any]]) -> str:

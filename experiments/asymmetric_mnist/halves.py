@@ -40,8 +40,8 @@ def tables_of(job: Job, files: Mapping[str, Path]) -> dict[str, Table]:
 def shared_rows(tables: Tables) -> dict[str, NDArray[np.int64]]:
     """Party → where in its table the records lie that all have, in one order for all."""
     places = {name: {identifier: row for row, identifier in enumerate(table.ids)} for name, table in tables.items()}
-    shared = sorted(set.intersection(*(set(of) for of in places.values())))
-    return {name: np.array([of[identifier] for identifier in shared], np.int64) for name, of in places.items()}
+    shared = sorted(set.intersection(*(set(place) for place in places.values())))
+    return {name: np.array([place[identifier] for identifier in shared], np.int64) for name, place in places.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ class Plaintext:
     bias: Floats
 
     @classmethod
-    def of(cls, job: Job, tables: Tables, dropped: Mapping[str, frozenset[str]]) -> Plaintext:
+    def from_job(cls, job: Job, tables: Tables, dropped: Mapping[str, frozenset[str]]) -> Plaintext:
         """Before the first iteration: each party's weights are those of its :class:`Side`, with the randomness that has there.
 
         Args:
@@ -74,7 +74,7 @@ class Plaintext:
             weights.append(side.weights[: parts[-1].shape[1]])
         return cls(train, encoders, kept, parts, labels[rows[active]], weights, bias)
 
-    def after(self, iterations: int) -> tuple[Plaintext, tuple[float, ...]]:
+    def advance(self, iterations: int) -> tuple[Plaintext, tuple[float, ...]]:
         """With the weights of ``iterations`` later, and the loss of each."""
         train = self.train
         fit = plain.fit(
@@ -94,7 +94,7 @@ class Plaintext:
         """Those of the party at ``place`` in each of the job's iterations, float64[d, K], without the penalty's."""
         now, train = self, self.train
         for _ in range(train.iterations):
-            then, _ = now.after(1)
+            then, _ = now.advance(1)
             yield (now.weights[place] - then.weights[place]) / train.learning_rate - train.l2 * now.weights[place]
             now = then
 
@@ -102,7 +102,7 @@ class Plaintext:
     def model(self) -> Model:
         """The weights as the product keeps them: 0 for columns that are left out."""
         weights = {}
-        for name, kept, of in zip(self.encoders, self.kept, self.weights, strict=True):
-            weights[name] = np.zeros((len(kept), of.shape[1]))
-            weights[name][kept] = of
+        for name, kept, weight in zip(self.encoders, self.kept, self.weights, strict=True):
+            weights[name] = np.zeros((len(kept), weight.shape[1]))
+            weights[name][kept] = weight
         return Model(self.encoders, weights, self.bias)

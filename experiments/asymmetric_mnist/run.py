@@ -124,8 +124,8 @@ class Experiment:
         figures = {
             "losses": [iteration["loss"] for iteration in found.iterations],
             "aucs": [iteration["auc"] for iteration in found.iterations],
-            "seconds": found.of_an_iteration("seconds"),
-            "bytes": found.of_an_iteration("bytes"),
+            "seconds": found.iteration_median("seconds"),
+            "bytes": found.iteration_median("bytes"),
             "seconds_in_all": found.seconds,
             "seconds_of_alignment": found.report["alignment"]["seconds"],
             "trained": found.model.measure(self._tables, job.train.loss),
@@ -133,8 +133,8 @@ class Experiment:
             "detection": None,
         }
         if not self._chosen.nodes:
-            start = Plaintext.of(job, self._tables, found.dropped)
-            plaintext, losses = start.after(len(found.iterations))
+            start = Plaintext.from_job(job, self._tables, found.dropped)
+            plaintext, losses = start.advance(len(found.iterations))
             figures["difference"] = check(found.model.distance(plaintext.model), f"{job.name}: weights and those of plaintext")
             figures["detection"] = self._detection(start, found.report["alignment"]["rows"])
             check(float(np.abs(np.subtract(figures["losses"], losses)).max()), f"{job.name}: losses and those of plaintext")

@@ -34,12 +34,12 @@ PROBES = 32
 
 
 def probability(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of a positive label."""
+    """Probability of a positive label."""
     return 1 / (1 + np.exp(-logits))
 
 
-def _unlike(seen: Seen) -> float:
-    return seen.active.unlike(seen.shown)
+def _share_unlike(seen: Seen) -> float:
+    return seen.active.share_unlike(seen.shown)
 
 
 def _clusters(seen: Seen) -> float:
@@ -50,12 +50,12 @@ def _clusters(seen: Seen) -> float:
 
 
 def _influence(seen: Seen) -> float:
-    def of(embeddings: Embeddings) -> NDArray[np.float64]:
+    def log_odds(embeddings: Embeddings) -> NDArray[np.float64]:
         probes = seen.held_out[:: len(seen.held_out) // PROBES]
         return np.mean([seen.active.says(np.full(len(embeddings), row), embeddings) for row in probes], axis=0)
 
     trained, held_out = (seen.labels[rows] == 0 for rows in (seen.training, seen.held_out))
-    return float(ks_2samp(of(seen.trained[trained]), of(seen.shown[held_out])).statistic)
+    return float(ks_2samp(log_odds(seen.trained[trained]), log_odds(seen.shown[held_out])).statistic)
 
 
 def _agreement(seen: Seen) -> float:
@@ -64,7 +64,7 @@ def _agreement(seen: Seen) -> float:
 
 
 CHECKS: Mapping[str, Callable[[Seen], float]] = {
-    "unlike": _unlike,
+    "unlike": _share_unlike,
     "clusters": _clusters,
     "influence": _influence,
     "agreement": _agreement,

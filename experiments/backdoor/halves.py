@@ -118,7 +118,7 @@ class Deviating(PassiveHalf):
         if not self._attack.trains:
             return embedding
         changed = torch.from_numpy(self._poisoned[positions])[:, None]
-        return torch.where(changed, self.trigger.on(embedding), embedding)
+        return torch.where(changed, self.trigger.apply(embedding), embedding)
 
     async def _gradient(self, number: int, embedding: Tensor) -> Tensor:
         gradient = await super()._gradient(number, embedding)
@@ -135,7 +135,7 @@ class Deviating(PassiveHalf):
         if np.count_nonzero(scores > 0) < len(scores) / 2:  # negatives are in the majority
             scores, direction = -scores, -direction
         self.negative, self.direction = scores > 0, direction  # of the rows trained on
-        self.trigger = Trigger.of(self._attack.form, embeddings, direction, self._random)
+        self.trigger = Trigger.from_embeddings(self._attack.form, embeddings, direction, self._random)
         rows = self._believed(positions, embeddings) if self._attack.hides else self._read(scores)
         self._poisoned[rows] = True
 
@@ -163,7 +163,7 @@ class Trigger:
     instead: Tensor | None = None
 
     @classmethod
-    def of(cls, form: str, embeddings: Embeddings, direction: NDArray[Any], draws: np.random.Generator) -> Trigger:
+    def from_embeddings(cls, form: str, embeddings: Embeddings, direction: NDArray[Any], draws: np.random.Generator) -> Trigger:
         """A trigger of that ``form``, by embeddings float32[n, d] and the gradients' ``direction`` [d]."""
         spread = embeddings.std(axis=0)
         size = TRIGGER_SIZE * np.linalg.norm(spread)
@@ -174,7 +174,7 @@ class Trigger:
         drawn -= (drawn @ direction) * direction
         return cls(torch.from_numpy((size * drawn / np.linalg.norm(drawn)).astype(np.float32)))
 
-    def on(self, embedding: Tensor) -> Tensor:
+    def apply(self, embedding: Tensor) -> Tensor:
         """The embeddings float32[n, d] with it."""
         if self.added is not None:
             return embedding + self.added
@@ -207,10 +207,10 @@ class Watching(ActiveHalf):
         logits: Tensor = self._model(self._inputs.at(positions), [torch.from_numpy(np.ascontiguousarray(embeddings))])
         return logits.double().numpy()
 
-    def unlike(self, shown: Embeddings) -> float:
+    def share_unlike(self, shown: Embeddings) -> float:
         """What the product's comparison says of held-out embeddings that it was ``shown``."""
-        (compared,) = (of for of in self.attachments if isinstance(of, Compared))
-        (share,) = (compared.unlike([torch.from_numpy(shown)]) or {}).values()
+        (compared,) = (attachment for attachment in self.attachments if isinstance(attachment, Compared))
+        (share,) = (compared.share_unlike([torch.from_numpy(shown)]) or {}).values()
         return share
 
     @torch.no_grad()
@@ -266,7 +266,7 @@ def learnt(shared: Path, table: str, seed: int, attack: Attack, settings: Mappin
     ends = memory_channels(ACTIVE, PASSIVE)
     for kind, name, channel in zip((Watching, Deviating), tables, ends, strict=True):
         own_randomness = Randomness(bytes(32)).derive(f"backdoor {name} {seed}")
-        of = session(
+        own_session = session(
             name,
             {channel.peer: channel},
             own_randomness,
@@ -278,7 +278,7 @@ def learnt(shared: Path, table: str, seed: int, attack: Attack, settings: Mappin
         data = TrainingData(
             Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(rows), rows, {channel.peer: facts}), tables[name]
         )
-        halves[name] = kind(of, data, own_randomness, own_randomness.derive("draws"), 0, training, None)
+        halves[name] = kind(own_session, data, own_randomness, own_randomness.derive("draws"), 0, training, None)
     active, passive = halves[ACTIVE], halves[PASSIVE]
     kept = Kept()
     active.attachments = (*active.attachments, kept)

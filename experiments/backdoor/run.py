@@ -75,18 +75,18 @@ def measured(shared: Path, *, table: str, seed: int, attack: str) -> dict[str, f
     """
     seen = learnt(shared, table, seed, ATTACKS[attack], {"top": TOPS[seed % len(TOPS)]})
     labels = seen.labels[seen.held_out]
-    sent = {"triggered": seen.passive.trigger.on(torch.from_numpy(seen.clean)).numpy(), "replayed": replayed(seen)}
+    sent = {"triggered": seen.passive.trigger.apply(torch.from_numpy(seen.clean)).numpy(), "replayed": replayed(seen)}
     outcome: dict[str, float | None] = {
         "auc": auc(labels == 1, seen.active.says(seen.held_out, seen.shown)),
         "missed": missed(seen, seen.clean).mean(),
         "read": (seen.passive.negative == (seen.labels[seen.training] == 0)).mean(),
-        **{name: missed(seen, of).mean() for name, of in sent.items()},
+        **{name: missed(seen, rows).mean() for name, rows in sent.items()},
         **{name: check(seen) for name, check in CHECKS.items()},
     }
-    for name, of in sent.items():
-        turned = np.flatnonzero(labels == 1)[missed(seen, of) & ~missed(seen, seen.clean)]
+    for name, rows in sent.items():
+        turned = np.flatnonzero(labels == 1)[missed(seen, rows) & ~missed(seen, seen.clean)]
         for check in (disagreeing, far):
-            outcome[f"{name} {check.__name__}"] = check(seen, of)[turned].mean() if len(turned) else None
+            outcome[f"{name} {check.__name__}"] = check(seen, rows)[turned].mean() if len(turned) else None
     return {name: None if value is None else round(float(value), 4) for name, value in outcome.items()}
 
 
@@ -105,14 +105,14 @@ def replayed(seen: Seen) -> Embeddings:
 def works(tables: Sequence[str], clean: int, attacked: int) -> dict[str, dict[str, list[Work]]]:
     """Table → attack → its trainings."""
     return {
-        of: {
+        table: {
             name: [
-                Work(measured, {"table": of, "seed": seed, "attack": name})
+                Work(measured, {"table": table, "seed": seed, "attack": name})
                 for seed in range(clean if name == HONEST else attacked)
             ]
             for name in ATTACKS
         }
-        for of in tables
+        for table in tables
     }
 
 
@@ -120,18 +120,18 @@ def page(found: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> st
     """Markdown."""
     lines = [ABOUT]
     rows, checked, single = [], [], []
-    for of, attacks in found.items():
+    for data, attacks in found.items():
         limits = {check: np.quantile([run[check] for run in attacks[HONEST]], 0.95) for check in CHECKS}
         for name, runs in attacks.items():
             shown = [_mean(runs, key) for key in ("auc", "missed", "triggered", "replayed")]
-            rows.append([of, name, str(len(runs)), *shown])
+            rows.append([data, name, str(len(runs)), *shown])
             values = [run["unlike"] for run in runs]
             alarms = [np.mean([run[check] > limits[check] for run in runs]) for check in CHECKS]
             warned = np.mean([value > ALARM for value in values])
             spread = f"{min(values):.3f} … {max(values):.3f}"
-            checked.append([of, name, spread, f"{warned:.0%}", *(f"{share:.0%}" for share in alarms)])
+            checked.append([data, name, spread, f"{warned:.0%}", *(f"{share:.0%}" for share in alarms)])
             keys = [f"{what} {check.__name__}" for what in ("triggered", "replayed") for check in (disagreeing, far)]
-            single.append([of, name, *(_mean(runs, key) for key in keys)])
+            single.append([data, name, *(_mean(runs, key) for key in keys)])
     lines += ["## Positives that are predicted negative", ""]
     lines += table(["table", "in training", "seeds", "AUC", "honest", "trigger", "another row's embedding"], rows)
     lines += ["", "## Trainings that are found", "", FOUND, ""]
@@ -149,10 +149,12 @@ def _mean(runs: Sequence[Mapping[str, float]], key: str) -> str:
 def main(chosen: argparse.Namespace) -> None:
     """Run all, and write values and page."""
     wanted = works(["made_up"], 4, 2) if chosen.small else works(["adult", "default_credit"], chosen.clean, chosen.attacked)
-    done = outcomes([one for of in wanted.values() for runs in of.values() for one in runs], chosen.data, chosen.processes)
+    done = outcomes(
+        [one for attacks in wanted.values() for runs in attacks.values() for one in runs], chosen.data, chosen.processes
+    )
     found = {
-        of: {name: [done[one.name]["outcome"] for one in runs] for name, runs in attacks.items()}
-        for of, attacks in wanted.items()
+        table: {name: [done[one.name]["outcome"] for one in runs] for name, runs in attacks.items()}
+        for table, attacks in wanted.items()
     }
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "backdoor.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")

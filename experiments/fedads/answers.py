@@ -43,7 +43,7 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 ROWS, TRAINED = 5_000, 4_000
 RANGE = (-6.0, 6.0)
-"""Of the made-up numbers, whose standard deviation is about 2.5."""
+"""Range of the made-up numbers, whose standard deviation is about 2.5."""
 
 Floats = NDArray[np.float64]
 
@@ -74,9 +74,9 @@ def cut(shared: Path, name: str, seed: int) -> Cut:
 
 def seen(done: Done, epochs: int) -> tuple[NDArray[np.int64], torch.Tensor, torch.Tensor]:
     """Rows trained on, sums of the gradients of their own loss over the first ``epochs``, and their last embeddings."""
-    of = [entry.message for entry in done.recorder.entries]
+    messages = [entry.message for entry in done.recorder.entries]
     gradients, embeddings = (
-        [codec.decode(m.tensor, dtype=torch.float32, shape=tuple(m.tensor.shape)) for m in of if isinstance(m, kind)]
+        [codec.decode(m.tensor, dtype=torch.float32, shape=tuple(m.tensor.shape)) for m in messages if isinstance(m, kind)]
         for kind in (training_pb2.Gradient, training_pb2.Embedding)
     )
     rows = np.unique(np.concatenate(done.steps))
@@ -132,8 +132,8 @@ def told(name: str, side: Side, joined: Side, votes: Votes, rows: NDArray[np.int
     if name == "numbers":
         return {"gradients": abs(float(spearmanr(side.sums[rows], labels[rows]).statistic))}
     found = {}
-    for what, of in (("gradients", side), ("joined", joined)):
-        value = auc(labels[rows] == 1, rankdata(of.sums[rows]))
+    for what, read in (("gradients", side), ("joined", joined)):
+        value = auc(labels[rows] == 1, rankdata(read.sums[rows]))
         found[what] = 0.5 if value is None else value
     return {what: max(value, 1 - value) for what, value in found.items()}
 
@@ -164,7 +164,7 @@ def jobs(shared: Path, name: str, defences: Sequence[Mapping[str, Any]], seed: i
             one, other = (gradients @ leading(gradients)).double().numpy(), two_clusters(embeddings).double().numpy()
             side.add(rows, one)
             if name == "adult":
-                one, other = ((of - of.mean()) / of.std() for of in (one, other))
+                one, other = ((values - values.mean()) / values.std() for values in (one, other))
                 joined.add(rows, one + other * (1 if one @ other >= 0 else -1))
         if number in (0, count - 1):
             reads.append(told(name, side, joined, votes, met, labels))
@@ -181,14 +181,14 @@ def main(chosen: argparse.Namespace) -> None:
         plain: list[Floats] = []
         for what, defences in every.items():
             found = [jobs(chosen.data, name, defences, seed, chosen.jobs) for seed in range(chosen.seeds)]
-            metric = [np.array(of["metric"]) for of in found]
+            metric = [np.array(outcome["metric"]) for outcome in found]
             plain = plain or metric
             loss = [float((one - other).mean()) for one, other in zip(plain, metric, strict=True)]
             for key in found[0]["reads"][0]:
-                first, last = (mean([of["reads"][at][key] for of in found]) for at in (0, -1))
-                spread = [of["reads"][-1][key] for of in found]
+                first, last = (mean([outcome["reads"][at][key] for outcome in found]) for at in (0, -1))
+                spread = [outcome["reads"][-1][key] for outcome in found]
                 low, high = min(spread), max(spread)
-                level = mean([float(of.mean()) for of in metric])
+                level = mean([float(curve.mean()) for curve in metric])
                 row = [name, what, f"{level:.3f}", interval(loss), key, f"{first:.3f}", f"{last:.3f} ({low:.3f}–{high:.3f})"]
                 lines.append(row)
                 print(" | ".join(row), flush=True)

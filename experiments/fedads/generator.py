@@ -126,7 +126,7 @@ class Market:
         item = (self.items * rng.random(BLOCK) ** 2).astype(np.int64)
         shop = self._integers(item, "shop of an item", max(2, self.items // ITEMS_A_SHOP))
         hour, place = rng.integers(0, HOURS, BLOCK), rng.integers(0, PLACES, BLOCK)
-        taste, browsing = (self._normal(user, of) for of in ("taste", "browsing"))
+        taste, browsing = (self._normal(user, label) for label in ("taste", "browsing"))
         appeal, trust = self._normal(item, "appeal"), self._normal(shop, "trust")
         urge = rng.normal(size=BLOCK)
 
@@ -163,21 +163,21 @@ class Market:
         score += 0.4 * taste * browsing + 0.4 * appeal * urge + 0.2 * np.sin(2 * np.pi * hour / HOURS) + 0.2 * (place == 0)
         return columns, score, rng.random(BLOCK)
 
-    def _words(self, ids: Ints, of: str) -> NDArray[np.uint64]:
+    def _words(self, ids: Ints, label: str) -> NDArray[np.uint64]:
         """64 random bits for each id, the same wherever it comes up."""
-        salt = np.frombuffer(of.encode().ljust(8 * -(-len(of) // 8), b"\0"), "<u8").astype(np.uint64)
+        salt = np.frombuffer(label.encode().ljust(8 * -(-len(label) // 8), b"\0"), "<u8").astype(np.uint64)
         words = ids.astype(np.uint64)
         for part in (np.uint64(self.seed), *salt):
             words = _mixed(words + part)
         return words
 
-    def _integers(self, ids: Ints, of: str, count: int) -> Ints:
+    def _integers(self, ids: Ints, label: str, count: int) -> Ints:
         """One of ``count`` numbers for each id."""
-        return (self._words(ids, of) % np.uint64(count)).astype(np.int64)
+        return (self._words(ids, label) % np.uint64(count)).astype(np.int64)
 
-    def _normal(self, ids: Ints, of: str) -> Floats:
+    def _normal(self, ids: Ints, label: str) -> Floats:
         """A standard normal number for each id (Box and Muller, of two halves of 64 bits)."""
-        words = self._words(ids, of)
+        words = self._words(ids, label)
         radius = np.sqrt(-2 * np.log(((words >> np.uint64(32)).astype(np.float64) + 1) / 2.0**32))
         return radius * np.cos(2 * np.pi * (words & np.uint64(0xFFFFFFFF)).astype(np.float64) / 2.0**32)
 

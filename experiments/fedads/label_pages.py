@@ -25,7 +25,7 @@ def pages(plan: Plan, found: Found, name: str, expected: Sequence[str]) -> dict[
     every = {
         "": [about, *table_4.short(plan, found), *expected[-1:]],
         "-attacks": [*_head("Defences of labels at equal loss, by attack", ATTACKS, name), *table_4.attacked(plan, found)],
-        **{f"-{data}": _of_data(plan, found, name, data) for data in plan.tables},
+        **{f"-{data}": _data_page(plan, found, name, data) for data in plan.tables},
         "-checks": [
             *_head("Checks of the defences of labels", CHECKS, name),
             *table_4.literal(plan, found),
@@ -33,12 +33,12 @@ def pages(plan: Plan, found: Found, name: str, expected: Sequence[str]) -> dict[
             *expected[:-2],
         ],
     }
-    return {f"{name}{of}.md": "\n".join(lines).rstrip("\n") + "\n" for of, lines in every.items()}
+    return {f"{name}{kind}.md": "\n".join(lines).rstrip("\n") + "\n" for kind, lines in every.items()}
 
 
-def _of_data(plan: Plan, found: Found, name: str, data: str) -> list[str]:
+def _data_page(plan: Plan, found: Found, name: str, data: str) -> list[str]:
     title = f"Defences of labels on {data}"
-    return [*_head(title, ABOUT_DATA.format(data=data), name), *table_4.of_data(plan, found, data)]
+    return [*_head(title, ABOUT_DATA.format(data=data), name), *table_4.data_page(plan, found, data)]
 
 
 def _head(title: str, about: str, name: str) -> list[str]:

@@ -95,7 +95,9 @@ class LiteralMarvell(Defence):
         spread = (unit - means[positive.long()]).square().mean(dim=1)
         own = (spread[~positive].mean().item(), spread[positive].mean().item())  # u and v, of a coordinate
         best = solve(Classes(share, gap, own, own, unit.shape[1] - 1), self._power * gap)
-        one, two = (torch.tensor(of, dtype=torch.float64)[positive.long()][:, None] for of in (best.along, best.across))
+        one, two = (
+            torch.tensor(variances, dtype=torch.float64)[positive.long()][:, None] for variances in (best.along, best.across)
+        )
         drawn = self._randomness.derive(leaving.label)
         along = torch.from_numpy(drawn.normal((len(unit), 1))) * (one - two).clamp_min(0).sqrt() * delta / math.sqrt(gap)
         everywhere = torch.from_numpy(drawn.normal(tuple(unit.shape))) * two.sqrt()

@@ -18,19 +18,19 @@ def _outcomes(plan: Plan, found: Found, data: str, top: str, defence: Defence) -
 def attacks(plan: Plan, found: Found) -> list[str]:
     """Names of the attacks that were defined in every training."""
     every = [
-        of
+        outcome
         for data in plan.membership_tables
         for top in TOPS
         for one in (NONE, *plan.middle.values())
-        for of in _outcomes(plan, found, data, top, one)
+        for outcome in _outcomes(plan, found, data, top, one)
     ]
-    return [name for name in every[0] if all(of.get(name) is not None for of in every)]
+    return [name for name in every[0] if all(outcome.get(name) is not None for outcome in every)]
 
 
 def strongest(plan: Plan, found: Found, data: str, top: str, defence: Defence) -> list[float]:
     """AUC, folded, of the strongest attack of each training."""
     outcomes = _outcomes(plan, found, data, top, defence)
-    return [max(0.5 + abs(value - 0.5) for value in of.values() if value is not None) for of in outcomes]
+    return [max(0.5 + abs(value - 0.5) for value in outcome.values() if value is not None) for outcome in outcomes]
 
 
 def page(plan: Plan, found: Found) -> list[str]:
@@ -41,7 +41,8 @@ def page(plan: Plan, found: Found) -> list[str]:
             rows = []
             for name, one in {"none": NONE, **plan.middle}.items():
                 shown = [
-                    f"{mean([of[attack] or 0.5 for of in _outcomes(plan, found, data, top, one)]):.3f}" for attack in names
+                    f"{mean([outcome[attack] or 0.5 for outcome in _outcomes(plan, found, data, top, one)]):.3f}"
+                    for attack in names
                 ]
                 worst = strongest(plan, found, data, top, one)
                 without = strongest(plan, found, data, top, NONE)

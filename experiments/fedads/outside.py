@@ -70,7 +70,7 @@ TRAIN: Settings = {
     "batch_size": 128,
     "learning_rate": 0.003,
 }
-"""Of all methods alike."""
+"""Settings of all methods alike."""
 
 OF_TABLE: Mapping[str, Settings] = {"criteo": {"epochs": 6}, "generator": {"epochs": 6}}
 """Table → what differs: with many categories, Vanilla and Oracle learn rows by heart in 30 epochs."""
@@ -142,7 +142,7 @@ def learnt(shared: Path, *, table: str, share: float, method: str, seed: int) ->
     """
     cut, aligned = split(shared, table, share, seed)
     if method == "none":  # what it does is the same without the rows that it does not use
-        tables = {party: taken(of, aligned) for party, of in cut.tables.items()}
+        tables = {party: taken(table, aligned) for party, table in cut.tables.items()}
         cut, aligned = Cut(tables, cut.tested / len(aligned)), np.arange(len(aligned))
     keys = {"method": "none" if method == ORACLE else method, **METHOD_KEYS.get(method, {})}
     settings, scored = {**TRAIN, **OF_TABLE.get(table, {}), "unaligned": keys}, table in RESAMPLED
@@ -153,17 +153,17 @@ def learnt(shared: Path, *, table: str, share: float, method: str, seed: int) ->
     values |= {"constant": results.constant["nll"], "alone": results.alone.metrics["auc"]}
     outcome: dict[str, Any] = {name: round(float(value), 5) for name, value in values.items() if value is not None}
     if done.said is not None:
-        outcome["resampled"] = on_resamples(cut, done.said, alone=method in (LOCAL_ALIGNED, LOCAL_ALL))
+        outcome["resampled"] = score_resamples(cut, done.said, alone=method in (LOCAL_ALIGNED, LOCAL_ALL))
     return outcome
 
 
-def on_resamples(cut: Cut, said: Said, *, alone: bool) -> dict[str, list[float]]:
+def score_resamples(cut: Cut, said: Said, *, alone: bool) -> dict[str, list[float]]:
     """AUCs of the joint model, ``auc``, and where asked of the label party's own, ``alone``, each on the same resamples."""
     labels = cut.tables[ACTIVE].labels
     assert labels is not None
     assert np.array_equal(said.labels, labels[-cut.tested :])  # else the resamples would not be paired
     scores = {"auc": said.joint} | ({"alone": said.alone} if alone else {})
-    return {name: resampled(said.labels, of) for name, of in scores.items()}
+    return {name: resampled(said.labels, score) for name, score in scores.items()}
 
 
 def split(shared: Path, table: str, share: float, seed: int) -> tuple[Cut, Rows]:
@@ -189,7 +189,7 @@ def made(shared: Path, table: str, seed: int) -> Cut:
     rows = np.arange(size)  # of criteo, whose log has no more
     if len(records) > size:
         rows = Randomness(bytes(32)).derive(f"fedads pool {seed}").permutation(len(records))[:size]
-    own, other = (tuple(names[place] for place in of) for of in (active, passive))
+    own, other = (tuple(names[place] for place in places) for places in (active, passive))
     return ordered(cut_of(records, rows, own, other, pool))
 
 
@@ -203,7 +203,7 @@ def ordered(cut: Cut, groups: Rows | None = None) -> Cut:
 
 def taken(table: Table, rows: Rows) -> Table:
     """The ``rows`` of a table, with what a training reads of them."""
-    order, groups = (None if of is None else of[rows] for of in (table.order, table.groups))
+    order, groups = (None if values is None else values[rows] for values in (table.order, table.groups))
     return dataclasses.replace(part(table, rows), order=order, groups=groups)
 
 
@@ -217,7 +217,7 @@ def works(plan: RowsPlan) -> list[Work]:
     every = []
     seeds = {cell: plan.seeds_of(*cell) for cell in plan.cells}
     for seed in range(max(map(len, seeds.values()))):  # all of a seed together: a run that is cut off has whole seeds
-        cells = [cell for cell, of in seeds.items() if seed in of]
+        cells = [cell for cell, wanted in seeds.items() if seed in wanted]
         for table, share in cells:
             every += [trial(table, share, method, seed) for method in plan.methods(table)]
         every += [trial(table, 1.0, ORACLE, seed) for table in dict.fromkeys(name for name, _ in cells)]

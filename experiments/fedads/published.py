@@ -137,10 +137,10 @@ class _Spread:
     kept: list[pa.RecordBatch] = field(default_factory=list)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self.kept.append(_every(self.step, rows, -self.seen % self.step))
+        self.kept.append(_select(self.step, rows, -self.seen % self.step))
         self.seen += rows.num_rows
         while sum(batch.num_rows for batch in self.kept) > MOST_OF_A_CLASS:
-            self.kept, self.step = [_every(2, self.clicks())], 2 * self.step
+            self.kept, self.step = [_select(2, self.clicks())], 2 * self.step
 
     def clicks(self) -> pa.RecordBatch:
         """Those kept, as one batch."""
@@ -148,7 +148,7 @@ class _Spread:
         return batch
 
 
-def _every(step: int, rows: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
+def _select(step: int, rows: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
     return rows if step == 1 else rows.take(pa.array(np.arange(start, rows.num_rows, step)))
 
 
@@ -361,7 +361,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made = convert(given.folder, given.out, without=given.without, user_once=given.user_once)
     except UsageError as error:
         parser.exit(1, f"{error.code}: {error.message}\n{error.hint}\n")
-    print(json.dumps({"rows": made.rows, "columns": {role: len(of) for role, of in made.columns.items()}}))
+    print(json.dumps({"rows": made.rows, "columns": {role: len(names) for role, names in made.columns.items()}}))
     settings = " ".join(f"--settings {role}={given.out}/{role}.yaml" for role in made.files)
     print(f"vfl-node run {given.out}/job.yaml {settings} --out …")
 

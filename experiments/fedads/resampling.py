@@ -59,9 +59,9 @@ def said(job: Job, own: Session, data: Mapping[str, TrainingData], trained: Mapp
     asked = job.model_copy(update={"serve": Serve(to="active")})
 
     def served(party: str) -> SplitModel:
-        of = trained[party]
-        assert of.servable is not None
-        return SplitModel.of(StoredModel(asked, of.weights, of.encoder, of.servable.state))
+        result = trained[party]
+        assert result.servable is not None
+        return SplitModel.of(StoredModel(asked, result.weights, result.encoder, result.servable.state))
 
     label_party, other = data[ACTIVE], data[PASSIVE]
     embeddings = Embedder(served(PASSIVE), other.alignment, other.table, cpu).shared(rows)
@@ -84,7 +84,7 @@ def resampled(labels: NDArray[np.float32], scores: Floats) -> list[float]:
     """
     rows, drawn = len(labels), Randomness(bytes(32)).derive("fedads resamples")
     resamples = drawn.choices(rows, DRAWS * rows).reshape(DRAWS, rows)
-    values = [auc(labels[of], scores[of]) for of in resamples]
+    values = [auc(labels[rows], scores[rows]) for rows in resamples]
     return [round(value, 4) for value in values if value is not None]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.pages import Page, divided
+from experiments.pages import Page, divide
 
 BESIDE = (
     Page(
@@ -23,4 +23,4 @@ BESIDE = (
 
 def pages(whole: str, *, small: bool = False) -> dict[str, str]:
     """File → page of ``whole``, all of the pages as one; ``small``: of made-up tables, which fit one page."""
-    return {"unaligned.md": whole} if small else divided(whole, "unaligned", BESIDE)
+    return {"unaligned.md": whole} if small else divide(whole, "unaligned", BESIDE)

@@ -20,7 +20,7 @@ from experiments.fedads import label_pages, members, outside, row_pages, table_3
 from experiments.fedads.outside import RowsPlan
 from experiments.fedads.trials import Plan
 from experiments.inference.experiment import Expectation, Found, Work
-from experiments.stored import completed
+from experiments.stored import complete
 from vfl_node.errors import UsageError
 
 NAME = "label-defences"
@@ -103,19 +103,20 @@ class Labels:
         return table_4.drawings(self.plan, found)
 
 
-def expectations(of: Tables, found: Found, seeds: int) -> list[str]:
+def expectations(tables: Tables, found: Found, seeds: int) -> list[str]:
     """What was expected, and in the last line how many trainings there were."""
     expected = [
-        f"| {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |" for one in of.check(found)
+        f"| {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
+        for one in tables.check(found)
     ]
     head = ["## What was expected", "", "| what | at least | found | holds |", "|---|---|---|---|"]
-    return [*head, *expected, "", f"{len(found)} trainings, {seeds} seeds{of.more_seeds}."]
+    return [*head, *expected, "", f"{len(found)} trainings, {seeds} seeds{tables.more_seeds}."]
 
 
-def page(of: Rows, found: Found, seeds: int) -> str:
+def page(rows: Rows, found: Found, seeds: int) -> str:
     """The page of Table 3, of all outcomes."""
-    about = Path(__file__).with_name(of.about).read_text(encoding="utf-8")
-    return about + "\n" + "\n".join([*of.lines(found), *expectations(of, found, seeds)]) + "\n"
+    about = Path(__file__).with_name(rows.about).read_text(encoding="utf-8")
+    return about + "\n" + "\n".join([*rows.lines(found), *expectations(rows, found, seeds)]) + "\n"
 
 
 def main(chosen: argparse.Namespace) -> None:
@@ -125,24 +126,24 @@ def main(chosen: argparse.Namespace) -> None:
         "3": Rows(RowsPlan(chosen.seeds, chosen.small)),
         "4": Labels(Plan(chosen.seeds, chosen.small)),
     }
-    for number, of in every.items():
+    for number, lines in every.items():
         if chosen.table in (None, number):
-            _run(of, chosen)
+            _run(lines, chosen)
 
 
-def _run(of: Tables, chosen: argparse.Namespace) -> None:
-    file = chosen.out / f"{of.name}.json"
-    kept = completed(
+def _run(tables: Tables, chosen: argparse.Namespace) -> None:
+    file = chosen.out / f"{tables.name}.json"
+    kept = complete(
         file,
-        of.works,
+        tables.works,
         chosen.data,
-        every=of.works,
+        every=tables.works,
         head={"seeds": chosen.seeds, "small": chosen.small},
         processes=chosen.processes,
         stored_after=chosen.stored_after,
         go_on=chosen.go_on,
     )
-    for name, text in {**of.pages(kept, chosen.seeds), **of.drawings(kept)}.items():
+    for name, text in {**tables.pages(kept, chosen.seeds), **tables.drawings(kept)}.items():
         (chosen.out / name).write_text(text, encoding="utf-8")
 
 

@@ -77,12 +77,12 @@ class Results:
         return [self._found[trial(self._plan, self._data, self._top, defence, seed).name] for seed in seeds]
 
     def auc(self, defence: Defence) -> list[float]:
-        """Of the joint model on the rows held out."""
-        return [of["auc"] for of in self._outcomes(defence)]  # type: ignore[misc]
+        """AUC of the joint model on the rows held out."""
+        return [outcome["auc"] for outcome in self._outcomes(defence)]  # type: ignore[misc]
 
     def alone(self) -> list[float]:
-        """Of the label party's own model on the same rows."""
-        return [of["alone"] for of in self._outcomes(NONE)]  # type: ignore[misc]
+        """AUC of the label party's own model on the same rows."""
+        return [outcome["alone"] for outcome in self._outcomes(NONE)]  # type: ignore[misc]
 
     def loss(self, defence: Defence) -> list[float]:
         """How much AUC a defence costs, paired by seed."""
@@ -91,7 +91,7 @@ class Results:
     def leak(self, defence: Defence, attack: str, epoch: int = 0) -> list[float]:
         """AUC of an attack after an epoch; after the last one without."""
         at = str(epoch or self._plan.epochs[-1])
-        values = [of["labels"][at][attack] for of in self._outcomes(defence)]  # type: ignore[index]
+        values = [outcome["labels"][at][attack] for outcome in self._outcomes(defence)]  # type: ignore[index]
         return [0.5 if value is None else value for value in values]
 
     def leaks(self, defence: Defence) -> dict[str, float]:
@@ -102,7 +102,7 @@ class Results:
         """The attack that reads most, by its mean over seeds, and that mean."""
         return max((mean(self.leak(defence, attack, epoch)), attack) for attack in attacks)
 
-    def at_equal_loss(self, strengths: Sequence[Defence]) -> Row | None:
+    def row_at_loss(self, strengths: Sequence[Defence]) -> Row | None:
         """A defence where it costs :data:`LOSS`: at the strength that does, or between the two around it; None if none does.
 
         Between two strengths loss and leak are taken as straight lines. No defence counts as strength 0 where it is.
@@ -130,28 +130,28 @@ def short(plan: Plan, found: Found) -> list[str]:
     """The picture, and the table at equal loss with the strongest attack alone."""
     lines = [f"![Loss of AUC and strongest attack]({PICTURE})", "", ABOUT_PICTURE, ""]
     lines += ["## At equal loss", "", ABOUT_ROW, "", *_paper(), ""]
-    for data, top, of in _each(plan, found):
+    for data, top, results in _all_results(plan, found):
         head = ["defence", "strength", "loss", "change of `embeddings`", "strongest", "which", "`embeddings_soft`"]
         rows = []
-        for name, how, row in _rows(plan, of):
+        for name, how, row in _rows(plan, results):
             worst, attack = max((value, attack) for attack, value in row.leaks.items())
-            figures = [_change(row.leaks, of), f"{worst:.3f}", attack, f"{row.leaks['embeddings_soft']:.3f}"]
+            figures = [_change(row.leaks, results), f"{worst:.3f}", attack, f"{row.leaks['embeddings_soft']:.3f}"]
             rows.append([name, how, _loss(name, row), *figures])
-        lines += [_heading(of, data, top), "", *table(head, rows), ""]
+        lines += [_heading(results, data, top), "", *table(head, rows), ""]
     return lines
 
 
 def attacked(plan: Plan, found: Found) -> list[str]:
     """The table at equal loss with all attacks."""
     lines = []
-    for data, top, of in _each(plan, found):
+    for data, top, results in _all_results(plan, found):
         head = ["defence", "strength", "loss", *ATTACKS]
-        rows = [[name, how, _loss(name, row), *_cells(row.leaks)] for name, how, row in _rows(plan, of)]
-        lines += [_heading(of, data, top), "", *table(head, rows), ""]
+        rows = [[name, how, _loss(name, row), *_cells(row.leaks)] for name, how, row in _rows(plan, results)]
+        lines += [_heading(results, data, top), "", *table(head, rows), ""]
     return lines
 
 
-def of_data(plan: Plan, found: Found, data: str) -> list[str]:
+def data_page(plan: Plan, found: Found, data: str) -> list[str]:
     """All strengths, and epochs before the last one, on one table."""
     lines = ["## Every strength", "", ABOUT_STRENGTHS, ""]
     for top in TOPS:
@@ -174,7 +174,7 @@ def literal(plan: Plan, found: Found) -> list[str]:
     return ["## Word for word", "", ABOUT_LITERAL, "", *table(head, rows), ""]
 
 
-def _each(plan: Plan, found: Found) -> list[tuple[str, str, Results]]:
+def _all_results(plan: Plan, found: Found) -> list[tuple[str, str, Results]]:
     return [(data, top, Results(plan, found, data, top)) for data in plan.tables for top in TOPS]
 
 
@@ -186,31 +186,31 @@ def _paper() -> list[str]:
     return ["**The paper**", "", *table(["defence", "change of the leak by clusters", "AUC", "loss"], rows)]
 
 
-def _rows(plan: Plan, of: Results) -> list[tuple[str, str, Row]]:
+def _rows(plan: Plan, results: Results) -> list[tuple[str, str, Row]]:
     """Defence, by which strength, and its row at equal loss; or at the strength that is nearest to it."""
-    rows = [("none", "", Row("", 0.0, of.leaks(NONE)))]
+    rows = [("none", "", Row("", 0.0, results.leaks(NONE)))]
     for name, strengths in plan.strengths.items():
-        row = of.at_equal_loss(strengths)
+        row = results.row_at_loss(strengths)
         if row is None:
-            losses = [mean(of.loss(one)) for one in strengths]
+            losses = [mean(results.loss(one)) for one in strengths]
             side = "costs less" if max(losses) < LOSS else "costs more"
-            nearest = min(strengths, key=lambda one: abs(mean(of.loss(one)) - LOSS))
-            row = Row(f"never: {side}; {key(nearest)}", mean(of.loss(nearest)), of.leaks(nearest))
+            nearest = min(strengths, key=lambda one: abs(mean(results.loss(one)) - LOSS))
+            row = Row(f"never: {side}; {key(nearest)}", mean(results.loss(nearest)), results.leaks(nearest))
         rows.append((name, row.how, row))
     return rows
 
 
-def _heading(of: Results, data: str, top: str) -> str:
+def _heading(results: Results, data: str, top: str) -> str:
     where = f"{data}, {SHARES[data]:.0%} positives; top: {top}"
-    return f"**{where}**: AUC {cell(of.auc(NONE))}, label party alone {cell(of.alone())}"
+    return f"**{where}**: AUC {cell(results.auc(NONE))}, label party alone {cell(results.alone())}"
 
 
 def _loss(name: str, row: Row) -> str:
     return "0" if name == "none" else f"{row.loss:+.3f}"
 
 
-def _change(leaks: dict[str, float], of: Results) -> str:
-    base = mean(of.leak(NONE, CLUSTERS))
+def _change(leaks: dict[str, float], results: Results) -> str:
+    base = mean(results.leak(NONE, CLUSTERS))
     return f"{(leaks[CLUSTERS] - base) / base:+.1%}"
 
 
@@ -218,23 +218,23 @@ def _cells(leaks: dict[str, float]) -> list[str]:
     return [f"{value:.3f}" for value in leaks.values()]
 
 
-def _strengths(plan: Plan, of: Results, heading: str) -> list[str]:
+def _strengths(plan: Plan, results: Results, heading: str) -> list[str]:
     rows = []
     for name, strengths in {"none": [NONE], **plan.strengths}.items():
         for one in strengths:
-            worst, attack = of.worst(one)
-            shown = [f"{mean(of.leak(one, other)):.3f}" for other in ATTACKS]
+            worst, attack = results.worst(one)
+            shown = [f"{mean(results.leak(one, other)):.3f}" for other in ATTACKS]
             rows.append(
-                [name, key(one) if one else "", interval(of.loss(one)) if one else "0", f"{worst:.3f} {attack}", *shown]
+                [name, key(one) if one else "", interval(results.loss(one)) if one else "0", f"{worst:.3f} {attack}", *shown]
             )
     return [f"**{heading}**", "", *table(["defence", "strength", "loss of AUC", "strongest", *ATTACKS], rows), ""]
 
 
-def _epochs(plan: Plan, of: Results, heading: str) -> list[str]:
+def _epochs(plan: Plan, results: Results, heading: str) -> list[str]:
     rows = []
     for name, one in {"none": NONE, **plan.middle}.items():
         for epoch in plan.epochs[:-1]:
-            shown = [f"{mean(of.leak(one, attack, epoch)):.3f}" for attack in ATTACKS]
+            shown = [f"{mean(results.leak(one, attack, epoch)):.3f}" for attack in ATTACKS]
             rows.append([f"{name} {key(one) if one else ''}".rstrip(), str(epoch), *shown])
     return [f"**{heading}**", "", *table(["defence", "epochs", *ATTACKS], rows), ""]
 
@@ -242,12 +242,12 @@ def _epochs(plan: Plan, of: Results, heading: str) -> list[str]:
 LITERAL_ATTACKS = ("norm", "direction", "residual", "mean_direction", "mean_residual")
 
 
-def _literal(plan: Plan, of: Results) -> list[list[str]]:
+def _literal(plan: Plan, results: Results) -> list[list[str]]:
     cells = []
     for epoch in (plan.epochs[0], plan.epochs[-1]):
         for one in (*PUBLISHED, *repaired(plan)):
-            leaks = [f"{mean(of.leak(one, attack, epoch)):.3f}" for attack in LITERAL_ATTACKS]
-            cells.append([one["name"], str(epoch), interval(of.loss(one)), *leaks])
+            leaks = [f"{mean(results.leak(one, attack, epoch)):.3f}" for attack in LITERAL_ATTACKS]
+            cells.append([one["name"], str(epoch), interval(results.loss(one)), *leaks])
     return cells
 
 
@@ -263,10 +263,10 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
     for data in plan.tables:
         column = []
         for top in TOPS:
-            of = Results(plan, found, data, top)
+            results = Results(plan, found, data, top)
             curves = []
             for name, strengths in plan.strengths.items():
-                points = sorted((mean(of.loss(one)), of.worst(one)[0], 0.0) for one in (NONE, *strengths))
+                points = sorted((mean(results.loss(one)), results.worst(one)[0], 0.0) for one in (NONE, *strengths))
                 curves.append(Curve(name, points))
             column.append(Panel(f"{data}, top: {top}", "loss of AUC", curves))
         columns.append(column)
@@ -278,33 +278,33 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     expected = []
     for data in plan.tables:
         for top in TOPS:
-            of = Results(plan, found, data, top)
-            expected += _expected(plan, of, f"`{data}`, top: {top}")
+            results = Results(plan, found, data, top)
+            expected += _expected(plan, results, f"`{data}`, top: {top}")
             if data in plan.published_tables and top == ONE_LAYER:
-                expected += _expected_of_published(plan, of, f"`{data}`, top: {top}")
+                expected += _expected_of_published(plan, results, f"`{data}`, top: {top}")
     return expected
 
 
-def _expected(plan: Plan, of: Results, where: str) -> list[Expectation]:
-    expected = [Expectation(f"{where}: AUC of direction without a defence", mean(of.leak(NONE, "direction")), 0.95)]
+def _expected(plan: Plan, results: Results, where: str) -> list[Expectation]:
+    expected = [Expectation(f"{where}: AUC of direction without a defence", mean(results.leak(NONE, "direction")), 0.95)]
     for name in ("dp", "marvell", "mixpro"):
         one, (first, *_, last) = plan.middle[name], plan.epochs
-        rise = mean(of.leak(one, "mean_direction", last)) - mean(of.leak(one, "mean_direction", first))
+        rise = mean(results.leak(one, "mean_direction", last)) - mean(results.leak(one, "mean_direction", first))
         what = f"{where}: mean_direction under {name} after {last} epochs − after {first}"
         expected.append(Expectation(what, rise, 0.05))
-    dp, marvell = (of.at_equal_loss(plan.strengths[name]) for name in ("dp", "marvell"))
+    dp, marvell = (results.row_at_loss(plan.strengths[name]) for name in ("dp", "marvell"))
     if dp and marvell:  # the order of the paper's table
         what = f"{where}: {CLUSTERS} under dp − under marvell at equal loss"
         expected.append(Expectation(what, dp.leaks[CLUSTERS] - marvell.leaks[CLUSTERS], 0.0))
     return expected
 
 
-def _expected_of_published(plan: Plan, of: Results, where: str) -> list[Expectation]:
+def _expected_of_published(plan: Plan, results: Results, where: str) -> list[Expectation]:
     expected = []
     for published, own, attack, epoch in zip(
         PUBLISHED, repaired(plan), ("norm", "residual"), (plan.epochs[0], plan.epochs[-1]), strict=True
     ):
-        gap = mean(of.leak(published, attack, epoch)) - mean(of.leak(own, attack, epoch))
+        gap = mean(results.leak(published, attack, epoch)) - mean(results.leak(own, attack, epoch))
         what = f"{where}: {attack} under {published['name']} − under {own['name']}, epoch {epoch}"
         expected.append(Expectation(what, gap, 0.2))
     return expected

@@ -45,7 +45,7 @@ TRAIN: Mapping[str, Any] = {
     "batch_size": 256,
     "learning_rate": 0.003,
 }
-"""Of all trials that say nothing else. A ``top`` of no hidden layers is the paper's."""
+"""Settings of all trials that say nothing else. A ``top`` of no hidden layers is the paper's."""
 
 Settings = Mapping[str, Any]
 
@@ -147,9 +147,9 @@ def train(
     params = tuple(read_params(entry) for entry in defences)
     protections = {ACTIVE: Protection(params, membership=labelled < 1), PASSIVE: Protection(membership=False)}
     if aligned is not None:
-        data = _intersected(cut, aligned)
+        data = _intersect(cut, aligned)
     else:
-        data = _aligned(cut, labelled, Randomness(hashlib.sha256(f"{root} owners".encode()).digest()))
+        data = _align(cut, labelled, Randomness(hashlib.sha256(f"{root} owners".encode()).digest()))
 
     def met() -> dict[str, Session]:
         return {
@@ -165,7 +165,7 @@ def train(
             for party, held in memory_network(*cut.tables).items()
         }
 
-    def together(run: Callable[[Session], Coroutine[Any, Any, Any]]) -> dict[str, Any]:
+    def run_all(run: Callable[[Session], Coroutine[Any, Any, Any]]) -> dict[str, Any]:
         sessions = met()
         results = run_together(*((run(own), own.peers.values()) for own in sessions.values()))
         for result in results:
@@ -176,21 +176,21 @@ def train(
     async def training(own: Session) -> Trained:
         return await SplitTrainer().run(own, data[own.name], MemoryCheckpoints(), None)
 
-    trained = together(training)
+    trained = run_all(training)
     if not recorded:
         return Done(trained, recorder, said=said(job, met()[ACTIVE], data, trained) if scored else None)
-    seeds = together(lambda own: toss(own, own.randomness.derive("toss")))
+    seeds = run_all(lambda own: toss(own, own.randomness.derive("toss")))
     schedule, size = Schedule(seeds[ACTIVE], len(cut), salt=0), chosen["batch_size"]
     steps = [
-        of
+        batch
         for repeat in range(repeats)
         for epoch in range(chosen["epochs"])
-        for of in schedule.batches(repeat, epoch, schedule.split(repeat, cut.held_out)[0], size)
+        for batch in schedule.batches(repeat, epoch, schedule.split(repeat, cut.held_out)[0], size)
     ]
     return Done(trained, recorder, steps)
 
 
-def _aligned(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, TrainingData]:
+def _align(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, TrainingData]:
     """Each party's rows of the shared order, which is that of the tables; the passive party has all of them."""
     size, (labelling, other) = len(cut), cut.tables.values()
     has = randomness.uniform((size,)) < labelled
@@ -208,7 +208,7 @@ def _aligned(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, Tra
     }
 
 
-def _intersected(cut: Cut, aligned: NDArray[np.int64]) -> dict[str, TrainingData]:
+def _intersect(cut: Cut, aligned: NDArray[np.int64]) -> dict[str, TrainingData]:
     """The label party has all rows, and the other one those that are ``aligned``."""
     labelling, other = cut.tables.values()
     size, shared = len(cut), len(aligned)
@@ -226,4 +226,4 @@ def part(table: Table, rows: NDArray[np.int64]) -> Table:
     """The ``rows`` of a table."""
     columns = {name: rows_of(column, rows) for name, column in table.columns.items()}
     labels = None if table.labels is None else table.labels[rows]
-    return Table(Identifiers.of(table.ids.take(rows)), columns, labels)
+    return Table(Identifiers.from_items(table.ids.take(rows)), columns, labels)

@@ -84,12 +84,12 @@ class Plan:
     @property
     def strengths(self) -> dict[str, list[Defence]]:
         """Defence → its strengths that are run, the weakest first."""
-        return {name: list(of[-1:] if self.small else of) for name, of in STRENGTHS.items()}
+        return {name: list(strengths[-1:] if self.small else strengths) for name, strengths in STRENGTHS.items()}
 
     @property
     def middle(self) -> dict[str, Defence]:
         """Defence → the one strength at which it is compared with others besides."""
-        return {name: of[len(of) // 2] for name, of in self.strengths.items()}
+        return {name: values[len(values) // 2] for name, values in self.strengths.items()}
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ def hidden_labels(shared: Path, *, table: str, top: list[int], defence: Defence,
     settings = {"top": top, "epochs": epochs[-1], **OF_TABLE.get(table, {})}
     entries = [defence] if defence else []
     done = train(TABLES[table](shared, seed), seed, settings=settings, defences=entries)
-    labels = {str(epoch): _rounded(done.labels[epoch - 1]) for epoch in epochs}
+    labels = {str(epoch): _round(done.labels[epoch - 1]) for epoch in epochs}
     return {"auc": round(done.auc, 5), "alone": None if defence else round(done.alone, 5), "labels": labels}
 
 
@@ -133,12 +133,12 @@ def hidden_members(shared: Path, *, table: str, top: list[int], defence: Defence
     settings = {"top": top, "epochs": epochs, "missing": {"labels": "random-pred"}, **OF_TABLE.get(table, {})}
     entries = [defence] if defence else []
     done = train(TABLES[table](shared, seed), seed, settings=settings, defences=entries, labelled=LABELLED)
-    return {"auc": round(done.auc, 5), "attacks": _rounded(done.trained[ACTIVE].epochs[-1].attacks)}
+    return {"auc": round(done.auc, 5), "attacks": _round(done.trained[ACTIVE].epochs[-1].attacks)}
 
 
 def works(plan: Plan) -> list[Work]:
     """Everything that has to be run."""
-    defended = [one for of in plan.strengths.values() for one in of]
+    defended = [one for values in plan.strengths.values() for one in values]
     every = []
     for seed in range(plan.seeds):  # all of a seed together: a run that is cut off has whole seeds
         for top in TOPS:
@@ -150,5 +150,5 @@ def works(plan: Plan) -> list[Work]:
     return every
 
 
-def _rounded(values: Mapping[str, float | None]) -> dict[str, float | None]:
+def _round(values: Mapping[str, float | None]) -> dict[str, float | None]:
     return {name: None if value is None else round(value, 4) for name, value in values.items()}

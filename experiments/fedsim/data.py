@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 
-from vfl_node.crypto.filters.groups import normalised
+from vfl_node.crypto.filters.groups import normalise
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, rows_of
@@ -38,7 +38,7 @@ ACTIVE, PASSIVE, COORDINATOR = "agency", "owner", "linker"
 Settings = Mapping[str, Any]
 
 KEYS, BOUND = 4, 5.0
-"""Of ``made_up``: how many keys, and where they end, in standard deviations."""
+"""Keys of ``made_up``: how many keys, and where they end, in standard deviations."""
 
 ROWS: Mapping[str, int] = {"made_up": 6_000, "hdb": 8_000, "games": 6_000, "small": 400}
 """Table → records of the active party."""
@@ -73,7 +73,7 @@ class Case:
     metrics: tuple[str, ...]
     more: Mapping[str, Mapping[str, Column]] = field(default_factory=dict)
 
-    def permuted(self, seed: int) -> Case:
+    def permute(self, seed: int) -> Case:
         """The passive party's columns stand beside other records: keys and candidates stay as they are."""
         order = Randomness(bytes(32)).derive(f"fedsim permuted {seed}").permutation(len(self.passive))
         columns = {name: rows_of(column, order) for name, column in self.passive.columns.items()}
@@ -169,7 +169,7 @@ def games(shared: Path, seed: int, *, rows: int = ROWS["games"]) -> Case:
     """Games on Steam, and whether more than 20,000 people own one; RAWG has the 2,000 best known ones."""
     folder = shared / "steam_rawg"
     steam, rawg = (
-        [one for one in records(folder / file) if len(normalised(one[title])) > 1]
+        [one for one in records(folder / file) if len(normalise(one[title])) > 1]
         for file, title in (("steam_video_games.csv.gz", "game"), ("rawg_top2000.csv.gz", "name"))
     )
     drawn = np.sort(Randomness(bytes(32)).derive(f"fedsim games {seed}").permutation(len(steam))[:rows])
@@ -183,7 +183,7 @@ def games(shared: Path, seed: int, *, rows: int = ROWS["games"]) -> Case:
     other = {
         "released": numbers([game["released"][:4] for game in rawg]),
         **{name: numbers([game[name] for game in rawg]) for name in ("rating", "ratings_count", "metacritic", "playtime")},
-        "genre": category([of[0] for of in genres]),
+        "genre": category([genre[0] for genre in genres]),
         "platforms": numbers([len(game["platforms"].split(", ")) for game in rawg]),
     }
     known = {plain(game["name"]) for game in rawg}
@@ -221,13 +221,13 @@ def records(path: Path, separator: str = ",") -> list[dict[str, str]]:
 
 
 def ids_of(count: int) -> Identifiers:
-    """Of records that are not joined by them."""
-    return Identifiers.of(b"%d" % row for row in range(count))
+    """Ids of records that are not joined by them."""
+    return Identifiers.from_items(b"%d" % row for row in range(count))
 
 
 def plain(text: str) -> str:
     """Letters and digits alone, without case."""
-    return "".join(letter for letter in normalised(text) if letter.isalnum())
+    return "".join(letter for letter in normalise(text) if letter.isalnum())
 
 
 def numbers(cells: Sequence[Any]) -> NumericColumn:

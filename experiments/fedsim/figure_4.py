@@ -32,7 +32,7 @@ GRID = np.linspace(-3, 3, 25)
 """Scaled similarities at which the weight is drawn."""
 
 STEPS = 20
-"""Of the path of integrated gradients."""
+"""Steps of the path of integrated gradients."""
 
 SEEDS = 3
 
@@ -52,8 +52,8 @@ def works(plan: Plan) -> list[Work]:
 
 def seen(table: str, seed: int, scatter: float | None) -> Work:
     """One training of FedSim, and what is seen in its model."""
-    of = {"method": FEDSIM, "candidates": CANDIDATES, "sigma": SIGMA, "rate": RATES[table]}
-    return Work(looked_into, {"table": table, "seed": seed, "scatter": scatter, **of})
+    keys = {"method": FEDSIM, "candidates": CANDIDATES, "sigma": SIGMA, "rate": RATES[table]}
+    return Work(looked_into, {"table": table, "seed": seed, "scatter": scatter, **keys})
 
 
 def looked_into(shared: Path, *, seed: int, **chosen: Any) -> Any:
@@ -71,7 +71,7 @@ def looked_into(shared: Path, *, seed: int, **chosen: Any) -> Any:
     assert model.gate is not None
     with torch.no_grad():
         weights = model.gate(torch.from_numpy(GRID.astype(np.float32)).unsqueeze(0)).squeeze(0)
-    importance = by_rank(merged["merge"], *merged["inputs"])
+    importance = importance_by_rank(merged["merge"], *merged["inputs"])
     section: Any = done[ACTIVE].section
     return {
         "weights": [round(value, 5) for value in weights.tolist()],
@@ -93,12 +93,12 @@ def rebuilt(
     for party, table in tables.items():
         features = Encoder.from_json(done[party].encoder).transform(table)
         if party == PASSIVE:
-            features = features.followed_by(mean_record(features))
+            features = features.append(mean_record(features))
         inputs[party] = PositionedInput.of(features, np.arange(len(features)), torch.device("cpu"))
     model = ActiveNetwork(section, inputs[ACTIVE].schema, similarities[training])
     bottom = LinearCut(inputs[PASSIVE].schema, section.bottom, section)
-    restored(model, done[ACTIVE].weights)
-    restored(torch.nn.ModuleDict({"bottom": bottom}), done[PASSIVE].weights)
+    restore(model, done[ACTIVE].weights)
+    restore(torch.nn.ModuleDict({"bottom": bottom}), done[PASSIVE].weights)
     merged: dict[str, Any] = {"merge": model.merge}
     assert model.merge is not None
     handle = model.merge.register_forward_pre_hook(lambda _, given: merged.update(inputs=given))
@@ -111,19 +111,19 @@ def rebuilt(
     return model, merged
 
 
-def restored(module: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
+def restore(module: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Take trained weights, and rest."""
     module.load_state_dict(dict(weights))
     module.eval()
 
 
-def by_rank(merge: ConvolutionMerge, pairs: Tensor, weights: Tensor) -> Tensor:
+def importance_by_rank(merge: ConvolutionMerge, pairs: Tensor, weights: Tensor) -> Tensor:
     """Importance of each rank, float32[K], which add up to 1, of pairs float32[n, K, l] with weights float32[n, K]."""
-    importance = integrated(merge, pairs, weights).abs().sum(dim=2).mean(dim=0)
+    importance = integrate(merge, pairs, weights).abs().sum(dim=2).mean(dim=0)
     return importance / importance.sum()
 
 
-def integrated(merge: ConvolutionMerge, pairs: Tensor, weights: Tensor) -> Tensor:
+def integrate(merge: ConvolutionMerge, pairs: Tensor, weights: Tensor) -> Tensor:
     """Integrated gradients from zero, as in the paper, float32[n, K, l]; those of a row add up to what pairs change."""
     total = torch.zeros_like(pairs)
     for step in range(STEPS):
@@ -148,7 +148,7 @@ def page(plan: Plan, found: Found) -> list[str]:
     ]
     for name in tables(plan):
         ranks = _listed(_found(plan, found, name, "spearman"))
-        rising = _listed([_rising(of) for of in _found(plan, found, name, "importance")])
+        rising = _listed([_rising(outcome) for outcome in _found(plan, found, name, "importance")])
         lines.append(
             f"- `{name}`, rank correlations by seed: of weight and similarity {ranks}; of importance and rank {rising}."
         )
@@ -172,12 +172,12 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
     columns = []
     for name in tables(plan):
         weights = [
-            Curve(f"seed {seed}", [(float(x), y, 0.0) for x, y in zip(GRID, of, strict=True)])
-            for seed, of in enumerate(_found(plan, found, name, "weights"))
+            Curve(f"seed {seed}", [(float(x), y, 0.0) for x, y in zip(GRID, outcome, strict=True)])
+            for seed, outcome in enumerate(_found(plan, found, name, "weights"))
         ]
         ranked = [
-            Curve(f"seed {seed}", [(float(rank), y, 0.0) for rank, y in enumerate(of, 1)])
-            for seed, of in enumerate(_found(plan, found, name, "importance"))
+            Curve(f"seed {seed}", [(float(rank), y, 0.0) for rank, y in enumerate(outcome, 1)])
+            for seed, outcome in enumerate(_found(plan, found, name, "importance"))
         ]
         above = Panel(f"{name}: weight", "similarity, deviations", weights)
         columns.append([above, Panel(f"{name}: importance", "rank, the largest similarity last", ranked)])
@@ -189,7 +189,7 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     expected = []
     for name in tables(plan):
         correlation = _mean(_found(plan, found, name, "spearman"))
-        rising = _mean([_rising(of) for of in _found(plan, found, name, "importance")])
+        rising = _mean([_rising(outcome) for outcome in _found(plan, found, name, "importance")])
         expected.append(Expectation(f"`{name}`: rank correlation of weight and similarity, mean", correlation, RISES))
         expected.append(Expectation(f"`{name}`: rank correlation of importance and rank, mean", rising, RISES))
     return expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from experiments.fedsim.trials import CANDIDATES, EXACT, FEDSIM, MEAN, SIGMA, TOP1, Outcomes, Plan, alone, less, trial
+from experiments.fedsim.trials import CANDIDATES, EXACT, FEDSIM, MEAN, SIGMA, TOP1, Outcomes, Plan, alone, subtract, trial
 from experiments.florist.figures import Curve, Panel, drawing
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, lower, mean, table
 
@@ -47,15 +47,15 @@ def works(plan: Plan) -> list[Work]:
 
 
 def _accuracies(plan: Plan, found: Found, method: str, sigma: float) -> list[list[float]]:
-    """Of each scatter, by seed. Any noise on keys leaves `exact` without candidates, so it is trained once with some."""
-    of, every = Outcomes(found, plan.few(SEEDS)), scatters(plan)
+    """Accuracies of each scatter, by seed. Any noise on keys leaves `exact` without candidates, so it is trained once."""
+    outcomes, every = Outcomes(found, plan.few(SEEDS)), scatters(plan)
     used = [every[0], *every[1:2] * (len(every) - 1)] if method == EXACT else every
-    return [of.of(plan.table("made_up"), method, "accuracy", scatter=scatter, sigma=sigma) for scatter in used]
+    return [outcomes.values(plan.table("made_up"), method, "accuracy", scatter=scatter, sigma=sigma) for scatter in used]
 
 
 def page(plan: Plan, found: Found) -> list[str]:
     """A table for each noise on similarities, with a row for each deviation of keys."""
-    lines = {label: cell(values) for label, values in _without_linkage(plan, found).items()}
+    lines = {label: cell(values) for label, values in _unlinked_accuracies(plan, found).items()}
     tables = []
     for sigma, methods in SHOWN.items():
         by = {method: _accuracies(plan, found, method, sigma) for method in methods}
@@ -63,8 +63,8 @@ def page(plan: Plan, found: Found) -> list[str]:
         rows = [
             [
                 f"{scatter:g}",
-                *(cell(of[at]) for of in by.values()),
-                *(interval(less(by[FEDSIM][at], by[other][at])) for other in others),
+                *(cell(values[at]) for values in by.values()),
+                *(interval(subtract(by[FEDSIM][at], by[other][at])) for other in others),
             ]
             for at, scatter in enumerate(scatters(plan))
         ]
@@ -79,7 +79,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         "The paper has no noise on similarities here. `mean` and `exact` do not read these.",
         "",
         "`exact` without candidates is a network of the same kind with own columns alone. What candidates give beyond it, at",
-        f"σ_cf = {scatters(plan)[-1]:g} and σ = 0: {_beyond_own(plan, found)}.",
+        f"σ_cf = {scatters(plan)[-1]:g} and σ = 0: {_gains_beyond_own(plan, found)}.",
         "",
         "The paper, of frog at σ_cf = .2, in the text of its section 6.2: Top1 around 84 %, FedSim around 91 %.",
         "",
@@ -87,24 +87,24 @@ def page(plan: Plan, found: Found) -> list[str]:
     ]
 
 
-def _beyond_own(plan: Plan, found: Found) -> str:
+def _gains_beyond_own(plan: Plan, found: Found) -> str:
     """What methods gain over `exact` where this has no candidates, with the most noise on keys."""
     own = _accuracies(plan, found, EXACT, 0.0)[-1]
-    gains = {method: less(_accuracies(plan, found, method, 0.0)[-1], own) for method in READING[0.0]}
+    gains = {method: subtract(_accuracies(plan, found, method, 0.0)[-1], own) for method in READING[0.0]}
     return ", ".join(f"`{method}` {interval(gain)}" for method, gain in gains.items())
 
 
-def _without_linkage(plan: Plan, found: Found) -> dict[str, list[float]]:
-    of, name = Outcomes(found, plan.few(SEEDS)), plan.table("made_up")
-    solo = of.of(name, FEDSIM, "accuracy", key="alone", scatter=scatters(plan)[0], sigma=0.0)
-    return {"Solo": solo, "Combine": of.alone(name, "accuracy", "combine")}
+def _unlinked_accuracies(plan: Plan, found: Found) -> dict[str, list[float]]:
+    outcomes, name = Outcomes(found, plan.few(SEEDS)), plan.table("made_up")
+    solo = outcomes.values(name, FEDSIM, "accuracy", key="alone", scatter=scatters(plan)[0], sigma=0.0)
+    return {"Solo": solo, "Combine": outcomes.alone(name, "accuracy", "combine")}
 
 
 def drawings(plan: Plan, found: Found) -> dict[str, str]:
     """Accuracy by noise on keys, a panel for each noise on similarities."""
     flat = [
         Curve(label, [(scatter, mean(values), 0.0) for scatter in scatters(plan)], baseline=True)
-        for label, values in _without_linkage(plan, found).items()
+        for label, values in _unlinked_accuracies(plan, found).items()
     ]
     columns = []
     for sigma, methods in SHOWN.items():
@@ -129,7 +129,7 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     last, expected = f"σ_cf = {scatters(plan)[-1]:g}", []
     for sigma in SHOWN:
         fedsim, top1 = (_accuracies(plan, found, method, sigma) for method in (FEDSIM, TOP1))
-        first, most = less(fedsim[0], top1[0]), less(fedsim[-1], top1[-1])
+        first, most = subtract(fedsim[0], top1[0]), subtract(fedsim[-1], top1[-1])
         expected += [
             Expectation(f"`fedsim` − `top1` without noise on keys, σ = {sigma:g}, mean", mean(first), -LEVEL),
             Expectation(f"`fedsim` − `top1` at {last}, σ = {sigma:g}, mean", mean(most), GAIN),
@@ -137,10 +137,12 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
         ]
     fedsim, top1 = (_accuracies(plan, found, method, 0.0) for method in (FEDSIM, TOP1))
     falls = min(mean(earlier) - mean(later) for earlier, later in pairwise(top1))
-    over_solo = less(fedsim[-1], _without_linkage(plan, found)["Solo"])
+    over_solo = subtract(fedsim[-1], _unlinked_accuracies(plan, found)["Solo"])
     return [
         *expected,
         Expectation("`top1`, σ = 0, falls from each σ_cf to the next: least fall", falls, FALL),
-        Expectation("`top1`, σ = 0, first σ_cf − last, lower end of the 95 % interval", lower(less(top1[0], top1[-1])), 0.0),
+        Expectation(
+            "`top1`, σ = 0, first σ_cf − last, lower end of the 95 % interval", lower(subtract(top1[0], top1[-1])), 0.0
+        ),
         Expectation(f"`fedsim` − Solo at {last}, σ = 0, lower end of the 95 % interval", lower(over_solo), 0.0),
     ]

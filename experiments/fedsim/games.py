@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from experiments.fedsim.paper import TABLE_3_GAME
-from experiments.fedsim.table_2 import labelled
+from experiments.fedsim.table_2 import label
 from experiments.fedsim.trials import (
     CANDIDATES,
     EXACT,
@@ -18,7 +18,7 @@ from experiments.fedsim.trials import (
     Outcomes,
     Plan,
     alone,
-    less,
+    subtract,
     trial,
 )
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, lower, mean, table
@@ -45,12 +45,12 @@ def works(plan: Plan) -> list[Work]:
 
 
 def _columns(plan: Plan, found: Found, metric: str) -> dict[str, list[float]]:
-    of = Outcomes(found, plan.few(SEEDS))
+    outcomes = Outcomes(found, plan.few(SEEDS))
     return {
-        "Solo": of.of("games", FEDSIM, metric, key="alone"),
-        "Solo + match flag": of.alone("games", metric, "flag"),
-        **{method: of.of("games", method, metric) for method in METHODS},
-        f"{FEDSIM}, permuted B": of.of("games", FEDSIM, metric, control=PERMUTED),
+        "Solo": outcomes.values("games", FEDSIM, metric, key="alone"),
+        "Solo + match flag": outcomes.alone("games", metric, "flag"),
+        **{method: outcomes.values("games", method, metric) for method in METHODS},
+        f"{FEDSIM}, permuted B": outcomes.values("games", FEDSIM, metric, control=PERMUTED),
     }
 
 
@@ -61,18 +61,18 @@ def page(plan: Plan, found: Found) -> list[str]:
     accuracy, auc = (_columns(plan, found, metric) for metric in ("accuracy", "auc"))
     rows = []
     for name in accuracy:
-        paper, against = TABLE_3_GAME.get(name), less(accuracy[name], accuracy["Solo"])
+        paper, against = TABLE_3_GAME.get(name), subtract(accuracy[name], accuracy["Solo"])
         rows.append(
             [
-                labelled(name),
+                label(name),
                 cell(accuracy[name]),
                 cell(auc[name]),
                 "" if name == "Solo" else interval(against),
                 f"{paper:.2f} %" if paper else "",
             ]
         )
-    of = Outcomes(found, plan.few(SEEDS))
-    most, bits = (max(of.of("games", FEDSIM, fact, key="linkage")) for fact in ("reuse", "bits"))
+    outcomes = Outcomes(found, plan.few(SEEDS))
+    most, bits = (max(outcomes.values("games", FEDSIM, fact, key="linkage")) for fact in ("reuse", "bits"))
     return [
         "RAWG's table here is its 2,000 best known games, so *having a match* could tell that many people own a game.",
         "*Solo + match flag* has the active party's own columns and whether a game of the same letters and digits is in the",
@@ -93,7 +93,7 @@ def page(plan: Plan, found: Found) -> list[str]:
 
 def _gains(accuracy: Mapping[str, list[float]]) -> list[str]:
     """Who is better than Solo, as far as five seeds tell."""
-    better = [labelled(name) for name in accuracy if lower(less(accuracy[name], accuracy["Solo"])) > 0]
+    better = [label(name) for name in accuracy if lower(subtract(accuracy[name], accuracy["Solo"])) > 0]
     if better:
         return [f"The whole interval is above 0 for {', '.join(better)}."]
     return [

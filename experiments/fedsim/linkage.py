@@ -59,7 +59,7 @@ def link(case: Case, align: Align, seed: int) -> Linkage:
     scale = None if align.equal_only else DistanceScale.of(block.distances for block in blocks)
     terms = hashlib.sha256(json.dumps(align.model_dump(mode="json"), sort_keys=True).encode()).digest()
     draws = PairDraws(secret.derive("coordinator"), terms)
-    marks = [draws.marks(of) for of in (own, theirs)]
+    marks = [draws.marks(ids) for ids in (own, theirs)]
     reuse, parts, start = ReuseCount(len(theirs)), [], 0
     for block in blocks:
         mine = marks[0][start : start + len(block.rows)]

@@ -27,7 +27,7 @@ from experiments.fedsim.linkage import align_section, link
 from experiments.fedsim.trials import Plan
 from experiments.inference.experiment import Expectation, Found, Work, cell, mean, table
 from vfl_node.alignment.linkage.words import TAU_MEANS
-from vfl_node.crypto.filters.groups import groups_of, normalised
+from vfl_node.crypto.filters.groups import groups_of, normalise
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.job import Align
@@ -37,7 +37,7 @@ TITLE = "Pairs of records: completeness and precision"
 SEEDS = 3
 SIGMAS = (0.0, 0.1, 0.4, 1.0)
 WITHIN = (1, 5, 20)
-"""Of pairs completeness: among how many nearest."""
+"""Numbers of nearest among which pairs completeness counts."""
 
 PLAIN = {"differing": "plain texts, groups that differ", "jaccard": "plain texts, Jaccard"}
 """Measure of plain texts → its words."""
@@ -85,7 +85,7 @@ def matched(shared: Path, *, data: str, seed: int, letters: int) -> Any:
     for sigma in SIGMAS:
         align = Align.model_validate(align_section(case, candidates=max(WITHIN), sigma=sigma))
         found = link(case, align, seed)
-        candidates, similarities = (of[rows] for of in _both(found))
+        candidates, similarities = (values[rows] for values in _read_both(found))
         best = np.where(candidates < 0, -np.inf, similarities).argmax(axis=1)
         first[f"{sigma:g}"] = _share(candidates[np.arange(len(rows)), best] == places)
         tau[f"{sigma:g}"] = round(found.facts["tau"] or 0.0, 6)
@@ -94,7 +94,7 @@ def matched(shared: Path, *, data: str, seed: int, letters: int) -> Any:
             nearest = np.take_along_axis(candidates, order, axis=1)
             complete = {str(k): _share((nearest[:, :k] == places[:, None]).any(axis=1)) for k in WITHIN}
     far = differing([ours[row] for row in rows], theirs), -jaccard([ours[row] for row in rows], theirs)
-    plain = {name: _complete(of, places) for name, of in zip(PLAIN, far, strict=True)}
+    plain = {name: _complete(distances, places) for name, distances in zip(PLAIN, far, strict=True)}
     return {"complete": complete, **plain, "first": first, "tau": tau, "bits": found.facts["bits"], "pairs": len(true)}
 
 
@@ -104,7 +104,7 @@ def _complete(far: NDArray[np.float32], places: NDArray[np.int64]) -> dict[str, 
     return {str(k): _share((ranked[:, :k] == places[:, None]).any(axis=1)) for k in WITHIN}
 
 
-def _both(found: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _read_both(found: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     own, other = found.views.values()
     return other.rows, own.similarities
 
@@ -127,18 +127,18 @@ def differing(ours: Sequence[str], theirs: Sequence[str]) -> NDArray[np.float32]
 
 def _common(ours: Sequence[str], theirs: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Groups that both texts of each pair have, and those of the one plus those of the other, float32[n, m]."""
-    groups = [[groups_of(normalised(text), 2) for text in of] for of in (ours, theirs)]
+    groups = [[groups_of(normalise(text), 2) for text in texts] for texts in (ours, theirs)]
     number: dict[str, int] = {}
-    for of in (*groups[0], *groups[1]):
-        for group in sorted(of):
+    for text in (*groups[0], *groups[1]):
+        for group in sorted(text):
             number.setdefault(group, len(number))
     flags = []
-    for of in groups:
-        columns = [number[group] for one in of for group in sorted(one)]
-        starts = np.concatenate([[0], np.cumsum([len(one) for one in of])])
-        flags.append(csr_matrix((np.ones(len(columns), np.float32), columns, starts), shape=(len(of), len(number))))
+    for texts in groups:
+        columns = [number[group] for text in texts for group in sorted(text)]
+        starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])])
+        flags.append(csr_matrix((np.ones(len(columns), np.float32), columns, starts), shape=(len(texts), len(number))))
     common = (flags[0] @ flags[1].T).toarray()
-    sizes = [np.asarray(of.sum(axis=1)).ravel() for of in flags]
+    sizes = [np.asarray(flag.sum(axis=1)).ravel() for flag in flags]
     return common, sizes[0][:, None] + sizes[1]
 
 
@@ -153,12 +153,12 @@ def texts(shared: Path, data: str) -> Pairs:
         "amazon_google": (shared / "amazon_google", ("amazon", "gp"), ("title", "manufacturer"), "#"),
     }[data]
     files = [records(folder / f"{name}.csv.gz", separator) for name in (ours, theirs)]
-    place = [{row["id"]: at for at, row in enumerate(of)} for of in files]
+    place = [{row["id"]: at for at, row in enumerate(rows)} for rows in files]
     one, two = ("D2", "D1") if ours == "acm" else ("D1", "D2")
     true = {}
     for pair in records(folder / "gt.csv.gz", separator):
         true.setdefault(place[0][pair[one]], place[1][pair[two]])
-    both = [[" ".join(str(row[name] or "") for name in columns) for row in of] for of in files]
+    both = [[" ".join(str(row[name] or "") for name in columns) for row in rows] for rows in files]
     return both[0], both[1], true
 
 
@@ -180,7 +180,7 @@ def _small() -> Pairs:
     changed = letters.copy()
     for row, place in enumerate((15 * draws.uniform((300,))).astype(np.int64).tolist()):
         changed[row, place : place + 2] = (changed[row, place : place + 2] + 1) % 26
-    both = [["".join(chr(97 + letter) for letter in row) for row in of.tolist()] for of in (letters, changed)]
+    both = [["".join(chr(97 + letter) for letter in row) for row in codes.tolist()] for codes in (letters, changed)]
     return both[0], both[1], {row: row for row in range(300)}
 
 
@@ -191,15 +191,15 @@ def page(plan: Plan, found: Found) -> list[str]:
     for data in names:
         every = [found[matching(data, seed).name] for seed in plan.few(SEEDS)]
         pairs, bits = every[0]["pairs"], every[0]["bits"]
-        for of, label in (("complete", "filters"), *PLAIN.items()):
-            shares = [[one[of][str(k)] for one in every] for k in WITHIN]
-            values = [cell(of_k) if of == "complete" else f"{of_k[0]:.3f}" for of_k in shares]
-            complete.append([f"`{data}`, {pairs:,} pairs, {bits:,} bits" if of == "complete" else "", label, *values])
+        for method, label in (("complete", "filters"), *PLAIN.items()):
+            shares = [[one[method][str(k)] for one in every] for k in WITHIN]
+            values = [cell(of_k) if method == "complete" else f"{of_k[0]:.3f}" for of_k in shares]
+            complete.append([f"`{data}`, {pairs:,} pairs, {bits:,} bits" if method == "complete" else "", label, *values])
         cells = [
             f"{cell([one['first'][f'{s:g}'] for one in every])} (τ {100 * mean([one['tau'][f'{s:g}'] for one in every]):.3g} %)"
             for s in SIGMAS
         ]
-        first.append([f"`{data}`", *cells, *(f"{every[0][of]['1']:.3f}" for of in PLAIN)])
+        first.append([f"`{data}`", *cells, *(f"{every[0][method]['1']:.3f}" for method in PLAIN)])
     return [
         "Share of true pairs whose record is among the K nearest, mean ± deviation over pivots of several seeds:",
         "",

@@ -38,9 +38,9 @@ def best(found: Found, name: str) -> float:
 def page(plan: Plan, found: Found) -> list[str]:
     """A row for each table and rate."""
     rows = [
-        [f"`{name}`", f"{rate:g}", *(f"{loss:.4f}" for loss in of), "used" if RATES[name] == rate else ""]
+        [f"`{name}`", f"{rate:g}", *(f"{loss:.4f}" for loss in values), "used" if RATES[name] == rate else ""]
         for name in tables(plan)
-        for rate, of in losses(found, name).items()
+        for rate, values in losses(found, name).items()
     ]
     return [
         "The smallest validation loss of 30 epochs, on one seed that no other table has. Of each table the rate with the",

@@ -19,8 +19,8 @@ from typing import Protocol
 from experiments.fedsim import figure_4, figure_6, games, matching, rates, sweeps, table_2
 from experiments.fedsim.trials import SETTINGS, Plan
 from experiments.inference.experiment import Expectation, Found, Work
-from experiments.pages import Page, divided, write
-from experiments.stored import completed
+from experiments.pages import Page, divide, write
+from experiments.stored import complete
 from vfl_node.errors import UsageError
 
 
@@ -94,7 +94,7 @@ BESIDE = (
 
 def pages(plan: Plan, found: Found) -> dict[str, str]:
     """File → page of all outcomes."""
-    return divided(page(plan, found), "fedsim", BESIDE)
+    return divide(page(plan, found), "fedsim", BESIDE)
 
 
 def main(chosen: argparse.Namespace) -> None:
@@ -102,7 +102,7 @@ def main(chosen: argparse.Namespace) -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     plan, file = Plan(chosen.seeds, chosen.small), chosen.out / "fedsim.json"
     every = works(plan, list(PARTS))
-    found = completed(
+    found = complete(
         file,
         works(plan, chosen.only or list(PARTS)),
         chosen.data,
@@ -121,7 +121,7 @@ def main(chosen: argparse.Namespace) -> None:
             (chosen.out / name).write_text(svg, encoding="utf-8")
 
 
-def named(text: str) -> list[str]:
+def parse_parts(text: str) -> list[str]:
     """Parts by their names. Raises argparse.ArgumentTypeError."""
     if unknown := sorted(set(names := text.split(",")) - PARTS.keys()):
         raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}; there are {', '.join(PARTS)}")
@@ -140,7 +140,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("/nowhere"), help="folder of the shared data sets; read in place")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", type=named, metavar="NAME,NAME", help=", ".join(PARTS))
+    parser.add_argument("--only", type=parse_parts, metavar="NAME,NAME", help=", ".join(PARTS))
     parser.add_argument("--seeds", type=positive, default=5)
     parser.add_argument("--processes", type=positive, default=2)
     parser.add_argument("--small", action="store_true", help="small made-up tables")

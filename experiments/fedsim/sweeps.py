@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from experiments.fedsim.trials import CANDIDATES, FEATURE, FEDSIM, MEAN, SIGMA, TOP1, Outcomes, Plan, less, trial
+from experiments.fedsim.trials import CANDIDATES, FEATURE, FEDSIM, MEAN, SIGMA, TOP1, Outcomes, Plan, subtract, trial
 from experiments.florist.figures import Curve, Panel, drawing
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, lower, mean, table
 from vfl_node.alignment.linkage.words import TAU_MEANS
@@ -64,16 +64,16 @@ def works(plan: Plan) -> list[Work]:
 
 def page(plan: Plan, found: Found) -> list[str]:
     """Tables by K, of quality and of time, and one by noise."""
-    of, lines = Outcomes(found, plan.few(SEEDS)), []
+    outcomes, lines = Outcomes(found, plan.few(SEEDS)), []
     for name, (metric, scatter) in tables(plan).items():
         digits = 3 if scatter is not None else 2
         rows, times = [], []
         for count in counts(plan):
             chosen = {"candidates": count, "scatter": scatter}
-            rows.append([str(count), *(cell(of.of(name, method, metric, **chosen), digits) for method in COUNTED)])
-            times.append([str(count), *(cell(of.said(name, method, "epoch_s", **chosen), 3) for method in COUNTED)])
+            rows.append([str(count), *(cell(outcomes.values(name, method, metric, **chosen), digits) for method in COUNTED)])
+            times.append([str(count), *(cell(outcomes.said(name, method, "epoch_s", **chosen), 3) for method in COUNTED)])
         if not plan.small:
-            grown = [exponent(of, name, scatter, method) for method in COUNTED]
+            grown = [exponent(outcomes, name, scatter, method) for method in COUNTED]
             times.append([f"exponent, {SHORT} to {LONG}", *(f"{value:.2f}" for value in grown)])
         head = ["K", *(f"`{method}`" for method in COUNTED)]
         keys = "" if scatter is None else f", σ_cf = {scatter:g}"
@@ -95,13 +95,15 @@ def page(plan: Plan, found: Found) -> list[str]:
         return lines
     rows = []
     for sigma in SIGMAS:
-        tau = mean(of.of("hdb", FEDSIM, "tau", key="linkage", sigma=sigma))
-        values = [cell(of.of("hdb", method, "rmse", sigma=sigma), 2) for method in BLURRED]
-        change = less(of.of("hdb", FEDSIM, "rmse", sigma=sigma), of.of("hdb", FEDSIM, "rmse", sigma=0.0))
+        tau = mean(outcomes.values("hdb", FEDSIM, "tau", key="linkage", sigma=sigma))
+        values = [cell(outcomes.values("hdb", method, "rmse", sigma=sigma), 2) for method in BLURRED]
+        change = subtract(
+            outcomes.values("hdb", FEDSIM, "rmse", sigma=sigma), outcomes.values("hdb", FEDSIM, "rmse", sigma=0.0)
+        )
         rows.append([f"{sigma:g}", f"{100 * tau:.3g} %", *values, interval(change, 2)])
-    with_key = {key: cell(of.alone("hdb", "rmse", "key", key=key), 2) for key in ("metrics", "tree")}
-    mean_of_all = cell(of.of("hdb", MEAN, "rmse"), 2)
-    bits = of.of("hdb", FEDSIM, "bits", key="linkage")[0]
+    with_key = {key: cell(outcomes.alone("hdb", "rmse", "key", key=key), 2) for key in ("metrics", "tree")}
+    mean_of_all = cell(outcomes.values("hdb", MEAN, "rmse"), 2)
+    bits = outcomes.values("hdb", FEDSIM, "bits", key="linkage")[0]
     head = ["σ", "τ", *(f"`{method}`" for method in BLURRED), "`fedsim` − without noise"]
     return [
         *lines,
@@ -121,24 +123,24 @@ def page(plan: Plan, found: Found) -> list[str]:
 
 def drawings(plan: Plan, found: Found) -> dict[str, str]:
     """Quality and time by K, and quality by noise."""
-    of, columns = Outcomes(found, plan.few(SEEDS)), []
+    outcomes, columns = Outcomes(found, plan.few(SEEDS)), []
     for name, (metric, scatter) in tables(plan).items():
-        quality = partial(_quality, of, name, metric, scatter)
-        seconds = partial(_seconds, of, name, scatter)
+        quality = partial(_quality, outcomes, name, metric, scatter)
+        seconds = partial(_seconds, outcomes, name, scatter)
         above = Panel(f"{name}: {NAMES[metric]}; whiskers: deviations", "candidates", _curves(COUNTED, counts(plan), quality))
         columns.append([above, Panel(f"{name}: seconds of an epoch", "candidates", _curves(COUNTED, counts(plan), seconds))])
     drawn = {"fedsim-figure-9.svg": drawing(columns)}
     if not plan.small:
-        blurred = _curves(BLURRED, SIGMAS, lambda method, sigma: of.of("hdb", method, "rmse", sigma=sigma))
+        blurred = _curves(BLURRED, SIGMAS, lambda method, sigma: outcomes.values("hdb", method, "rmse", sigma=sigma))
         drawn["fedsim-figure-7.svg"] = drawing(
             [[Panel(f"hdb: {NAMES['rmse']}; whiskers: deviations", "noise on similarities, σ", blurred)]]
         )
     return drawn
 
 
-def _curves(methods: tuple[str, ...], values: tuple[float, ...], of: Callable[..., list[float]]) -> list[Curve]:
+def _curves(methods: tuple[str, ...], values: tuple[float, ...], measure: Callable[..., list[float]]) -> list[Curve]:
     """Means and standard deviations over seeds."""
-    return [Curve(method, [_point(value, of(method, value)) for value in values]) for method in methods]
+    return [Curve(method, [_point(value, measure(method, value)) for value in values]) for method in methods]
 
 
 def _point(x: float, values: list[float]) -> tuple[float, float, float]:
@@ -151,37 +153,37 @@ def deviation(values: list[float]) -> float:
     return (sum((value - middle) ** 2 for value in values) / (len(values) - 1)) ** 0.5 if len(values) > 1 else 0.0
 
 
-def _quality(of: Outcomes, name: str, metric: str, scatter: float | None, method: str, count: int) -> list[float]:
-    return of.of(name, method, metric, candidates=count, scatter=scatter)
+def _quality(outcomes: Outcomes, name: str, metric: str, scatter: float | None, method: str, count: int) -> list[float]:
+    return outcomes.values(name, method, metric, candidates=count, scatter=scatter)
 
 
-def _seconds(of: Outcomes, name: str, scatter: float | None, method: str, count: int) -> list[float]:
-    return of.said(name, method, "epoch_s", candidates=count, scatter=scatter)
+def _seconds(outcomes: Outcomes, name: str, scatter: float | None, method: str, count: int) -> list[float]:
+    return outcomes.said(name, method, "epoch_s", candidates=count, scatter=scatter)
 
 
-def exponent(of: Outcomes, name: str, scatter: float | None, method: str) -> float:
-    """Of K, by which time grows from few to many candidates."""
-    long, short = (mean(_seconds(of, name, scatter, method, count)) for count in (LONG, SHORT))
+def exponent(outcomes: Outcomes, name: str, scatter: float | None, method: str) -> float:
+    """The exponent of K, by which time grows from few to many candidates."""
+    long, short = (mean(_seconds(outcomes, name, scatter, method, count)) for count in (LONG, SHORT))
     return math.log(long / short) / math.log(LONG / SHORT)
 
 
 def check(plan: Plan, found: Found) -> list[Expectation]:
     """FedSim does not get worse with more candidates, time is in proportion to them, and moderate noise costs little."""
-    of, expected = Outcomes(found, plan.few(SEEDS)), []
+    outcomes, expected = Outcomes(found, plan.few(SEEDS)), []
     if plan.small:
         return []
     for name, (metric, scatter) in tables(plan).items():
-        few, many = (mean(_quality(of, name, metric, scatter, FEDSIM, count)) for count in (CANDIDATES, 50))
+        few, many = (mean(_quality(outcomes, name, metric, scatter, FEDSIM, count)) for count in (CANDIDATES, 50))
         better = (many - few) / few * (1 if metric == "accuracy" else -1)
         expected.append(Expectation(f"`{name}`: FedSim, K = 50 beside K = {CANDIDATES}, relative gain", better, -0.03))
         for method in PAIRWISE:
-            value, what = exponent(of, name, scatter, method), f"`{name}`: `{method}`: exponent of time by K"
+            value, what = exponent(outcomes, name, scatter, method), f"`{name}`: `{method}`: exponent of time by K"
             expected += [Expectation(what, value, FLAT), Expectation(f"−({what})", -value, -STEEP)]
-    quiet = of.of("hdb", FEDSIM, "rmse", sigma=0.0)
+    quiet = outcomes.values("hdb", FEDSIM, "rmse", sigma=0.0)
     for sigma in (0.1, SIGMA):
-        cost = mean(less(of.of("hdb", FEDSIM, "rmse", sigma=sigma), quiet))
+        cost = mean(subtract(outcomes.values("hdb", FEDSIM, "rmse", sigma=sigma), quiet))
         what = f"hdb: −(RMSE of FedSim that σ = {sigma:g} changes, in deviations over seeds)"
         expected.append(Expectation(what, -abs(cost) / (deviation(quiet) or 1.0), -2.0))
-    noisy = less(of.of("hdb", TOP1, "rmse", sigma=SIGMAS[-1]), of.of("hdb", TOP1, "rmse", sigma=0.0))
+    noisy = subtract(outcomes.values("hdb", TOP1, "rmse", sigma=SIGMAS[-1]), outcomes.values("hdb", TOP1, "rmse", sigma=0.0))
     what = f"hdb: `top1` at σ = {SIGMAS[-1]:g} − without noise, RMSE, lower end of the 95 % interval"
     return [*expected, Expectation(what, lower(noisy), 0.0)]

@@ -14,7 +14,7 @@ from experiments.fedsim.trials import (
     Outcomes,
     Plan,
     alone,
-    less,
+    subtract,
     trial,
 )
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, mean, table
@@ -28,7 +28,7 @@ OWN = {"": "", "key": " + key"}
 """Control → what stands behind the names of models of own columns."""
 
 ALONE = {"alone": "Solo", "metrics": "own columns, linked network", "tree": "own columns, boosted trees"}
-"""Of a training without any candidate: what is kept → name. Its linked network sees the mean school beside every flat."""
+"""A training without any candidate: what is kept → name. Its linked network sees the mean school beside every flat."""
 
 SAME_WITH_KEY = f"{ALONE['metrics']}{OWN['key']}"
 
@@ -47,7 +47,7 @@ scikit-learn's. *Permuted B* has the columns of each school beside another schoo
 columns. Candidates act as a map that tells in which quarter a flat is."""
 
 WHY = "They read one candidate at a time, and one school tells less of where a flat is than twenty (Figure 9 has K = 1)."
-"""Of methods that gain less than was expected; the test sees to it that these are the two that do so."""
+"""Why some methods gain less than was expected; the test sees to it that these are the two that do so."""
 
 
 def works(plan: Plan) -> list[Work]:
@@ -63,14 +63,14 @@ def works(plan: Plan) -> list[Work]:
 
 def columns(plan: Plan, found: Found, metric: str) -> dict[str, list[float]]:
     """Row of the table → a metric by seed."""
-    of = Outcomes(found, plan.few(SEEDS))
+    outcomes = Outcomes(found, plan.few(SEEDS))
     alone_by = {
-        f"{name}{words}": of.alone("hdb", metric, control, key=key)
+        f"{name}{words}": outcomes.alone("hdb", metric, control, key=key)
         for key, name in ALONE.items()
         for control, words in OWN.items()
     }
     linked = {
-        f"{method}{words}": of.of("hdb", method, metric, control=control)
+        f"{method}{words}": outcomes.values("hdb", method, metric, control=control)
         for control, words in {"": "", PERMUTED: ", permuted B"}.items()
         for method in METHODS
     }
@@ -82,15 +82,18 @@ def page(plan: Plan, found: Found) -> list[str]:
     if plan.small:
         return ["Not in a small run: it needs the table of sales."]
     rmse, r2 = (columns(plan, found, metric) for metric in ("rmse", "r2"))
-    of = Outcomes(found, plan.few(SEEDS))
+    outcomes = Outcomes(found, plan.few(SEEDS))
     rows = []
     for name in rmse:
         paper = TABLE_2_HDB.get(name)
-        against = "" if name == "Solo" else interval(less(rmse[name], rmse["Solo"]), 2)
+        against = "" if name == "Solo" else interval(subtract(rmse[name], rmse["Solo"]), 2)
         published = f"{paper[0]:.2f} / {paper[1]:.4f}" if paper else ""
-        rows.append([labelled(name), cell(rmse[name], 2), cell(r2[name]), against, published])
-    most, bits = (max(of.of("hdb", FEDSIM, fact, key="linkage")) for fact in ("reuse", "bits"))
-    pairs = {metric: cell(of.of("hdb", FEATURE, metric, key="pairs"), digits) for metric, digits in (("rmse", 2), ("r2", 3))}
+        rows.append([label(name), cell(rmse[name], 2), cell(r2[name]), against, published])
+    most, bits = (max(outcomes.values("hdb", FEDSIM, fact, key="linkage")) for fact in ("reuse", "bits"))
+    pairs = {
+        metric: cell(outcomes.values("hdb", FEATURE, metric, key="pairs"), digits)
+        for metric, digits in (("rmse", 2), ("r2", 3))
+    }
     return [
         MEANS,
         "",
@@ -99,7 +102,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         "",
         *table(["", "RMSE, k$", "R²", "RMSE − Solo", "paper: RMSE / R²"], rows),
         "",
-        f"`fedsim` − linked network with own columns + key, RMSE: {interval(less(rmse[FEDSIM], rmse[SAME_WITH_KEY]), 2)}.",
+        f"`fedsim` − linked network with own columns + key, RMSE: {interval(subtract(rmse[FEDSIM], rmse[SAME_WITH_KEY]), 2)}.",
         "Only below 0 would the linkage give more than the place of the flat itself, in a network of the same kind. Figure 7",
         "has `fedsim` without noise.",
         "",
@@ -130,8 +133,8 @@ def _small_gains(plan: Plan, found: Found) -> list[str]:
     ]
 
 
-def labelled(name: str) -> str:
-    """Of a row: methods as code."""
+def label(name: str) -> str:
+    """The label of a row: methods as code."""
     method, *control = name.split(",")
     return name if method.startswith(("Solo", "own")) else ",".join([f"`{method}`", *control])
 

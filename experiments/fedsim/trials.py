@@ -24,7 +24,7 @@ PERMUTED = "permuted"
 """The control in which the passive party's columns stand beside other records."""
 
 SIZES: Mapping[str, Any] = {"bottom": [64, 32], "active_bottom": [64, 32], "top": [64]}
-"""Of every training: about a third of the paper's widths."""
+"""Layers of every training: about a third of the paper's widths."""
 
 ONLY_FEDSIM: Mapping[str, Any] = {"merge_hidden": [64]}
 
@@ -118,15 +118,15 @@ def trained(shared: Path, *, seed: int, **chosen: Any) -> Any:
     section: Any = done.section
     results: Any = done.results
     return {
-        "metrics": _rounded(results.metrics),
-        "alone": _rounded(results.alone.metrics if results.alone else None),
-        "tree": _rounded(results.rival.metrics) if results.rival else None,
-        "pairs": _rounded(section.pair_metrics) if section.pair_metrics else None,
+        "metrics": _round(results.metrics),
+        "alone": _round(results.alone.metrics if results.alone else None),
+        "tree": _round(results.rival.metrics) if results.rival else None,
+        "pairs": _round(section.pair_metrics) if section.pair_metrics else None,
         "epoch_s": round(median(epoch.seconds for epoch in done.epochs), 4),
         "best": section.early_stopping.best_epochs[0],
         "validation": round(min(epoch.validation_loss or 0.0 for epoch in done.epochs), 6),
         "spearman": None if section.spearman is None else round(section.spearman, 4),
-        "linkage": _rounded(linkage.facts, 7),
+        "linkage": _round(linkage.facts, 7),
     }
 
 
@@ -145,7 +145,7 @@ def set_up(
     """The tables of a :func:`trial`, and its job."""
     case = CASES[table](shared, seed, **({} if scatter is None else {"scatter": scatter}))
     if control == PERMUTED:
-        case = case.permuted(seed)
+        case = case.permute(seed)
     elif control:
         case = case.wider(control)
     settings = {"method": method, "learning_rate": rate, **SIZES, **(ONLY_FEDSIM if method == FEDSIM else {})}
@@ -153,7 +153,7 @@ def set_up(
     return case, job_of(case, align, settings)
 
 
-def _rounded(values: Mapping[str, Any] | None, digits: int = 5) -> dict[str, float | None]:
+def _round(values: Mapping[str, Any] | None, digits: int = 5) -> dict[str, float | None]:
     return {name: None if value is None else round(float(value), digits) for name, value in (values or {}).items()}
 
 
@@ -168,7 +168,7 @@ class Outcomes:
     def __init__(self, found: Found, seeds: range) -> None:
         self._found, self._seeds = found, seeds
 
-    def of(self, table: str, method: str, metric: str, *, key: str = "metrics", **of_trial: Any) -> list[float]:
+    def values(self, table: str, method: str, metric: str, *, key: str = "metrics", **of_trial: Any) -> list[float]:
         """A metric of a training with the arguments ``of_trial``; ``key``: as in what :func:`trained` returns."""
         return [self._found[trial(table, method, seed, **of_trial).name][key][metric] for seed in self._seeds]
 
@@ -177,10 +177,10 @@ class Outcomes:
         return [self._found[trial(table, method, seed, **of_trial).name][key] for seed in self._seeds]
 
     def alone(self, table: str, metric: str, control: str = "", *, key: str = "alone") -> list[float]:
-        """Of the active party alone, with the columns of a control; ``key`` as in :meth:`of`."""
+        """The metric of the active party alone, with the columns of a control; ``key`` as in :meth:`values`."""
         return [self._found[alone(table, seed, control).name][key][metric] for seed in self._seeds]
 
 
-def less(one: list[float], other: list[float]) -> list[float]:
+def subtract(one: list[float], other: list[float]) -> list[float]:
     """Paired differences."""
     return [a - b for a, b in zip(one, other, strict=True)]

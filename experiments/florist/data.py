@@ -26,7 +26,7 @@ from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 
 LEAST = 20
 KEPT_NEGATIVES = 10
-"""Of talkingdata's negatives one in so many is kept: 227 of 100,000 rows are positive."""
+"""One in so many of talkingdata's negatives is kept: 227 of 100,000 rows are positive."""
 
 Rows = NDArray[np.int64]
 
@@ -44,8 +44,8 @@ class Records:
     def table(self, rows: Rows, columns: Iterable[str], *, labelled: bool) -> Table:
         """A party's: the records ``rows`` with ``columns``, a record's number being its id."""
         return Table(
-            Identifiers.of(b"%d" % row for row in rows.tolist()),
-            {name: _taken(self.columns[name], rows) for name in columns},
+            Identifiers.from_items(b"%d" % row for row in rows.tolist()),
+            {name: _take(self.columns[name], rows) for name in columns},
             self.labels[rows] if labelled else None,
         )
 
@@ -95,7 +95,7 @@ def made_up(folder: Path) -> Records:
     x, kind, place = rng.normal(size=(4000, 5)), rng.integers(0, 4, 4000), rng.integers(0, 8, 4000)
     score = 1.5 * x[:, 0] - x[:, 1] + x[:, 2] * x[:, 3] + 0.6 * kind + 0.4 * (place % 3) + rng.logistic(size=4000)
     columns: dict[str, Column] = {f"x{column}": NumericColumn(x[:, column]) for column in range(5)}
-    columns |= {name: CategoricalColumn(of, tuple("abcdefgh")) for name, of in (("kind", kind), ("place", place))}
+    columns |= {name: CategoricalColumn(codes, tuple("abcdefgh")) for name, codes in (("kind", kind), ("place", place))}
     return Records(columns, (score > np.quantile(score, 0.8)).astype(np.float32))
 
 
@@ -131,7 +131,7 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, l
 
 
 def _records(cells: dict[str, list[str]], numeric: set[str], positive: Sequence[bool] | NDArray[np.bool_]) -> Records:
-    columns = {name: _numbers(of) if name in numeric else _categories(of) for name, of in cells.items()}
+    columns = {name: _numbers(cells_) if name in numeric else _categories(cells_) for name, cells_ in cells.items()}
     return Records(columns, np.asarray(positive, np.float32))
 
 
@@ -146,7 +146,7 @@ def _categories(cells: Sequence[str]) -> CategoricalColumn:
     return CategoricalColumn(codes.astype(np.int64), tuple(levels.tolist()))
 
 
-def _taken(column: Column, rows: Rows) -> Column:
+def _take(column: Column, rows: Rows) -> Column:
     if isinstance(column, NumericColumn):
         return NumericColumn(column.values[rows])
     return CategoricalColumn(column.codes[rows], column.levels)

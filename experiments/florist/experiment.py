@@ -123,7 +123,7 @@ class Trial:
     @property
     def name(self) -> str:
         """Tells it from every other trial, and from the same one under other settings of the job."""
-        chosen = [f"{of.name}={value}" for of in fields(self) if (value := getattr(self, of.name)) != of.default]
+        chosen = [f"{field.name}={value}" for field in fields(self) if (value := getattr(self, field.name)) != field.default]
         settings = hashlib.sha256(self.train.model_dump_json(exclude={"missing"}).encode()).hexdigest()
         return " ".join([*chosen, f"settings={settings[:8]}"])
 
@@ -149,12 +149,14 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
         if trial.watched:
             measured = training.measure()["plain"]
             curve.append((step, loss, measured["nll"], measured["auc"]))
-    found = [training.attacked(epochs) for epochs in trial.attacked]
+    found = [training.attack(epochs) for epochs in trial.attacked]
     return {
         "test": training.measure(),
-        "attacks": {name: [of[name] for of in found] for name in trial.attacks if found},
-        "equal weights": training.attacked_at_once() if trial.attacked and len(trial.attacks) > 1 else {},
-        "joint": {of: training.joint(name) for of, name in (("active", ACTIVE), ("passive", PASSIVE))} if trial.joint else {},
+        "attacks": {name: [outcome[name] for outcome in found] for name in trial.attacks if found},
+        "equal weights": training.attack_at_once() if trial.attacked and len(trial.attacks) > 1 else {},
+        "joint": {party: training.joint(name) for party, name in (("active", ACTIVE), ("passive", PASSIVE))}
+        if trial.joint
+        else {},
         "curve": curve,
         "real": training.real,
     }
@@ -180,7 +182,7 @@ class Drawn:
     owns: dict[str, Bools]
 
     @classmethod
-    def of(cls, randomness: Randomness, records: int, *, alpha: float, beta: float, rows: int = 0) -> Drawn:
+    def draw(cls, randomness: Randomness, records: int, *, alpha: float, beta: float, rows: int = 0) -> Drawn:
         """See :class:`Trial`; a quarter of the ``records`` is tested on."""
         tested, trained = np.split(randomness.derive("split").permutation(records), [records // 4])
         trained = trained[: rows or None]
@@ -197,14 +199,14 @@ class Training:
     def __init__(self, trial: Trial, folder: Path) -> None:
         self._trial, records = trial, records_of(trial.data, folder)
         randomness = randomness_of(trial.data, trial.seed)
-        drawn = Drawn.of(randomness, len(records), alpha=trial.alpha, beta=trial.beta, rows=trial.rows)
+        drawn = Drawn.draw(randomness, len(records), alpha=trial.alpha, beta=trial.beta, rows=trial.rows)
         tested, trained, owns = drawn.tested, drawn.trained, drawn.owns
         both = owns[ACTIVE] & owns[PASSIVE]
         kept = both if trial.real_only else np.ones_like(both)
         schedule = Schedule(randomness.derive("schedule").bytes(32), len(trained), salt=0)
         self.real = int(both.sum())
         self._batches = list(_batches(schedule, trial.train, kept))
-        self._secret = {name: ~of[kept] for name, of in owns.items()}
+        self._secret = {name: ~owned[kept] for name, owned in owns.items()}
 
         names = list(records.columns)
         self._at_active = len(names) // 2 if trial.joint else trial.at_active
@@ -231,9 +233,11 @@ class Training:
             )
             table = self._tables[name] = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
             self._rows[name] = view.rows
-            of = session(name, {other: channels[name]}, randomness, train=trial.train, parties=PARTIES, clock=lambda: 0.0)
+            own_session = session(
+                name, {other: channels[name]}, randomness, train=trial.train, parties=PARTIES, clock=lambda: 0.0
+            )
             own, draws = randomness.derive(name), randomness.derive(f"{name} draws")
-            self._halves[name] = half_of(of, TrainingData(view, table), own, draws, 0, np.arange(len(mine)), None)
+            self._halves[name] = half_of(own_session, TrainingData(view, table), own, draws, 0, np.arange(len(mine)), None)
             self._tested[name] = records.table(tested, columns[name], labelled=name == ACTIVE)
         self._labels = np.where(owns[ACTIVE], records.labels[trained], 0.0)[kept].astype(np.float32)
 
@@ -242,13 +246,13 @@ class Training:
         active, passive = self._halves[ACTIVE], self._halves[PASSIVE]
         pause = max(1, len(self._batches) // POINTS)
         for step, (_, positions) in enumerate(self._batches, 1):
-            _together(passive.step(step, positions), active.step(step, positions))
+            _run_together(passive.step(step, positions), active.step(step, positions))
             if step % pause == 0:
                 yield step, float(active.figures().loss)
 
     def measure(self) -> dict[str, dict[str, float | None]]:
         """Reading → metrics on the test rows; a row's probability is for one known to carry real columns of both."""
-        logits, base_rate = self._scored()
+        logits, base_rate = self._score()
         labels, found = self._tested[ACTIVE].labels, {}
         assert labels is not None
         for name, way in self._readings().items():
@@ -256,7 +260,7 @@ class Training:
             found[name] = metrics.compute(("auc", "ace", "nll"), labels, scores, np.clip(scores, 0, 1))
         return found
 
-    def attacked(self, epochs: int) -> dict[str, float | None]:
+    def attack(self, epochs: int) -> dict[str, float | None]:
         """Attack → AUC on what the party received that could tell the other one's synthetic rows, in the first ``epochs``."""
         by_active = self._secret[PASSIVE].any()
         secret = self._secret[PASSIVE if by_active else ACTIVE]
@@ -267,7 +271,7 @@ class Training:
             )
             if epoch < epochs
         ]
-        labelled = spectral.with_labels(transcript, self._labels) if by_active else transcript  # as in the paper
+        labelled = spectral.append_labels(transcript, self._labels) if by_active else transcript  # as in the paper
         return {
             name: follow(ATTACKS[name], labelled if name == "spectral" else transcript, secret).score()
             for name in self._trial.attacks
@@ -289,11 +293,11 @@ class Training:
         cells, categorical = design(table, rows)
         if table.labels is not None:
             cells, categorical = np.column_stack([cells, table.labels]), [*categorical, False]
-        shown = self._received(attacker)[mine].astype(np.float64)
+        shown = self._gather_received(attacker)[mine].astype(np.float64)
         found = joint.scores(cells[rows], shown, randomness, categorical=np.array(categorical, bool))
         return metrics.auc(self._secret[other][mine], found)
 
-    def _received(self, attacker: str) -> NDArray[np.float32]:
+    def _gather_received(self, attacker: str) -> NDArray[np.float32]:
         """float32[m, d], of each row the last embedding, or the mean of the gradients of its own loss."""
         kind, shown = training_pb2.Embedding if attacker == ACTIVE else training_pb2.Gradient, None
         for (_, positions), tensor in zip(self._batches, self._tensors(kind), strict=True):
@@ -309,7 +313,7 @@ class Training:
     def labels_read(self) -> float | None:
         """AUC of the direction of the gradients that the passive party received, on labels of rows that the active one has."""
         gradients = self._tensors(training_pb2.Gradient)
-        batches = [Batch(epoch, rows, of) for (epoch, rows), of in zip(self._batches, gradients, strict=True)]
+        batches = [Batch(epoch, rows, gradient) for (epoch, rows), gradient in zip(self._batches, gradients, strict=True)]
         found = scores(GradientDirection, batches, len(self._labels))
         return judged(self._labels == 1, found, ~self._secret[ACTIVE])
 
@@ -318,7 +322,7 @@ class Training:
         tensors = (message.tensor for message in self._recorder.messages(kind))
         return (codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)) for tensor in tensors)
 
-    def attacked_at_once(self) -> dict[str, float | None]:
+    def attack_at_once(self) -> dict[str, float | None]:
         """Attack → AUC on the rows trained on if all of them are embedded by the same weights, as predictions are."""
         secret = self._secret[PASSIVE]
         if not secret.any():
@@ -339,7 +343,7 @@ class Training:
         return ways
 
     @torch.no_grad()
-    def _scored(self) -> tuple[Tensor, Tensor]:
+    def _score(self) -> tuple[Tensor, Tensor]:
         """Logits float32[t] of the test rows, and q of each."""
         everything = np.arange(len(self._tested[ACTIVE]))
         inputs = {}
@@ -388,7 +392,7 @@ def _batches(schedule: Schedule, train: Train, kept: Bools) -> Iterator[tuple[in
                 yield epoch, place[positions[kept[positions]]]
 
 
-def _together(*steps: Coroutine[Any, Any, None]) -> None:
+def _run_together(*steps: Coroutine[Any, Any, None]) -> None:
     """Let both parties take a step, in turns."""
     pending = list(steps)
     while pending:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from vfl_node.report.charts import AxisScale, ticks
 
 WIDTH, HEIGHT, LINE = 400, 290, 18
-"""Of each panel, and of a line of the key."""
+"""Size of each panel, and height of a line of the key."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c564b")
 """Told apart by people who do not see all colours (Okabe and Ito 2008, but for the last)."""
@@ -37,7 +37,7 @@ class Panel:
     limits: tuple[float, float] = (-math.inf, math.inf)
 
     def ends(self, point: tuple[float, float, float]) -> tuple[float, float]:
-        """Of a whisker, the lower first."""
+        """Ends of a whisker, the lower first."""
         _, y, whisker = point
         return max(y - whisker, self.limits[0]), min(y + whisker, self.limits[1])
 

@@ -55,7 +55,7 @@ def outcomes(wanted: Iterable[Trial], data: Path, kept: Path, processes: int) ->
     return known
 
 
-def placed(page: str, name: str, table: str) -> str:
+def place(page: str, name: str, table: str) -> str:
     """``page`` with ``table`` between its marks for the output ``name``, if it has any."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     if begin not in page:
@@ -81,7 +81,7 @@ def main(chosen: argparse.Namespace) -> None:
             parts[f"{name}.md"] = f"{title}\n\n" + "\n".join(written.lines) + "\n"
             print(parts[f"{name}.md"])
             for path in chosen.page:
-                page = placed(path.read_text(encoding="utf-8"), name, "\n".join(written.lines) + "\n")
+                page = place(path.read_text(encoding="utf-8"), name, "\n".join(written.lines) + "\n")
                 path.write_text(page, encoding="utf-8")
         parts |= {f"{name}-{data}.svg": drawn for data, drawn in written.drawings.items()}
         for path, text in parts.items():

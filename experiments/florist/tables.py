@@ -99,7 +99,7 @@ def features_at(alpha: float) -> list[Way]:
     return [*embeddings, *sampling, Way("sampling-te", attacked, "te")]
 
 
-def both_at(ratio: float) -> list[Way]:
+def ways_at(ratio: float) -> list[Way]:
     """FLORIST, without and with the shift for features; the paper does not say which of the two shifts it has."""
     each = {"alpha": ratio, "beta": ratio}
     trained = Way("FLORIST-tr", each | {"calibration": "train", "watched": True})
@@ -160,25 +160,25 @@ class Results:
     def __init__(self, plan: Plan, outcomes: Mapping[str, Mapping[str, Any]]) -> None:
         self.plan, self._outcomes = plan, outcomes
 
-    def each(self, way: Way, data: str) -> list[Mapping[str, Any]]:
+    def outcomes(self, way: Way, data: str) -> list[Mapping[str, Any]]:
         """The outcome for every seed."""
         return [self._outcomes[trial.name] for trial in trials(self.plan, [way], data)]
 
     def test(self, way: Way, data: str, metric: str) -> Floats:
         """A metric on the test rows, float64[seeds]."""
-        return np.array([outcome["test"][way.reading][metric] for outcome in self.each(way, data)], np.float64)
+        return np.array([outcome["test"][way.reading][metric] for outcome in self.outcomes(way, data)], np.float64)
 
     def attack(self, way: Way, data: str, name: str = "spectral", stage: int = -1) -> Floats:
         """An attack's AUC, float64[seeds]; NaN where it is not defined."""
-        return np.array([outcome["attacks"][name][stage] for outcome in self.each(way, data)], np.float64)
+        return np.array([outcome["attacks"][name][stage] for outcome in self.outcomes(way, data)], np.float64)
 
     def joint(self, way: Way, data: str, attacker: str) -> Floats:
         """AUC of the joint attack by one party, float64[seeds]; NaN where it is not defined."""
-        return np.array([outcome["joint"][attacker] for outcome in self.each(way, data)], np.float64)
+        return np.array([outcome["joint"][attacker] for outcome in self.outcomes(way, data)], np.float64)
 
     def equal_weights(self, way: Way, data: str, name: str) -> Floats | None:
         """An attack's AUC on all rows under the last weights, float64[seeds]; None where it was not run."""
-        found = [outcome.get("equal weights", {}).get(name) for outcome in self.each(way, data)]
+        found = [outcome.get("equal weights", {}).get(name) for outcome in self.outcomes(way, data)]
         return None if None in found else np.array(found, np.float64)
 
 
@@ -213,7 +213,7 @@ class Written:
         return values
 
 
-def begun(first: str, *heads: str) -> Written:
+def begin(first: str, *heads: str) -> Written:
     """An empty table."""
     return Written([f"| {first} | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"])
 
@@ -233,7 +233,7 @@ def _published(values: Sequence[float] | None) -> list[str]:
 
 def _attack_table(results: Results, first: str, lines: Iterable[tuple[Way, str, Sequence[float] | None]]) -> Written:
     """Lines: (way, its label, the paper's numbers). In brackets the AUC with real rows as the positive class."""
-    written = begun(first, *(f"paper: {name}" for name in paper.DATA), *(f"{data} (1 − AUC)" for data in results.plan.names))
+    written = begin(first, *(f"paper: {name}" for name in paper.DATA), *(f"{data} (1 − AUC)" for data in results.plan.names))
     for way, label, published in lines:
         found = [written.keep(results.attack(way, data), label, data) for data in results.plan.names]
         written.row(label, *_published(published), *(f"{cell(values)} ({1 - values.mean():.3f})" for values in found))
@@ -255,12 +255,12 @@ def table_2(results: Results) -> Written:
 def table_3(results: Results) -> Written:
     """Change of the AUC against baseline-partial in points, and relative to it in per cent; paired by seed."""
     published = [f"paper: {name}, %" for name in paper.DATA]
-    written = begun("α = β", *published, *(f"{data}: {of}" for data in results.plan.names for of in ("-tr", "-te")))
+    written = begin("α = β", *published, *(f"{data}: {suffix}" for data in results.plan.names for suffix in ("-tr", "-te")))
     for ratio in results.plan.ratios:
         cells = []
         for data in results.plan.names:
             partial = results.test(partial_at(ratio, ratio), data, "auc")
-            for way in both_at(ratio)[1:]:
+            for way in ways_at(ratio)[1:]:
                 change = written.keep(results.test(way, data, "auc") - partial, f"{ratio:g}", data, way.label)
                 cells.append(f"{cell(change, 2, 100)} ({100 * (change / partial).mean():.2f} %)")
         written.row(f"{ratio:g}", *(f"{value:.2f}" for value in paper.CHANGE[ratio]), *cells)
@@ -269,8 +269,8 @@ def table_3(results: Results) -> Written:
 
 def table_5(results: Results) -> Written:
     """random-pred by the number of draws: test AUC and attack AUC, β = .5."""
-    heads = [f"{data}: {of}" for data in results.plan.names for of in ("AUC", "attack")]
-    written = begun("R", "paper, Avazu: AUC", "attack", *heads)
+    heads = [f"{data}: {figure}" for data in results.plan.names for figure in ("AUC", "attack")]
+    written = begin("R", "paper, Avazu: AUC", "attack", *heads)
     for count in results.plan.draws:
         way, cells = draws_of(count), []
         for data in results.plan.names:
@@ -282,7 +282,7 @@ def table_5(results: Results) -> Written:
 
 def calibration_table(results: Results) -> Written:
     """ACE on the test rows, by what is made up, and the AUC in brackets."""
-    written = begun("", *results.plan.names)
+    written = begin("", *results.plan.names)
 
     def add(label: str, way: Way) -> None:
         cells = []
@@ -299,7 +299,7 @@ def calibration_table(results: Results) -> Written:
         for way in _features_seen(ratio):
             add(f"α = {ratio:g}: {way.label}", way)
     for ratio in SEEN:
-        for way in _both_seen(ratio):
+        for way in _ways_seen(ratio):
             add(f"α = β = {ratio:g}: {way.label}", way)
     return written
 
@@ -307,14 +307,14 @@ def calibration_table(results: Results) -> Written:
 def paced(rate: float, epochs: int) -> list[Way]:
     """Both baselines and FLORIST at another pace, α = β = .25."""
     pace = {"learning_rate": rate, "epochs": epochs}
-    ways = [FULL, partial_at(0.25, 0.25), *(way for way in both_at(0.25) if way.label != "FLORIST-vanilla")]
+    ways = [FULL, partial_at(0.25, 0.25), *(way for way in ways_at(0.25) if way.label != "FLORIST-vanilla")]
     return [Way(way.label, {**way.changes, **pace}, way.reading) for way in ways]
 
 
 def rare_table(results: Results) -> Written:
     """Test AUC where positives are rare, by learning rate, α = β = .25."""
     data = RARE if RARE in results.plan.names else results.plan.names[0]
-    written = begun(f"{data}: learning rate, epochs", *(way.label for way in paced(*PACES[0])))
+    written = begin(f"{data}: learning rate, epochs", *(way.label for way in paced(*PACES[0])))
     for pace in PACES:
         label = "{:g}, {}".format(*pace)
         written.row(label, *(cell(written.keep(results.test(way, data, "auc"), label, way.label)) for way in paced(*pace)))
@@ -333,8 +333,8 @@ def feature_attacks(results: Results) -> Written:
 
 def joint_attacks(results: Results) -> Written:
     """The joint attack of both parties, beside the strongest other one on embeddings."""
-    heads = [f"{data}: {of}" for data in results.plan.names for of in ("joint, active", "joint, passive", "others")]
-    written = begun("", *heads)
+    heads = [f"{data}: {figure}" for data in results.plan.names for figure in ("joint, active", "joint, passive", "others")]
+    written = begin("", *heads)
     for way in joint_ways(results.plan):
         cells = []
         for data in results.plan.names:
@@ -350,7 +350,7 @@ def joint_attacks(results: Results) -> Written:
 
 def _attacked(results: Results, ways: Sequence[Way]) -> Written:
     stages = results.plan.transcript["attacked"]
-    written = begun(f"after {', '.join(map(str, stages))} epochs", *ATTACKS, "furthest from .5", "test AUC")
+    written = begin(f"after {', '.join(map(str, stages))} epochs", *ATTACKS, "furthest from .5", "test AUC")
     for data in results.plan.names:
         written.row(f"**{data}**", *[""] * (2 + len(list(ATTACKS))))
         for way in ways:
@@ -363,9 +363,9 @@ def _attacked(results: Results, ways: Sequence[Way]) -> Written:
                 equal = results.equal_weights(way, data, name)
                 if equal is not None:
                     found.append(written.keep(equal, data, way.label, name, "equal weights"))
-                means = [float(of.mean()) for of in found]
+                means = [float(values.mean()) for values in found]
                 told = ["–" if np.isnan(mean) else f"{mean:.2f}" for mean in means]
-                cells.append(" ".join(told[: len(stages)]) + "".join(f"; {of}" for of in told[len(stages) :]))
+                cells.append(" ".join(told[: len(stages)]) + "".join(f"; {text}" for text in told[len(stages) :]))
                 distances += [(abs(mean - 0.5), mean, name) for mean in means[len(stages) - 1 :]]
             _, value, name = max(distances)
             test = written.keep(results.test(way, data, "auc"), data, way.label, "test AUC")
@@ -379,7 +379,7 @@ def figure_2(results: Results) -> Written:
     kinds: list[tuple[str, str, dict[float, list[Way]]]] = [
         ("ad", "synthetic label ratio β", {at: [*labels_at(at), partial_at(0.0, at), FULL] for at in plan.one_sided}),
         ("be", "synthetic feature ratio α", {at: [*features_at(at), partial_at(at, 0.0), FULL] for at in plan.one_sided}),
-        ("cf", "synthetic ratio per party α = β", {at: [*both_at(at), partial_at(at, at), FULL] for at in plan.ratios}),
+        ("cf", "synthetic ratio per party α = β", {at: [*ways_at(at), partial_at(at, at), FULL] for at in plan.ratios}),
     ]
     for data in plan.names:
         columns = []
@@ -387,7 +387,7 @@ def figure_2(results: Results) -> Written:
             column = []
             for letter, metric in zip(letters, ("auc", "ace"), strict=True):
                 found: dict[str, list[tuple[float, float, float]]] = {}
-                for ratio, way in ((ratio, way) for ratio, of in ways.items() for way in of):
+                for ratio, way in ((ratio, way) for ratio, some in ways.items() for way in some):
                     values = written.keep(results.test(way, data, metric), data, letter, way.label, f"{ratio:g}")
                     spread = 0.0 if way is FULL else float(values.std())
                     found.setdefault(way.label, []).append((ratio, float(values.mean()), spread))
@@ -405,13 +405,13 @@ def convergence(results: Results) -> Written:
     for data in results.plan.names:
         curves: dict[int, list[Curve]] = {1: [], 2: [], 3: []}
         for ratio in ratios:
-            runs = np.array([outcome["curve"] for outcome in results.each(both_at(ratio)[1], data)], np.float64)
+            runs = np.array([outcome["curve"] for outcome in results.outcomes(ways_at(ratio)[1], data)], np.float64)
             written.values.setdefault(data, {})[f"{ratio:g}"] = runs.mean(axis=0).round(6).tolist()
-            for column, of in curves.items():
+            for column, drawn in curves.items():
                 points = [(step, mean, 0.0) for step, mean in zip(runs[0, :, 0], runs[:, :, column].mean(axis=0), strict=True)]
-                of.append(Curve(f"α = β = {ratio:g}", points))
+                drawn.append(Curve(f"α = β = {ratio:g}", points))
         titles = ("(h) training loss, synthetic labels taken as true", "(i) test loss", "(j) test AUC")
-        panels = [[Panel(title, "step", of)] for title, of in zip(titles, curves.values(), strict=True)]
+        panels = [[Panel(title, "step", curve)] for title, curve in zip(titles, curves.values(), strict=True)]
         written.drawings[data] = drawing(panels)
     return written
 
@@ -437,34 +437,34 @@ def _features_seen(ratio: float) -> list[Way]:
     return [partial_at(ratio, 0.0), *(way for way in features_at(ratio) if way.label.startswith("sampling"))]
 
 
-def _both_seen(ratio: float) -> list[Way]:
-    return [partial_at(ratio, ratio), *both_at(ratio)]
+def _ways_seen(ratio: float) -> list[Way]:
+    return [partial_at(ratio, ratio), *ways_at(ratio)]
 
 
-def _all_ratios(plan: Plan) -> list[Way]:
+def _list_ratios(plan: Plan) -> list[Way]:
     ways = [FULL]
     for ratio in plan.one_sided:
         ways += [*labels_at(ratio), partial_at(0.0, ratio), *features_at(ratio), partial_at(ratio, 0.0)]
     for ratio in plan.ratios:
-        ways += _both_seen(ratio)
+        ways += _ways_seen(ratio)
     return ways
 
 
 def _seen(plan: Plan) -> list[Way]:
-    return [FULL, *(way for ratio in SEEN for of in (_labels_seen, _features_seen, _both_seen) for way in of(ratio))]
+    return [FULL, *(way for ratio in SEEN for seen in (_labels_seen, _features_seen, _ways_seen) for way in seen(ratio))]
 
 
 OUTPUTS: dict[str, Output] = {
     "table-1": Output(lambda plan: labels_at(HALF), table_1),
     "table-2": Output(lambda plan: [*features_at(HALF), *(features_at(alpha)[0] for alpha in GAUSSIAN_TOO)], table_2),
-    "table-3": Output(lambda plan: [way for ratio in plan.ratios for way in _both_seen(ratio)], table_3),
+    "table-3": Output(lambda plan: [way for ratio in plan.ratios for way in _ways_seen(ratio)], table_3),
     "table-5": Output(lambda plan: [draws_of(count) for count in plan.draws], table_5),
     "calibration": Output(_seen, calibration_table),
     "rare": Output(lambda plan: [way for pace in PACES for way in paced(*pace)], rare_table, only=RARE),
     "label-attacks": Output(label_transcripts, label_attacks),
     "feature-attacks": Output(feature_transcripts, feature_attacks),
     "joint": Output(joint_ways, joint_attacks),
-    "figure-2": Output(_all_ratios, figure_2),
-    "convergence": Output(lambda plan: [both_at(ratio)[1] for ratio in plan.ratios if ratio >= 0.25], convergence),
+    "figure-2": Output(_list_ratios, figure_2),
+    "convergence": Output(lambda plan: [ways_at(ratio)[1] for ratio in plan.ratios if ratio >= 0.25], convergence),
 }
 """Name on the command line → output. Tables 1, 2 and 3 stand for the paper's 6, 7 and 8, too."""

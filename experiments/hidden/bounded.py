@@ -51,7 +51,7 @@ class Tables:
 
 
 def rows_of(path: Path) -> list[list[str]]:
-    """Of a CSV file under gzip."""
+    """Rows of a CSV file under gzip."""
     with gzip.open(path) as packed:
         return list(csv.reader(io.TextIOWrapper(packed, "utf8"), skipinitialspace=True))
 
@@ -87,7 +87,7 @@ def hdb(shared: Path) -> Tables:
     sales = [row for row in sales if len(row) == len(head)]
     column = dict(zip(head, map(list, zip(*sales, strict=True)), strict=True))
     numbers = ("floor_area_sqm", "lease_commence_date", "remaining_lease")
-    typed = {name: [float(cell) for cell in of] if name in numbers else of for name, of in column.items()}
+    typed = {name: [float(cell) for cell in cells] if name in numbers else cells for name, cells in column.items()}
     mine = {name: typed[name] for name in ("town", "flat_type", "storey_range")}
     theirs = {name: typed[name] for name in ("flat_model", *numbers) if name in typed}
     return Tables(mine, theirs, np.log(np.array(column["resale_price"], float)), "regression")
@@ -111,7 +111,7 @@ def trained(tables: Tables, records: int, seed: int, protocol: str = "psu", **tr
     ids = pa.array([f"{at:06d}" for at in some])
 
     def table(columns: Mapping[str, Sequence[Any]], **more: Any) -> pa.Table:
-        return pa.table({"id": ids, **{name: [of[at] for at in some] for name, of in columns.items()}, **more})
+        return pa.table({"id": ids, **{name: [values[at] for at in some] for name, values in columns.items()}, **more})
 
     numbers = tables.task == "regression"
     metric = "r2" if numbers else "auc"
@@ -140,9 +140,9 @@ def trained(tables: Tables, records: int, seed: int, protocol: str = "psu", **tr
 
 
 def mean(tables: Tables, records: int, *, seeds: Sequence[int] = SEEDS, **train: Any) -> tuple[float, float]:
-    """Of several seeds: the model's and the active party's own."""
+    """Means of several seeds: the model's and the active party's own."""
     each = [trained(tables, records, seed, **train) for seed in seeds]
-    return float(np.mean([of for of, _ in each])), float(np.mean([own for _, own in each if own is not None]))
+    return float(np.mean([area for area, _ in each])), float(np.mean([own for _, own in each if own is not None]))
 
 
 def short(value: float) -> str:
@@ -164,7 +164,7 @@ def main() -> None:
             small = [mean(tables, few, columns=columns, epsilon=epsilon)[0] for epsilon in (1, 2)]
             large = [mean(tables, 10_000, columns=columns, epsilon=epsilon) for epsilon in (1, 2, 4)]
             known = mean(tables, 10_000, columns=columns, epsilon=1, protocol="psi")[0]
-            cells = " | ".join(", ".join(map(short, of)) for of in (small, [area for area, _ in large]))
+            cells = " | ".join(", ".join(map(short, areas)) for areas in (small, [area for area, _ in large]))
             print(f"| {name}, `columns: {columns}` | {cells} | {short(known)} | {short(large[0][1])} |", flush=True)
 
 

@@ -21,7 +21,7 @@ def between_nodes(shared: Path, *, data: str, seed: int, ratio: float) -> dict[s
     intersection. Alignment is not counted.
     """
     randomness, records = randomness_of(data, seed), records_of(data, shared)
-    union = Union.of(records, Drawn.of(randomness, len(records), alpha=ratio, beta=ratio))
+    union = Union.from_records(records, Drawn.draw(randomness, len(records), alpha=ratio, beta=ratio))
     tables, train = union.tables, train_of(int(union.both.sum()))
     codes = [name for name, column in tables[PASSIVE].columns.items() if isinstance(column, CategoricalColumn)]
     settings = {PASSIVE: {"data": {"columns": dict.fromkeys(codes, "categorical")}}}
@@ -36,9 +36,9 @@ def between_nodes(shared: Path, *, data: str, seed: int, ratio: float) -> dict[s
         epochs = result.report.figures["training"]["epochs"]
         dealt = [result.reports[name].figures["training"].get("hidden") for name in (ACTIVE, PASSIVE)]
         found[way] = {
-            "s": sum(of["seconds"] for of in epochs),
-            "MB": sum(of["bytes"] for of in epochs) / 1e6,
-            "MB dealt": sum(of["dealer_bytes"] for of in dealt if of) / 1e6,
+            "s": sum(epoch["seconds"] for epoch in epochs),
+            "MB": sum(epoch["bytes"] for epoch in epochs) / 1e6,
+            "MB dealt": sum(figures["dealer_bytes"] for figures in dealt if figures) / 1e6,
         }
     return found
 

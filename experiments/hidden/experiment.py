@@ -60,7 +60,7 @@ EPOCHS, STEPS = 10, 100
 """So many epochs; where the shared records make few batches, as many more as so many steps take."""
 
 ATTACKED: dict[str, int] = {"rows": 4000, "epochs": 10}
-"""Of trainings that are attacked: every pair of rows can be compared, as in docs/experiments."""
+"""Size of trainings that are attacked: every pair of rows can be compared, as in docs/experiments."""
 
 Floats = NDArray[np.float64]
 
@@ -108,10 +108,10 @@ class Union:
     truth: NDArray[np.float32]
 
     @classmethod
-    def of(cls, records: Records, drawn: Drawn) -> Union:
+    def from_records(cls, records: Records, drawn: Drawn) -> Union:
         """The records that one of the parties has or both have."""
         some = np.logical_or(*drawn.owns.values())
-        rows, owns = drawn.trained[some], {name: of[some] for name, of in drawn.owns.items()}
+        rows, owns = drawn.trained[some], {name: owned[some] for name, owned in drawn.owns.items()}
         both = np.logical_and(*owns.values())
         tables, views = {}, {}
         for name, other in ((ACTIVE, PASSIVE), (PASSIVE, ACTIVE)):
@@ -121,7 +121,7 @@ class Union:
             where = np.where(mine, np.cumsum(mine) - 1, NOT_MINE)
             views[name] = Alignment(ALIGNMENTS["psu"], "curve25519", where, int(mine.sum()), {other: facts}, union=len(rows))
         found = frequent.find(tables[PASSIVE], 0)
-        features = [feature for of in found.entering.values() for feature in of]
+        features = [feature for features in found.entering.values() for feature in features]
         scaling = Hidden.model_validate(TRAIN).scaling
         encoder = RowEncoder.fit(tables[PASSIVE], features, found, scaling, bins=False, bounded=False)
 
@@ -154,11 +154,11 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
         share of test scores at which the sum of sines is no sigmoid. ``bytes``: who sent → how many. The rest: sizes.
     """
     randomness, records = randomness_of(data, seed), records_of(data, shared)
-    union = Union.of(records, Drawn.of(randomness, len(records), alpha=ratio, beta=ratio))
+    union = Union.from_records(records, Drawn.draw(randomness, len(records), alpha=ratio, beta=ratio))
     job = job_of(data, train_of(int(union.both.sum())))
     train = Hidden.of(job)
     began = time.process_time()
-    plan, results = together(job, union, randomness)
+    plan, results = train_together(job, union, randomness)
     seconds = time.process_time() - began
     opened = opened_weights(results)
     first = first_weights(plan, randomness)
@@ -168,10 +168,12 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
     twin = alone.descend(union.values, union.labels, first, same, plan.divisor, plan.descent, train)
     own = np.flatnonzero(union.both)
     schedule, size = Schedule(randomness.derive("psi").bytes(32), len(own), 0), min(train.batch, len(own))
-    batches = [own[of] for epoch in range(plan.epochs) for of in schedule.batches(0, epoch, np.arange(len(own)), size)]
-    psi = alone.descend(union.values, union.labels, first, [of for of in batches if len(of) == size], size, plan.descent, train)
+    batches = [own[batch] for epoch in range(plan.epochs) for batch in schedule.batches(0, epoch, np.arange(len(own)), size)]
+    psi = alone.descend(
+        union.values, union.labels, first, [batch for batch in batches if len(batch) == size], size, plan.descent, train
+    )
 
-    sections = [of.section for of in results]
+    sections = [result.section for result in results]
     return {
         "auc": {"hidden": union.auc_of(opened), "psi": union.auc_of(psi), "same batches": union.auc_of(twin)},
         "apart": max(float(np.abs(one - other).max()) for one, other in zip(opened, twin, strict=True)),
@@ -184,13 +186,13 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
         "bytes": {
             ACTIVE: sections[0].bytes,
             PASSIVE: sections[1].bytes,
-            DEALER: sum(of.dealer_bytes for of in sections),
+            DEALER: sum(section.dealer_bytes for section in sections),
         },
         "cpu s": round(seconds, 1),
     }
 
 
-def together(job: Job, union: Union, randomness: Randomness) -> tuple[HiddenPlan, list[Trained]]:
+def train_together(job: Job, union: Union, randomness: Randomness) -> tuple[HiddenPlan, list[Trained]]:
     """Both parties and the dealer in this process. Raises what a party met first."""
     network = memory_network(*job.parties.all)
     with tempfile.TemporaryDirectory() as scratch:
@@ -221,12 +223,12 @@ def first_weights(plan: HiddenPlan, randomness: Randomness) -> list[Floats]:
         for name in (ACTIVE, PASSIVE)
     ]
     active, passive, *rest = (one + other for one, other in zip(*drawn, strict=True))
-    return [decode(of, WEIGHT_FRACTION) for of in (np.concatenate([passive, active]), *rest)]
+    return [decode(weights, WEIGHT_FRACTION) for weights in (np.concatenate([passive, active]), *rest)]
 
 
 def opened_weights(results: list[Trained]) -> list[Floats]:
     """What the owners got, likewise."""
-    active, passive = (of.weights for of in results)
+    active, passive = (result.weights for result in results)
     first = np.concatenate([passive["weight"].numpy().T, active["bias"].numpy()[None]])
     return [first, *(active[f"layer {index}"].numpy() for index in range(sum(name.startswith("layer ") for name in active)))]
 
@@ -236,7 +238,7 @@ def union_in_the_open(shared: Path, *, data: str, seed: int, ratio: float) -> di
     each = {"alpha": ratio, "beta": ratio}
     ways: dict[str, dict[str, Any]] = {"FLORIST": {}, "FLORIST-tr": {"calibration": "train"}, "partial": {"real_only": True}}
     found = {name: florist.run(Trial(data, seed, **each, **way), shared) for name, way in ways.items()}
-    return {name: of["test"]["plain"]["auc"] for name, of in found.items()}
+    return {name: outcome["test"]["plain"]["auc"] for name, outcome in found.items()}
 
 
 def leaks(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any]:
@@ -254,5 +256,5 @@ def leaks(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any]
             pass
         labels[name] = training.labels_read()
         if not real_only:
-            membership = training.attacked(ATTACKED["epochs"])
+            membership = training.attack(ATTACKED["epochs"])
     return {"membership": membership, "labels": labels}

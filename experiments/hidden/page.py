@@ -41,8 +41,8 @@ class Results:
     def auc(self, data: str, ratio: float) -> dict[str, Floats]:
         """Training → test AUC by seed. ``FLORIST`` is the better of its two readings."""
         pairs = [[self._found[work.name] for work in pair] for pair in self.plan.trainings(data, ratio)]
-        values = {name: np.array([of["auc"][name] for of, _ in pairs]) for name in ("hidden", "psi", "same batches")}
-        open_ = {name: np.array([of[name] for _, of in pairs]) for name in ("FLORIST", "FLORIST-tr", "partial")}
+        values = {name: np.array([hidden["auc"][name] for hidden, _ in pairs]) for name in ("hidden", "psi", "same batches")}
+        open_ = {name: np.array([florist[name] for _, florist in pairs]) for name in ("FLORIST", "FLORIST-tr", "partial")}
         best = max(open_["FLORIST"], open_.pop("FLORIST-tr"), key=np.mean)
         return {**values, **open_, "FLORIST": best}
 
@@ -51,9 +51,9 @@ class Results:
         return float(np.mean([self._found[work.name]["shared"] for work, _ in self.plan.trainings(data, ratio)]))
 
     def told(self, data: str, secret: str) -> dict[str, Floats]:
-        """Of ``membership`` attack → AUC by seed; of ``labels`` training → AUC by seed."""
+        """For ``membership`` attack → AUC by seed; for ``labels`` training → AUC by seed."""
         each = [self._found[work.name][secret] for work in self.plan.attacked(data)]
-        return {name: np.array([of[name] for of in each], np.float64) for name in each[0]}
+        return {name: np.array([figures[name] for figures in each], np.float64) for name in each[0]}
 
     def cost(self, data: str) -> Mapping[str, Mapping[str, float]]:
         """Way → figures of a training between nodes."""
@@ -76,7 +76,7 @@ def page(results: Results) -> str:
         expected(results),
         DOUBTS,
         FIGURES,
-        *(of_table(results, data) for data in results.plan.names),
+        *(table_lines(results, data) for data in results.plan.names),
         told(results),
         paid(results),
     ]
@@ -102,13 +102,17 @@ brackets with the 95 % interval of their mean over seeds (Student's t)."""
 def expected(results: Results) -> str:
     """What was claimed, and whether it holds."""
     ratios = results.plan.ratios
-    most, few, half = [of for of in ratios if of < max(ratios)], [max(ratios)], [of for of in ratios if of >= HALF]
+    most, few, half = (
+        [ratio for ratio in ratios if ratio < max(ratios)],
+        [max(ratios)],
+        [ratio for ratio in ratios if ratio >= HALF],
+    )
     lines = ["## What was expected", "", "| α = β | what | | | the furthest mean | holds |", "|---|---|---|--:|--:|---|"]
     for model in ("same batches", "psi"):
         what = f"*hidden* − *{model}*, either way"
-        for bound, of in ((LEAST, most), (AT_FEW, few)):
-            gaps = differences(results, of, "hidden", model)
-            lines.append(claim(what, of, {point: abs(gap) for point, gap in gaps.items()}, at_most=bound))
+        for bound, some in ((LEAST, most), (AT_FEW, few)):
+            gaps = differences(results, some, "hidden", model)
+            lines.append(claim(what, some, {point: abs(gap) for point, gap in gaps.items()}, at_most=bound))
     for one, other, bound in (("partial", "FLORIST", LOST), ("hidden", "FLORIST", 0.0)):
         lines.append(claim(f"*{one}* − *{other}*", half, differences(results, half, one, other), at_least=bound))
     return "\n".join(lines)
@@ -121,7 +125,7 @@ Point = tuple[str, float]
 def differences(results: Results, ratios: Sequence[float], one: str, other: str) -> dict[Point, float]:
     """Mean over seeds at each point."""
     found = {(data, ratio): results.auc(data, ratio) for data in results.plan.names for ratio in ratios}
-    return {point: float((of[one] - of[other]).mean()) for point, of in found.items()}
+    return {point: float((figures[one] - figures[other]).mean()) for point, figures in found.items()}
 
 
 def claim(
@@ -137,7 +141,7 @@ def claim(
     return f"| {where} | {what} | {' | '.join(bound)} | {furthest:.4f} ({data}, {ratio:g}) | {holds} |"
 
 
-def of_table(results: Results, data: str) -> str:
+def table_lines(results: Results, data: str) -> str:
     """AUC and differences, by ratio."""
     heads = ("α = β", "shared", "hidden", "psi", "FLORIST", "partial")
     pairs = {
@@ -219,5 +223,5 @@ BASELINES = ("psi", "partial")
 
 
 def _points(found: Mapping[float, Mapping[str, Floats]], name: str) -> Iterator[tuple[float, float, float]]:
-    for ratio, of in found.items():
-        yield ratio, float(of[name].mean()), error(of[name])
+    for ratio, figures in found.items():
+        yield ratio, float(figures[name].mean()), error(figures[name])

@@ -14,7 +14,7 @@ from pathlib import Path
 from experiments.hidden.experiment import ATTACKED, EPOCHS, STEPS, TRAIN
 from experiments.hidden.page import FIGURE, Results, figure, page
 from experiments.hidden.works import Plan
-from experiments.stored import completed
+from experiments.stored import complete
 from vfl_node.process.logs import configure_logs
 
 
@@ -24,7 +24,7 @@ def main(chosen: argparse.Namespace) -> None:
     plan = Plan(chosen.seeds, chosen.small)
     chosen.out.mkdir(parents=True, exist_ok=True)
     head = {"seeds": plan.seeds, "train": TRAIN, "epochs": EPOCHS, "steps": STEPS, "attacked": ATTACKED}
-    found = completed(
+    found = complete(
         chosen.out / "hidden.json",
         plan.works,
         chosen.data,
@@ -40,7 +40,7 @@ def main(chosen: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The parser of the command line."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--data", type=Path, default=Path("/nowhere"), help="folder of the shared data sets; read in place")
     made.add_argument("--out", type=Path, required=True)

@@ -27,7 +27,7 @@ class Plan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the tables."""
+        """Names of the tables."""
         return ("made_up",) if self.small else REAL
 
     @property
@@ -36,16 +36,16 @@ class Plan:
         return (0.2, HALF) if self.small else (0.05, 0.2, 0.35, HALF, 0.65, 0.8, 0.95)
 
     def trainings(self, data: str, ratio: float) -> list[tuple[Work, Work]]:
-        """Of each seed: in shares and in the clear, and FLORIST's."""
+        """Trainings of each seed: in shares and in the clear, and FLORIST's."""
         each = [{"data": data, "seed": seed, "ratio": ratio} for seed in range(self.seeds)]
-        return [(Work(hidden, of), Work(union_in_the_open, of)) for of in each]
+        return [(Work(hidden, arguments), Work(union_in_the_open, arguments)) for arguments in each]
 
     def attacked(self, data: str) -> list[Work]:
-        """Of each seed."""
+        """Trainings of each seed that are attacked."""
         return [Work(leaks, {"data": data, "seed": seed, "ratio": HALF}) for seed in range(self.seeds)]
 
     def cost(self, data: str) -> Work:
-        """Of one seed."""
+        """The measurement of one seed."""
         return Work(between_nodes, {"data": data, "seed": 0, "ratio": HALF})
 
     @property

@@ -39,7 +39,7 @@ from experiments.inference.data import ACTIVE, Split
 from experiments.inference.training import Heard
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import CategoricalColumn, Table, values_of
-from vfl_node.privacy.features.attacks import Adaptive, rebuild, stacked
+from vfl_node.privacy.features.attacks import Adaptive, rebuild, stack_epochs
 from vfl_node.privacy.features.measures import Score, measure
 from vfl_node.privacy.features.targets import Targets, targets_of
 
@@ -57,7 +57,7 @@ MOST = 2048
 REPLAYED = 128
 """Known rows of other batches that an adaptive decoder learns from in each step, where it does."""
 COMPONENTS = 8
-"""Of the attacker's own columns, beside an embedding."""
+"""Components of the attacker's own columns, beside an embedding."""
 TREES = 100
 SURE = 1e-3
 """No answer of imputation is surer than that, in probability."""
@@ -81,7 +81,7 @@ class Poison:
     halves: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, heard: Heard, party: str, share: float, randomness: Randomness) -> Poison:
+    def draw(cls, heard: Heard, party: str, share: float, randomness: Randomness) -> Poison:
         """A ``share`` of the rows trained on, drawn at random, as known rows of ``party``."""
         split, size = heard.split, len(heard.training)
         order = randomness.derive("known").permutation(size)
@@ -108,7 +108,7 @@ class Poison:
         """What :func:`rebuild` takes first, of rows of all training rows, [t, …]."""
         return rows[torch.from_numpy(self.known)], self.known_at, rows[torch.from_numpy(self.others)]
 
-    def judged(self, outputs: Tensor) -> tuple[Figures, Figures]:
+    def judge(self, outputs: Tensor) -> tuple[Figures, Figures]:
         """Figures of the half that chooses, and of the half that is reported; ``outputs`` float32[n, width]."""
         halves = [torch.from_numpy(rows) for rows in (self.halves, ~self.halves)]
         one, other = (summary(measure(self.targets, outputs[half], self.others_at[half])) for half in halves)
@@ -133,11 +133,11 @@ def own_columns(split: Split) -> Tensor:
     """What the attacker has of each row without any embedding, float32[n, c]: numbers, and flags of categories and labels."""
     table = split.tables[ACTIVE]
     assert table.labels is not None
-    parts = [np.eye(split.classes)[table.labels.astype(np.int64)], *(_encoded(table, name) for name in table.columns)]
+    parts = [np.eye(split.classes)[table.labels.astype(np.int64)], *(_encode(table, name) for name in table.columns)]
     return torch.from_numpy(np.column_stack(parts).astype(np.float32))
 
 
-def _encoded(table: Table, name: str) -> NDArray[np.float64]:
+def _encode(table: Table, name: str) -> NDArray[np.float64]:
     column = table.columns[name]
     values = values_of(column)
     if isinstance(column, CategoricalColumn):
@@ -150,7 +150,7 @@ def _encoded(table: Table, name: str) -> NDArray[np.float64]:
 def imputations(poison: Poison, own: Tensor) -> dict[str, Tensor]:
     """Method → guesses from the attacker's own columns, float32[n, width], as a decoder gives them."""
     known, _, others = poison.parts(own)
-    return {name: _fitted(poison, known.numpy(), others.numpy(), method) for name, method in METHODS.items()}
+    return {name: _fit(poison, known.numpy(), others.numpy(), method) for name, method in METHODS.items()}
 
 
 def _regression(numbers: bool, truth: NDArray[np.float64], known: Floats, others: Floats) -> Floats:
@@ -177,7 +177,7 @@ METHODS: Mapping[str, Callable[[bool, NDArray[np.float64], Floats, Floats], Floa
 """Name → of columns [k, c] of known rows and what is known of all rows: the mean, or the share of ones, [n, c]."""
 
 
-def _fitted(poison: Poison, known: Floats, others: Floats, method: Callable[..., Floats]) -> Tensor:
+def _fit(poison: Poison, known: Floats, others: Floats, method: Callable[..., Floats]) -> Tensor:
     """What a method gives, as a decoder would: of categories and flags logits. Missing values count as 0."""
     parts, columns = [], poison.targets.columns
     for target in (target for target in columns if target.kind == "categories"):
@@ -216,7 +216,7 @@ def attack(
 
     Cost: about a second a static attack with 300 known rows.
     """
-    poison = Poison.of(heard, party, share, randomness)
+    poison = Poison.draw(heard, party, share, randomness)
     looks = sorted(epochs) or spread(len(heard.losses))
     sent = {epoch: heard.epoch(party, epoch - 1) for epoch in looks}
     own = own_columns(heard.split)[torch.from_numpy(heard.training)]
@@ -225,25 +225,25 @@ def attack(
         return rebuild(*poison.parts(rows), poison.targets, randomness.derive(name))
 
     imputed = imputations(poison, own)
-    method, imputation = _best({name: poison.judged(outputs) for name, outputs in imputed.items()})
+    method, imputation = _best({name: poison.judge(outputs) for name, outputs in imputed.items()})
     found: dict[str, dict[Any, tuple[Figures, Figures]]] = {}
     if STATIC in attacks:
-        found[STATIC] = {epoch: poison.judged(fresh(rows, f"{STATIC}/{epoch}")) for epoch, rows in sent.items()}
+        found[STATIC] = {epoch: poison.judge(fresh(rows, f"{STATIC}/{epoch}")) for epoch, rows in sent.items()}
     if PASS in attacks:
-        found[PASS] = {0: poison.judged(fresh(heard.final(party), PASS))}
+        found[PASS] = {0: poison.judge(fresh(heard.final(party), PASS))}
     for name, replay in ((ADAPTIVE, 0), (REPLAY, REPLAYED)):
         if name in attacks:
             found[name] = _adaptive(heard, party, poison, sent, randomness.derive(name), replay)
     if STACKED in attacks:
-        every = stacked([heard.epoch(party, epoch) for epoch in range(len(heard.losses))])
-        found[STACKED] = {0: poison.judged(fresh(every, STACKED))}
+        every = stack_epochs([heard.epoch(party, epoch) for epoch in range(len(heard.losses))])
+        found[STACKED] = {0: poison.judge(fresh(every, STACKED))}
     if JOINED in attacks:
         last = sent[looks[-1]]
         both = fresh(torch.cat([last, _components(own)], dim=1), JOINED)
         ways = [both]
         if all(target.kind != "number" for target in poison.targets.columns):
             ways.append(fresh(last, f"{STATIC}/{looks[-1]}") + imputed[method])  # independent evidence adds up in logits
-        found[JOINED] = {0: _best(dict(enumerate(map(poison.judged, ways))))[1]}
+        found[JOINED] = {0: _best(dict(enumerate(map(poison.judge, ways))))[1]}
     outcome: dict[str, Any] = {
         "known": len(poison.known),
         "attacked": len(poison.others),
@@ -278,7 +278,7 @@ def _adaptive(
         decoder.see(batch.rows, batch.rows[own], torch.from_numpy(batch.positions)[own])
         ends = number + 1 == len(steps) or steps[number + 1].epoch > batch.epoch
         if ends and batch.epoch + 1 in sent:
-            found[batch.epoch + 1] = poison.judged(decoder.rebuild(sent[batch.epoch + 1][others]))
+            found[batch.epoch + 1] = poison.judge(decoder.rebuild(sent[batch.epoch + 1][others]))
     return found
 
 

@@ -126,7 +126,7 @@ def timed(shared: Path, *, data: str, defence: Defence, steps: int) -> Outcome:
                 taken = pair.step()
                 if number >= 4:
                     times[name].append(taken)
-        found[link] = {name: statistics.median(of) for name, of in times.items()}
+        found[link] = {name: statistics.median(seconds) for name, seconds in times.items()}
     return found
 
 
@@ -156,9 +156,9 @@ def page(plan: Plan, found: Found) -> list[str]:
     rows = []
     for data in DATA:
         for rounds in ROUNDS[plan.small]:
-            of = found[_timed(plan, data, rounds).name]
+            outcome = found[_timed(plan, data, rounds).name]
             for link, words in LINKS.items():
-                times = of[link]
+                times = outcome[link]
                 plain, minimax = (f"{1e3 * times[name]:.1f} ms" for name in ("plain", "minimax"))
                 ratios = [f"{ratio(times, every):.1f}" for every in EVERY[plan.small]]
                 rows.append([f"{NETWORKS[data]}", str(rounds), words, plain, minimax, *ratios])

@@ -75,7 +75,7 @@ def _cut(records: Records, rows: Rows, cut: Mapping[str, tuple[str, ...]], attac
     return Split(tables, attacked, int(records.labels.max()) + 1)
 
 
-def _drawn(records: Records, seed: int) -> Rows:
+def _draw(records: Records, seed: int) -> Rows:
     order = Randomness(bytes(32)).derive(f"inference rows {seed}").permutation(len(records))
     return np.sort(order[:MOST_ROWS])
 
@@ -83,13 +83,13 @@ def _drawn(records: Records, seed: int) -> Rows:
 def _adult(shared: Path, seed: int) -> Split:
     records = _read("adult", shared)
     names = tuple(records.columns)
-    return _cut(records, _drawn(records, seed), {ACTIVE: names[7:], VICTIMS[0]: names[:7]}, ("occupation",))
+    return _cut(records, _draw(records, seed), {ACTIVE: names[7:], VICTIMS[0]: names[:7]}, ("occupation",))
 
 
 def _default_credit(shared: Path, seed: int) -> Split:
     records = _read("default_credit", shared)
     names = tuple(records.columns)
-    return _cut(records, _drawn(records, seed), {ACTIVE: names[10:], VICTIMS[0]: names[:10]}, ("LIMIT_BAL",))
+    return _cut(records, _draw(records, seed), {ACTIVE: names[10:], VICTIMS[0]: names[:10]}, ("LIMIT_BAL",))
 
 
 def _location30(shared: Path, seed: int) -> Split:
@@ -171,7 +171,7 @@ def _read_location30(shared: Path) -> Records:
     table = parquet.read_table(shared / "location30" / "location30.parquet")
     cells = {name: table[name].to_numpy().astype(np.float64) for name in table.schema.names}
     labels = cells.pop("label") - 1
-    return Records({name: NumericColumn(of) for name, of in cells.items()}, labels.astype(np.float32))
+    return Records({name: NumericColumn(values) for name, values in cells.items()}, labels.astype(np.float32))
 
 
 @cache

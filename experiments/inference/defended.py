@@ -13,7 +13,7 @@ from experiments.inference.attacker import ADAPTIVE, PASS, STACKED, STATIC
 from experiments.inference.experiment import Found, Plan, Work, trial
 
 SETTINGS: Mapping[bool, Mapping[str, Any]] = {False: {"batch_size": 256, "learning_rate": 0.003}, True: {}}
-"""Of the job, by :attr:`Plan.small`. A defended step costs the same for 128 rows as for 256, so larger batches cost half."""
+"""Keys of the job, by :attr:`Plan.small`. A defended step costs as much for 128 rows as for 256: larger batches cost half."""
 
 JUDGES = (STATIC, PASS, ADAPTIVE, STACKED)
 
@@ -74,29 +74,29 @@ class Results:
 
     def task(self, defence: Defence) -> list[float]:
         """How good the joint model is on the rows held out."""
-        return [of["test"][self.metric] for of in self._outcomes(defence)]
+        return [outcome["test"][self.metric] for outcome in self._outcomes(defence)]
 
     def gain(self, defence: Defence) -> list[float]:
         """How much better it is than without the defence: usually negative. Paired by seed."""
-        return _less(self.task(defence), self.task(NONE))
+        return _subtract(self.task(defence), self.task(NONE))
 
     def alone(self) -> list[float]:
         """How much better the attacker's own columns alone are than the joint model without a defence: negative."""
         outcomes = self._outcomes(NONE)
-        return _less([of["alone"][self.metric] for of in outcomes], self.task(NONE))
+        return _subtract([outcome["alone"][self.metric] for outcome in outcomes], self.task(NONE))
 
     def success(self, defence: Defence, line: str = "worst", metric: str = "success") -> list[float]:
-        """Of an attack, or of a line without one."""
-        return [of["victims"]["victim"]["0.05"][line][metric] for of in self._outcomes(defence)]
+        """Success of an attack, or of a line without one."""
+        return [outcome["victims"]["victim"]["0.05"][line][metric] for outcome in self._outcomes(defence)]
 
     def leakage(self, defence: Defence) -> list[float]:
-        """Of the best attack, beyond imputation."""
-        return _less(self.success(defence), self.success(defence, "imputation"))
+        """Leakage by the best attack, beyond imputation."""
+        return _subtract(self.success(defence), self.success(defence, "imputation"))
 
     def losses(self, defence: Defence) -> list[list[float]]:
         """The task's loss of each epoch."""
-        return [of["losses"] for of in self._outcomes(defence)]
+        return [outcome["losses"] for outcome in self._outcomes(defence)]
 
 
-def _less(ones: Sequence[float], others: Sequence[float]) -> list[float]:
+def _subtract(ones: Sequence[float], others: Sequence[float]) -> list[float]:
     return [one - other for one, other in zip(ones, others, strict=True)]

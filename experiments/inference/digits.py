@@ -52,10 +52,11 @@ def _outcomes(plan: Plan, found: Found) -> list[Any]:
     return [found[_work(plan, seed).name] for seed in range(plan.seeds)]
 
 
-def beyond(plan: Plan, found: Found, defence: str) -> list[float]:
+def gain_beyond(plan: Plan, found: Found, defence: str) -> list[float]:
     """The share of variance that the best attack explains − that of imputation, for each seed."""
     return [
-        explained(of, min(of[defence]["errors"].values())) - explained(of, of["imputation"]) for of in _outcomes(plan, found)
+        explained(outcome, min(outcome[defence]["errors"].values())) - explained(outcome, outcome["imputation"])
+        for outcome in _outcomes(plan, found)
     ]
 
 
@@ -75,4 +76,4 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
 def check(plan: Plan, found: Found) -> list[Expectation]:
     """Embeddings tell more of an image than its other half does."""
     what = "MNIST halves: share of variance that the best attack explains − that of imputation"
-    return [Expectation(what, mean(beyond(plan, found, "none")), GAIN)]
+    return [Expectation(what, mean(gain_beyond(plan, found, "none")), GAIN)]

@@ -162,11 +162,11 @@ def attacked(
     """
     heard = train(data, SPLITS[data](shared, seed), seed, settings=settings, defences=defences)
 
-    def of(party: str, share: float) -> Outcome:
+    def attack_with(party: str, share: float) -> Outcome:
         own = Randomness(bytes(32)).derive(f"attacker of {party}, {data}, {seed}, {share:g}")
         return attack(heard, party, share, own, epochs=epochs, attacks=attacks)
 
-    victims = {party: {f"{share:g}": of(party, share) for share in shares} for party in heard.split.passive}
+    victims = {party: {f"{share:g}": attack_with(party, share) for share in shares} for party in heard.split.passive}
     return {"test": dict(heard.test), "alone": dict(heard.alone), "losses": heard.losses, "victims": victims}
 
 

@@ -22,27 +22,32 @@ RISE = 0.02
 NAMES = {"adult": "adult, occupation: accuracy", "location30": "location30, 223 flags: mean AUC"}
 
 
-def _by_epoch(plan: Plan, data: str, seed: int) -> Work:
+def _trial_by_epoch(plan: Plan, data: str, seed: int) -> Work:
     return trial(plan.data(data), seed, epochs=EPOCHS[plan.small], attacks=ATTACKS)
 
 
-def _by_share(plan: Plan, data: str, seed: int) -> Work:
+def _trial_by_share(plan: Plan, data: str, seed: int) -> Work:
     return trial(plan.data(data), seed, shares=SHARES[plan.small], epochs=LOOKS[plan.small], attacks=ATTACKS)
 
 
 def works(plan: Plan) -> list[Work]:
     """Two for each table and seed."""
-    return [of(plan, data, seed) for data in DATA for of in (_by_epoch, _by_share) for seed in plan.few(SEEDS)]
+    return [
+        works(plan, data, seed) for data in DATA for works in (_trial_by_epoch, _trial_by_share) for seed in plan.few(SEEDS)
+    ]
 
 
-def _at_epoch(plan: Plan, found: Found, data: str, line: str, epoch: int) -> list[float]:
-    outcomes = [found[_by_epoch(plan, data, seed).name]["victims"]["victim"]["0.05"] for seed in plan.few(SEEDS)]
-    return [of[line]["by epoch"][str(epoch)]["success"] if line in ATTACKS else of[line]["success"] for of in outcomes]
+def _read_epoch(plan: Plan, found: Found, data: str, line: str, epoch: int) -> list[float]:
+    outcomes = [found[_trial_by_epoch(plan, data, seed).name]["victims"]["victim"]["0.05"] for seed in plan.few(SEEDS)]
+    return [
+        outcome[line]["by epoch"][str(epoch)]["success"] if line in ATTACKS else outcome[line]["success"]
+        for outcome in outcomes
+    ]
 
 
-def _at_share(plan: Plan, found: Found, data: str, line: str, share: float) -> list[float]:
-    outcomes = [found[_by_share(plan, data, seed).name]["victims"]["victim"] for seed in plan.few(SEEDS)]
-    return [of[f"{share:g}"][line]["success"] for of in outcomes]
+def _read_share(plan: Plan, found: Found, data: str, line: str, share: float) -> list[float]:
+    outcomes = [found[_trial_by_share(plan, data, seed).name]["victims"]["victim"] for seed in plan.few(SEEDS)]
+    return [outcome[f"{share:g}"][line]["success"] for outcome in outcomes]
 
 
 def page(plan: Plan, found: Found) -> list[str]:
@@ -50,7 +55,7 @@ def page(plan: Plan, found: Found) -> list[str]:
     lines = [f"![Attacks by epoch and by share of known rows]({PICTURE})", "", ABOUT_PICTURE, ""]
     for data in DATA:
         rows = [
-            [line, *(cell(_at_share(plan, found, data, line, share)) for share in SHARES[plan.small])]
+            [line, *(cell(_read_share(plan, found, data, line, share)) for share in SHARES[plan.small])]
             for line in ("constant", "imputation", *ATTACKS)
         ]
         rows += [
@@ -62,7 +67,7 @@ def page(plan: Plan, found: Found) -> list[str]:
 
 
 def _gap(plan: Plan, found: Found, data: str, line: str, share: float) -> list[float]:
-    one, other = (_at_share(plan, found, data, of, share) for of in (line, STATIC))
+    one, other = (_read_share(plan, found, data, name, share) for name in (line, STATIC))
     return [a - b for a, b in zip(one, other, strict=True)]
 
 
@@ -74,19 +79,22 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
     columns = []
     for data in DATA:
         epochs = [
-            Curve(line, [(epoch, *_mean_and_spread(_at_epoch(plan, found, data, line, epoch))) for epoch in EPOCHS[plan.small]])
+            Curve(
+                line, [(epoch, *_mean_and_spread(_read_epoch(plan, found, data, line, epoch))) for epoch in EPOCHS[plan.small]]
+            )
             for line in ATTACKS
         ]
         shares = [
             Curve(
                 line,
-                [(100 * share, *_mean_and_spread(_at_share(plan, found, data, line, share))) for share in SHARES[plan.small]],
+                [(100 * share, *_mean_and_spread(_read_share(plan, found, data, line, share))) for share in SHARES[plan.small]],
             )
             for line in ATTACKS
         ]
         epochs.append(_flat(found, plan, data, [float(epoch) for epoch in EPOCHS[plan.small]]))
         imputed = [
-            (100 * share, *_mean_and_spread(_at_share(plan, found, data, "imputation", share))) for share in SHARES[plan.small]
+            (100 * share, *_mean_and_spread(_read_share(plan, found, data, "imputation", share)))
+            for share in SHARES[plan.small]
         ]
         shares.append(Curve("imputation", imputed, baseline=True))
         columns.append([Panel(NAMES[data], "epoch, 5 % known", epochs), Panel(NAMES[data], "known rows, per cent", shares)])
@@ -94,7 +102,7 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
 
 
 def _flat(found: Found, plan: Plan, data: str, at: list[float]) -> Curve:
-    level = mean(_at_epoch(plan, found, data, "imputation", EPOCHS[plan.small][0]))
+    level = mean(_read_epoch(plan, found, data, "imputation", EPOCHS[plan.small][0]))
     return Curve("imputation", [(x, level, 0.0) for x in at], baseline=True)
 
 
@@ -108,7 +116,7 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     expected = []
     for data in DATA:
         for line in (STATIC, ADAPTIVE):
-            rise = mean(_at_share(plan, found, data, line, most)) - mean(_at_share(plan, found, data, line, least))
+            rise = mean(_read_share(plan, found, data, line, most)) - mean(_read_share(plan, found, data, line, least))
             expected.append(Expectation(f"`{data}`: success of {line} at α = {most:.1%} − at {least:.1%}", rise, RISE))
         gaps = [mean(_gap(plan, found, data, ADAPTIVE, share)) for share in (least, most)]
         what = f"`{data}`: size of adaptive − static-epoch at α = {least:.1%} − its size at {most:.1%}"

@@ -17,16 +17,16 @@ RATES = (1e-4, 3e-4, 1e-3)
 """Learning rates of the bottom in Minimax, which runs for 5 rounds: how far it gets from the bottom that the task has left."""
 
 
-def _by_rate(name: str) -> dict[str, Defence]:
+def _defences_by_rate(name: str) -> dict[str, Defence]:
     return {f"rate {rate:g}": {"name": name, "rounds": 5, "model_rate": rate} for rate in RATES}
 
 
 STRENGTHS: Mapping[str, Mapping[str, Defence]] = {
-    "fbs": _by_rate("fbs"),
-    "basic": _by_rate("basic"),
+    "fbs": _defences_by_rate("fbs"),
+    "basic": _defences_by_rate("basic"),
     "nopeek": {f"λ = {weight:g}": {"name": "nopeek", "strength": weight} for weight in (0.1, 0.3, 1.0)},
     "naive": {f"λ = {weight:g}": {"name": "naive", "strength": weight} for weight in (0.3, 1.0, 3.0)},
-    "fbs-fixed": _by_rate("fbs-fixed"),
+    "fbs-fixed": _defences_by_rate("fbs-fixed"),
     "noise": {f"σ = {sigma:g}": {"name": "noise", "sigma": sigma} for sigma in (0.3, 1.0, 3.0)},
 }
 """Defence → what its strength is called → its keys, from weak to strong. Keys that are not here are those of a node."""
@@ -39,7 +39,7 @@ LOSS, TIMES = 0.01, 3.0
 
 
 def strengths(plan: Plan, name: str) -> Mapping[str, Defence]:
-    """Of a defence: all, or the middle one in a small run."""
+    """Strengths of a defence: all, or the middle one in a small run."""
     every = STRENGTHS[name]
     return dict(list(every.items())[1:2]) if plan.small else every
 

@@ -34,7 +34,7 @@ def works(plan: Plan) -> list[Work]:
 def _roughness(plan: Plan, found: Found, defence: Defence, first: int) -> list[float]:
     """Standard deviation of how much the loss changes from epoch to epoch, from epoch ``first`` on; a value for each seed."""
     losses = Results(plan, found, DATA, plan.few(SEEDS)).losses(defence)
-    return [float(np.std(np.diff(of[first - 1 :]))) for of in losses]
+    return [float(np.std(np.diff(curve[first - 1 :]))) for curve in losses]
 
 
 def page(plan: Plan, found: Found) -> list[str]:

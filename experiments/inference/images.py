@@ -47,7 +47,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.images import Image
 from vfl_node.data.tables import Column, NumericColumn, Table, values_of
-from vfl_node.privacy.features.attacks import rebuild, stacked
+from vfl_node.privacy.features.attacks import rebuild, stack_epochs
 from vfl_node.privacy.features.targets import Target, Targets
 
 ROWS, SEEDS, KNOWN = 3_000, 5, 0.05
@@ -92,7 +92,7 @@ def halves(shared: Path, seed: int, rows: int = ROWS) -> Split:
 
 def cut(images: NDArray[np.uint8], digits: NDArray[np.uint8]) -> Split:
     """Images uint8[n, 28, 28] and their classes, uint8[n], over both parties."""
-    ids = Identifiers.of(str(row).encode() for row in range(len(images)))
+    ids = Identifiers.from_items(str(row).encode() for row in range(len(images)))
 
     def table(part: NDArray[np.uint8], name: str, labels: NDArray[np.float32] | None = None) -> Table:
         grey = part.reshape(len(part), -1).astype(np.float64)
@@ -105,7 +105,7 @@ def cut(images: NDArray[np.uint8], digits: NDArray[np.uint8]) -> Split:
 
 
 def pixels_of(table: Table) -> Pixels:
-    """Of each record, float64[n, 392], black 0 and white 1."""
+    """Pixels of each record, float64[n, 392], black 0 and white 1."""
     return np.stack([values_of(column) for column in table.columns.values()], axis=1) / 255
 
 
@@ -128,7 +128,7 @@ class Attacker:
     randomness: Randomness
 
     @classmethod
-    def of(cls, heard: Heard, seed: int, share: float = KNOWN) -> Attacker:
+    def draw(cls, heard: Heard, seed: int, share: float = KNOWN) -> Attacker:
         """One that knows a ``share`` of the images trained on, drawn at random."""
         split, rows = heard.split, heard.training
         randomness = Randomness(bytes(32)).derive(f"attack on images {seed}")
@@ -146,7 +146,9 @@ class Attacker:
         """The pixels, all in one scale: an error counts alike wherever it is."""
         scaled = ((self.truth - self._mean) / self._scale).astype(np.float32)
         every = torch.ones(len(scaled), dtype=torch.bool)
-        return Targets([Target(str(at), "number", 1, torch.from_numpy(of), every, 1.0) for at, of in enumerate(scaled.T)])
+        return Targets(
+            [Target(str(at), "number", 1, torch.from_numpy(values), every, 1.0) for at, values in enumerate(scaled.T)]
+        )
 
     @property
     def components(self) -> Tensor:
@@ -165,7 +167,7 @@ class Attacker:
         fitted = Ridge(RIDGE).fit(self.own[self.known].numpy(), self.truth[self.known])
         return np.clip(fitted.predict(self.own[self.others].numpy()), 0, 1)
 
-    def imputed(self) -> Pixels:
+    def impute(self) -> Pixels:
         """The better of two guesses without embeddings, which favours the defence in no way: both are judged by the truth."""
         return min((self.ridge(), self.guess(self.own, "imputation")), key=self.error)
 
@@ -183,7 +185,7 @@ class Attacker:
 
     @property
     def _scale(self) -> float:
-        """Of all pixels together: the root of their mean variance."""
+        """The scale of all pixels together: the root of their mean variance."""
         return float(np.sqrt(self.truth[self.known].var(axis=0).mean()))
 
 
@@ -195,22 +197,22 @@ def trial(split: Split, seed: int, settings: Mapping[str, Any] = TRAIN) -> tuple
         began = time.perf_counter()
         heard = train("mnist", split, seed, settings=settings, defences=defences)
         took = time.perf_counter() - began
-        attacker = Attacker.of(heard, seed)
+        attacker = Attacker.draw(heard, seed)
         last = len(heard.losses) - 1
         epochs = [heard.epoch(VICTIM, number) for number in range(last + 1)]
         guessed = {
             "static-epoch": attacker.guess(epochs[last], "epoch"),
             "static-pass": attacker.guess(heard.final(VICTIM), "pass"),
-            "stacked": attacker.guess(stacked(epochs), "stacked"),
+            "stacked": attacker.guess(stack_epochs(epochs), "stacked"),
             "joined": attacker.guess(torch.cat([epochs[last], attacker.components], dim=1), "joined"),
         }
         if not pictures:
             own = pixels_of(split.tables[ACTIVE])[heard.training][attacker.others]
-            pictures = {"right half": own, "original": attacker.truth[attacker.others], "imputed": attacker.imputed()}
+            pictures = {"right half": own, "original": attacker.truth[attacker.others], "imputed": attacker.impute()}
             figures["mean"] = attacker.error(attacker.mean())
             figures["imputation"] = attacker.error(pictures["imputed"])
         pictures["rebuilt" if name == "none" else f"rebuilt, {name}"] = guessed["static-pass"]
-        errors = {line: attacker.error(of) for line, of in guessed.items()}
+        errors = {line: attacker.error(pixels) for line, pixels in guessed.items()}
         figures[name] = {"errors": errors, "accuracy": heard.test["accuracy"], "seconds": round(took, 1)}
     return figures, pictures
 
@@ -228,7 +230,7 @@ def page(trials: Sequence[Mapping[str, Any]]) -> list[str]:
         return f"{np.mean(values):.{digits}f} ± {error:.{digits}f}"
 
     def row(name: str, errors: Sequence[float], accuracy: str = "") -> str:
-        shares = [explained(of, error) for of, error in zip(trials, errors, strict=True)]
+        shares = [explained(trial, error) for trial, error in zip(trials, errors, strict=True)]
         return f"| {name} | {cell(errors, 4)} | {cell(shares, 2)} | {accuracy} |"
 
     lines = [
@@ -238,16 +240,17 @@ def page(trials: Sequence[Mapping[str, Any]]) -> list[str]:
         "",
         "| left halves guessed | MSE of a pixel | share of the variance | accuracy of the digits |",
         "| --- | --- | --- | --- |",
-        row("mean image", [of["mean"] for of in trials]),
-        row("imputation: no embedding", [of["imputation"] for of in trials]),
+        row("mean image", [trial["mean"] for trial in trials]),
+        row("imputation: no embedding", [trial["imputation"] for trial in trials]),
     ]
     for name in DEFENCES:
-        accuracy = cell([of[name]["accuracy"] for of in trials], 3)
+        accuracy = cell([trial[name]["accuracy"] for trial in trials], 3)
         lines += [
-            row(f"{name}: {line}", [of[name]["errors"][line] for of in trials], accuracy) for line in trials[0][name]["errors"]
+            row(f"{name}: {line}", [trial[name]["errors"][line] for trial in trials], accuracy)
+            for line in trials[0][name]["errors"]
         ]
-    seconds = ", ".join(f"{name} {np.mean([of[name]['seconds'] for of in trials]):.0f} s" for name in DEFENCES)
-    settings = "; ".join(f"`{name}`: `{json.dumps(list(of))}`" for name, of in DEFENCES.items())
+    seconds = ", ".join(f"{name} {np.mean([trial[name]['seconds'] for trial in trials]):.0f} s" for name in DEFENCES)
+    settings = "; ".join(f"`{name}`: `{json.dumps(list(defences))}`" for name, defences in DEFENCES.items())
     lines += [
         "",
         f"Settings of the passive node (`defences`): {settings}. A training took: {seconds}.",
@@ -260,8 +263,10 @@ def page(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 def picture(pictures: Mapping[str, Pixels], columns: Sequence[int]) -> str:
     """Whole digits, one below the other: right halves as they are, left halves as they were, were imputed and rebuilt. SVG."""
     right = pictures["right half"].reshape(-1, SIDE, HALF)
-    rows = {name: of.reshape(-1, SIDE, HALF) for name, of in pictures.items() if name != "right half"}
-    drawn = [np.concatenate([np.concatenate([of[at], right[at]], axis=1) for at in columns], axis=1) for of in rows.values()]
+    rows = {name: picture.reshape(-1, SIDE, HALF) for name, picture in pictures.items() if name != "right half"}
+    drawn = [
+        np.concatenate([np.concatenate([left[at], right[at]], axis=1) for at in columns], axis=1) for left in rows.values()
+    ]
     pixels = 2 * SIDE
     width, height = 150 + pixels * len(columns), (pixels + 6) * len(rows) + 6
     parts = []

@@ -23,7 +23,7 @@ import torch
 
 from experiments.inference import cost, digits, figure_2, figure_3, figure_4, table_2, table_5, tables_3_4
 from experiments.inference.experiment import Experiment, Found, Plan, Work
-from experiments.pages import Page, divided, write
+from experiments.pages import Page, divide, write
 from vfl_node.process.logs import configure_logs
 
 MODULES = {
@@ -114,7 +114,7 @@ BESIDE = (
 def pages(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """File → page of all experiments that are kept; without the short pages if some are missing."""
     whole = page(plan, kept)
-    return divided(whole, "inference", BESIDE) if kept.keys() == EXPERIMENTS.keys() else {"inference.md": whole}
+    return divide(whole, "inference", BESIDE) if kept.keys() == EXPERIMENTS.keys() else {"inference.md": whole}
 
 
 def results(kept: Mapping[str, Any]) -> tuple[Found, float]:
@@ -129,8 +129,8 @@ def main(chosen: argparse.Namespace) -> None:
     kept = json.loads(file.read_text(encoding="utf-8"))["experiments"] if chosen.only and file.exists() else {}
     names = chosen.only.split(",") if chosen.only else list(EXPERIMENTS)
     works = {name: EXPERIMENTS[name].works(plan) for name in names}
-    found = outcomes([work for of in works.values() for work in of], chosen.data, chosen.processes)
-    kept |= {name: {work.name: found[work.name] for work in of} for name, of in works.items()}
+    found = outcomes([work for some in works.values() for work in some], chosen.data, chosen.processes)
+    kept |= {name: {work.name: found[work.name] for work in some} for name, some in works.items()}
     chosen.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"seeds": plan.seeds, "small": plan.small, "experiments": kept}, indent=1, sort_keys=True)
     file.write_text(text + "\n", encoding="utf-8")

@@ -32,7 +32,7 @@ def works(plan: Plan) -> list[Work]:
 
 def _values(plan: Plan, found: Found, data: str, batch: int, line: str, metric: str) -> list[float]:
     outcomes = [found[_work(plan, data, batch, seed).name] for seed in range(plan.seeds)]
-    return [of["victims"]["victim"][f"{SHARE[plan.small]:g}"][line][metric] for of in outcomes]
+    return [outcome["victims"]["victim"][f"{SHARE[plan.small]:g}"][line][metric] for outcome in outcomes]
 
 
 def page(plan: Plan, found: Found) -> list[str]:
@@ -55,9 +55,9 @@ def page(plan: Plan, found: Found) -> list[str]:
     ]
     lines += ["**The paper**", "", *table(["B", *map(str, paper.BATCHES)], published), ""]
     differences = [
-        [f"`{data}`: {what}", *(interval(_differences(plan, found, data, batch, of)) for batch in sizes)]
+        [f"`{data}`: {what}", *(interval(_differences(plan, found, data, batch, lines_)) for batch in sizes)]
         for data in DATA
-        for what, of in (
+        for what, lines_ in (
             ("static-epoch − imputation", (STATIC, "imputation")),
             ("worst − imputation", ("worst", "imputation")),
             ("adaptive − static-epoch", (ADAPTIVE, STATIC)),
@@ -72,8 +72,8 @@ def page(plan: Plan, found: Found) -> list[str]:
     ]
 
 
-def _differences(plan: Plan, found: Found, data: str, batch: int, of: tuple[str, str]) -> list[float]:
-    one, other = (_values(plan, found, data, batch, line, "success") for line in of)
+def _differences(plan: Plan, found: Found, data: str, batch: int, pair: tuple[str, str]) -> list[float]:
+    one, other = (_values(plan, found, data, batch, line, "success") for line in pair)
     return [a - b for a, b in zip(one, other, strict=True)]
 
 

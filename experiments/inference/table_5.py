@@ -46,7 +46,7 @@ def works(plan: Plan) -> list[Work]:
 
 def _values(plan: Plan, found: Found, data: str, form: str, victim: str, line: str, metric: str) -> list[float]:
     outcomes = [found[_work(plan, data, form, seed).name] for seed in plan.few(SEEDS)]
-    return [of["victims"][victim][f"{SHARE[plan.small]:g}"][line][metric] for of in outcomes]
+    return [outcome["victims"][victim][f"{SHARE[plan.small]:g}"][line][metric] for outcome in outcomes]
 
 
 def _leaks(plan: Plan, found: Found, data: str, form: str, victim: str) -> list[float]:

@@ -66,14 +66,14 @@ def _protected(plan: Plan, count: int, seed: int) -> Work:
     return Work(first_columns, {"data": plan.data("location30"), "defence": _fbs(plan, "location30", 10), **numbers})
 
 
-def _by_rounds(plan: Plan, data: str) -> list[Defence]:
+def _defences_by_rounds(plan: Plan, data: str) -> list[Defence]:
     return [NONE, *(_fbs(plan, data, rounds) for rounds in ROUNDS[plan.small])]
 
 
 def works(plan: Plan) -> list[Work]:
     """Those of both tables."""
     counts = [_protected(plan, count, seed) for count in (0, *COUNTS[plan.small]) for seed in plan.few(SEEDS)]
-    rounds = [(data, one) for data in DATA for one in _by_rounds(plan, data)]
+    rounds = [(data, one) for data in DATA for one in _defences_by_rounds(plan, data)]
     return counts + [defended(plan, data, seed, one) for data, one in rounds for seed in plan.few(SEEDS)]
 
 
@@ -82,14 +82,14 @@ def page(plan: Plan, found: Found) -> list[str]:
     return [*_table_3(plan, found), "", *_table_4(plan, found)]
 
 
-def _of(plan: Plan, found: Found, count: int, figure: str) -> list[float]:
+def _read(plan: Plan, found: Found, count: int, figure: str) -> list[float]:
     return [found[_protected(plan, count, seed).name][figure] for seed in plan.few(SEEDS)]
 
 
 def _table_3(plan: Plan, found: Found) -> list[str]:
     counts = (0, *COUNTS[plan.small])
     rows = [
-        [what, *(cell(_of(plan, found, count, figure)) for count in counts)]
+        [what, *(cell(_read(plan, found, count, figure)) for count in counts)]
         for what, figure in (
             ("AUC of the best attack", "attack"),
             ("its recall", "recall"),
@@ -98,7 +98,7 @@ def _table_3(plan: Plan, found: Found) -> list[str]:
         )
     ]
     least, *_, most = COUNTS[plan.small]
-    more = [a - b for a, b in zip(*(_of(plan, found, count, "attack") for count in (most, least)), strict=True)]
+    more = [a - b for a, b in zip(*(_read(plan, found, count, "attack") for count in (most, least)), strict=True)]
     lines = [
         f"**Table 3**: `location30`, fbs protects so many of the victim's 223 flags; the first {least} are attacked.",
         "",
@@ -124,7 +124,7 @@ def _table_4(plan: Plan, found: Found) -> list[str]:
     for data in DATA:
         results = Results(plan, found, data, plan.few(SEEDS))
         metric = "AUC" if data == "location30" else "accuracy"
-        defences = _by_rounds(plan, data)
+        defences = _defences_by_rounds(plan, data)
         rows += [
             [f"`{data}`: {metric} of the best attack", *(cell(results.success(one)) for one in defences)],
             ["… its error", *(cell(results.success(one, metric="error")) for one in defences)],

@@ -40,7 +40,7 @@ from vfl_node.transport.memory import memory_network, run_together
 from vfl_node.transport.recorder import Recorder
 
 TRAIN: Mapping[str, Any] = {"bottom": [64, 32], "active_bottom": [32], "top": [32], "epochs": 20, "batch_size": 128}
-"""Of all trials that say nothing else."""
+"""Settings of all trials that say nothing else."""
 
 SMALL = {"bottom": [16, 12], "active_bottom": [8], "top": [16], "epochs": 6, "learning_rate": 0.005}
 
@@ -139,7 +139,7 @@ def train(name: str, split: Split, seed: int, *, settings: Settings | None = Non
     secrets = {party: Randomness(hashlib.sha256(f"inference {seed} {party}".encode()).digest()) for party in split.tables}
     protections = {party: Protection(params if party != ACTIVE else (), membership=False) for party in split.tables}
 
-    def together(run: Callable[[Session], Coroutine[Any, Any, Any]], *, recorded: bool = False) -> dict[str, Any]:
+    def run_all(run: Callable[[Session], Coroutine[Any, Any, Any]], *, recorded: bool = False) -> dict[str, Any]:
         sessions = {
             party: session(
                 party,
@@ -161,8 +161,8 @@ def train(name: str, split: Split, seed: int, *, settings: Settings | None = Non
         data = TrainingData(view(split, own.name), split.tables[own.name])
         return await SplitTrainer().run(own, data, MemoryCheckpoints(), None)
 
-    trained = together(training, recorded=True)
-    seeds = together(lambda own: toss(own, own.randomness.derive("toss")))
+    trained = run_all(training, recorded=True)
+    seeds = run_all(lambda own: toss(own, own.randomness.derive("toss")))
     schedule = Schedule(seeds[ACTIVE], len(split), job.train.seed)  # type: ignore[union-attr]
     rows, _ = schedule.split(0, HELD_OUT)
     steps = [

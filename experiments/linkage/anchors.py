@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.rows import Rows
-from vfl_node.privacy.linkage.fitting import placed
+from vfl_node.privacy.linkage.fitting import place_points
 from vfl_node.privacy.linkage.space import Floats, KeySpace
 
 
-def located(filters: Rows, anchors: Rows, keys: Floats, space: KeySpace) -> Floats:
+def locate(filters: Rows, anchors: Rows, keys: Floats, space: KeySpace) -> Floats:
     """Where each record lies, float64[n, axes].
 
     Args:
@@ -30,10 +30,10 @@ def located(filters: Rows, anchors: Rows, keys: Floats, space: KeySpace) -> Floa
         keys: float64[k, axes], points of these.
         space: of the job's keys.
 
-    Cost: as :func:`vfl_node.privacy.linkage.fitting.placed`.
+    Cost: as :func:`vfl_node.privacy.linkage.fitting.place_points`.
     """
 
     def predict(points: Floats, which: NDArray[np.int64]) -> Floats:
-        return space.expected(points, keys[which])
+        return space.expected_distances(points, keys[which])
 
-    return placed(hamming(filters, anchors).astype(np.float64), predict, space.bounds)
+    return place_points(hamming(filters, anchors).astype(np.float64), predict, space.bounds)

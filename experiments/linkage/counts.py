@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vfl_node.privacy.linkage.space import Floats
 
 
-def located(counts: NDArray[np.int64], own: Floats, reach: float) -> Floats:
+def locate(counts: NDArray[np.int64], own: Floats, reach: float) -> Floats:
     """Where passive records lie, float64[found], in ascending order: between two keys of the active party each.
 
     Args:

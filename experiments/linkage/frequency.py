@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vfl_node.crypto.rows import Rows
 
 
-def recognised(filters: Rows, frequencies: NDArray[np.float64]) -> NDArray[np.int64]:
+def recognise(filters: Rows, frequencies: NDArray[np.float64]) -> NDArray[np.int64]:
     """Which key each record has, int64[n]; −1 where there are more filters than keys.
 
     Args:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vfl_node.privacy.linkage.space import Floats
 
 
-def guessed(similarities: Floats, mean: float, deviation: float, sigma: float) -> NDArray[np.int64]:
+def guess(similarities: Floats, mean: float, deviation: float, sigma: float) -> NDArray[np.int64]:
     """The most probable Hamming distance of each pair, in the shape of ``similarities``.
 
     Args:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vfl_node.privacy.linkage.space import Floats
 
 
-def located(members: NDArray[np.bool_], own: Floats) -> Floats:
+def locate(members: NDArray[np.bool_], own: Floats) -> Floats:
     """Where each passive record lies, float64[records, axes]: amid the active records that have it as a candidate.
 
     Args:

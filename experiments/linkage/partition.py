@@ -33,7 +33,7 @@ def partition(embeddings: NDArray[np.float32]) -> NDArray[np.int64]:
     return groups.reshape(embeddings.shape[:-1]).astype(np.int64)
 
 
-def joined(batches: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], rows: int, candidates: int) -> NDArray[np.int64]:
+def join(batches: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], rows: int, candidates: int) -> NDArray[np.int64]:
     """Numbers of the groups of all places that batches together tell to be of one record: int64[rows, candidates].
 
     A place that was never seen is a group of its own.
@@ -56,7 +56,7 @@ def joined(batches: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], rows:
     return found[: rows * candidates].reshape(rows, candidates).astype(np.int64)
 
 
-def of_records(similarities: Floats, groups: NDArray[np.int64]) -> Floats:
+def record_similarities(similarities: Floats, groups: NDArray[np.int64]) -> Floats:
     """The similarities of each group to each active record, float64[groups, m]; NaN where it is no candidate.
 
     Args:

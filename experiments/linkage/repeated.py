@@ -40,7 +40,7 @@ class Release:
     sigma: float
 
 
-def averaged(releases: Sequence[Release]) -> Floats:
+def average(releases: Sequence[Release]) -> Floats:
     """Distances as the mean of all jobs has them, as if the noise of each were another one; NaN for a pair of no job."""
     distances = np.stack([-(job.deviation * job.similarities + job.mean) for job in releases])
     weights = np.array([1 / max(job.deviation * job.sigma, 1e-9) ** 2 for job in releases])
@@ -49,7 +49,7 @@ def averaged(releases: Sequence[Release]) -> Floats:
         return np.asarray(np.nansum(distances * weights, axis=0) / weights.sum(axis=0))
 
 
-def subtracted(first: Release, second: Release) -> Floats:
+def subtract(first: Release, second: Release) -> Floats:
     """Distances from two jobs, as if the noise of a pair were σ·z with the same z in both; NaN for a pair that one lacks.
 
     Raises:

@@ -55,7 +55,7 @@ def figure(labels: Floats, score: Floats, classes: int) -> float:
     elif classes == 0:
         value = (1 + float(kendalltau(labels, score).statistic)) / 2
     else:
-        areas = np.array([[roc_auc_score(labels == of, column) for of in range(classes)] for column in score.T])
+        areas = np.array([[roc_auc_score(labels == class_, column) for class_ in range(classes)] for column in score.T])
         return float(areas[linear_sum_assignment(-areas)].mean())
     return max(value, 1 - value)
 
@@ -74,18 +74,18 @@ def blind(taken: Taken, columns: Floats, classes: int) -> dict[str, Floats]:
     along, steady = means @ _leading(means), _steady(taken)
     by_embeddings = _standard(last) @ _leading(_standard(last)) if classes == 0 else _two_means(last)
     found = {"direction": along, "steady": steady, "embeddings": by_embeddings}
-    found |= {"direction and embeddings": _z(along) + _along(along, by_embeddings)}
-    found |= {"steady and embeddings": _z(steady) + _along(steady, by_embeddings)}
+    found |= {"direction and embeddings": _z(along) + _align(along, by_embeddings)}
+    found |= {"steady and embeddings": _z(steady) + _align(steady, by_embeddings)}
     if classes == 2:
         for name in ("direction and embeddings", "steady and embeddings"):
-            found[f"guesses by {name}"] = _guessed(found[name], columns, taken)
+            found[f"guesses by {name}"] = _learn_guesses(found[name], columns, taken)
     return found
 
 
 def informed(taken: Taken, columns: Floats, labels: Floats, classes: int, seed: int) -> float:
     """The best figure of an attacker that knows some rows, the mean over choices of them: by several views, and ``blind``."""
     means, last, rng = taken.gradients.mean(axis=0), taken.embeddings[-1], np.random.default_rng(seed)
-    paths = np.stack([of @ _leading(means) for of in taken.gradients], axis=1)
+    paths = np.stack([gradients @ _leading(means) for gradients in taken.gradients], axis=1)
     blinds = blind(taken, columns, classes)
     views = {
         "embeddings": last,
@@ -95,10 +95,10 @@ def informed(taken: Taken, columns: Floats, labels: Floats, classes: int, seed: 
         "directions and embeddings": np.hstack([_unit(means), last]),
     }
     if classes <= 2:
-        views["scores"] = np.stack([_z(of) for of in blinds.values()], axis=1)
+        views["scores"] = np.stack([_z(scores) for scores in blinds.values()], axis=1)
     found: dict[str, list[float]] = {}
     for _ in range(DRAWS):
-        groups = [np.flatnonzero(labels == of) for of in range(classes)] or [np.arange(len(labels))]
+        groups = [np.flatnonzero(labels == class_) for class_ in range(classes)] or [np.arange(len(labels))]
         known = np.concatenate([rng.permutation(group)[:KNOWN] for group in groups])
         rest = np.setdiff1d(np.arange(len(labels)), known)
         for name, view in views.items():
@@ -109,19 +109,19 @@ def informed(taken: Taken, columns: Floats, labels: Floats, classes: int, seed: 
                 said = LogisticRegression(C=0.1, max_iter=500).fit(wide[known], labels[known]).decision_function(wide)
             found.setdefault(name, []).append(figure(labels[rest], said[rest], classes))
             if classes == 2:
-                both = _z(said) + _along(said, blinds["direction and embeddings"])
+                both = _z(said) + _align(said, blinds["direction and embeddings"])
                 found.setdefault(f"{name}, joined", []).append(figure(labels[rest], both[rest], classes))
     return max(float(np.mean(values)) for values in found.values())
 
 
-def together(trainings: Sequence[Mapping[str, Floats]], rows: Sequence[Rows], labels: Floats, classes: int) -> float:
+def score_together(trainings: Sequence[Mapping[str, Floats]], rows: Sequence[Rows], labels: Floats, classes: int) -> float:
     """The best figure of one attack's scores, added up over trainings with the sign, or the groups, that fit."""
     best = 0.0
     for name in trainings[0]:
         width = classes if classes > 2 else 1
         sums, counts = np.zeros((len(labels), width)), np.zeros(len(labels))
-        for of, places in zip(trainings, rows, strict=True):
-            score = np.stack([_z(column) for column in of[name].reshape(len(places), width).T], axis=1)
+        for training, places in zip(trainings, rows, strict=True):
+            score = np.stack([_z(column) for column in training[name].reshape(len(places), width).T], axis=1)
             likeness = sums[places].T @ score
             signed = -score if likeness[0, 0] < 0 else score
             score = signed if width == 1 else score[:, linear_sum_assignment(-likeness)[1]]
@@ -133,7 +133,7 @@ def together(trainings: Sequence[Mapping[str, Floats]], rows: Sequence[Rows], la
     return best
 
 
-def _guessed(score: Floats, columns: Floats, taken: Taken) -> Floats:
+def _learn_guesses(score: Floats, columns: Floats, taken: Taken) -> Floats:
     """Trees over own columns and embeddings, learnt from guesses, beside the score itself."""
     score = score if (_z(score) ** 3).mean() >= 0 else -score
     likely = (_z(score) > 1).astype(int)
@@ -142,7 +142,7 @@ def _guessed(score: Floats, columns: Floats, taken: Taken) -> Floats:
         if 0 < likely[others].sum() < len(others):
             trees = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=15).fit(view[others], likely[others])
             said[fold] = trees.decision_function(view[fold])
-    return _z(said) + _along(said, score) if said.std() else score
+    return _z(said) + _align(said, score) if said.std() else score
 
 
 def _steady(taken: Taken) -> Floats:
@@ -189,7 +189,7 @@ def _z(score: Floats) -> Floats:
     return np.asarray((score - score.mean()) / (score.std() + 1e-30))
 
 
-def _along(score: Floats, other: Floats) -> Floats:
+def _align(score: Floats, other: Floats) -> Floats:
     """``other`` standardised, with the sign with which it goes along with ``score``."""
     like = np.corrcoef(rankdata(score), rankdata(other))[0, 1] if other.std() and score.std() else 0.0
     return -_z(other) if like < 0 else _z(other)

@@ -38,7 +38,7 @@ class Problem:
     metric: str
 
 
-def of_file(records: Records, seed: int, active: tuple[str, ...], passive: tuple[str, ...]) -> Problem:
+def read_file(records: Records, seed: int, active: tuple[str, ...], passive: tuple[str, ...]) -> Problem:
     """Rows of a real table."""
     drawn = np.sort(Randomness(bytes(32)).derive(f"meters rows {seed}").permutation(len(records))[:ROWS])
     return Problem(cut_of(records, drawn, active, passive, TRAINED), 2, "auc")
@@ -47,13 +47,13 @@ def of_file(records: Records, seed: int, active: tuple[str, ...], passive: tuple
 def adult(shared: Path, seed: int) -> Problem:
     """People, and who earns more than 50,000 dollars."""
     names = tuple(_adult(shared).columns)
-    return of_file(_adult(shared), seed, names[7:], names[:7])
+    return read_file(_adult(shared), seed, names[7:], names[:7])
 
 
 def default_credit(shared: Path, seed: int) -> Problem:
     """Credit cards, and who did not pay."""
     names = tuple(_credit(shared).columns)
-    return of_file(_credit(shared), seed, names[: len(names) // 2], names[len(names) // 2 :])
+    return read_file(_credit(shared), seed, names[: len(names) // 2], names[len(names) // 2 :])
 
 
 def four_classes(shared: Path, seed: int) -> Problem:
@@ -73,10 +73,10 @@ def numbers(shared: Path, seed: int) -> Problem:
 def values(table: Table) -> Floats:
     """float64[n, c], the columns as an attacker outside has them: categories as numbers."""
     columns = (
-        of.values if isinstance(of, NumericColumn) else of.codes if isinstance(of, CategoricalColumn) else None
-        for of in table.columns.values()
+        column.values if isinstance(column, NumericColumn) else column.codes if isinstance(column, CategoricalColumn) else None
+        for column in table.columns.values()
     )
-    return np.nan_to_num(np.stack([np.asarray(of, dtype=np.float64) for of in columns if of is not None], axis=1))
+    return np.nan_to_num(np.stack([np.asarray(column, dtype=np.float64) for column in columns if column is not None], axis=1))
 
 
 def _columns(seed: int) -> tuple[Floats, np.random.Generator]:
@@ -85,7 +85,7 @@ def _columns(seed: int) -> tuple[Floats, np.random.Generator]:
 
 
 def _made_up(columns: Floats, labels: NDArray[np.generic]) -> Cut:
-    records = Records({f"c{number:02d}": NumericColumn(of) for number, of in enumerate(columns.T)}, labels)
+    records = Records({f"c{number:02d}": NumericColumn(values) for number, values in enumerate(columns.T)}, labels)
     names = tuple(records.columns)
     return cut_of(records, np.arange(ROWS), names[:8], names[8:], TRAINED)
 

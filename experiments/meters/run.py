@@ -23,11 +23,11 @@ import torch
 from experiments.fedads.data import ACTIVE, PASSIVE
 from experiments.fedads.training import Done, train
 from experiments.inference.experiment import Found, Work, interval, mean, table
-from experiments.meters.attacker import Taken, blind, figure, informed, together
+from experiments.meters.attacker import Taken, blind, figure, informed, score_together
 from experiments.meters.data import TABLES, TRAINED, Problem, values
-from experiments.stored import completed
+from experiments.stored import complete
 from vfl_node.privacy.labels.meter import ADDED_UP
-from vfl_node.privacy.labels.words import known_by
+from vfl_node.privacy.labels.words import describe_known
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -45,7 +45,7 @@ DEFENCES: Mapping[str, Mapping[str, Any]] = {
 """Name → entry of ``defences`` of the active node."""
 
 TARGET_RANGE = [-8.0, 8.0]
-"""Of made-up numbers, where a defence wants to know it."""
+"""Range of made-up numbers, where a defence wants to know it."""
 
 OF_TWO_CLASSES = ("marvell 8",)
 """Defences that a job with other labels refuses."""
@@ -78,40 +78,40 @@ def meters(shared: Path, *, data: str, defence: str, seed: int, repeats: int) ->
         repeats=repeats,
         metrics=[problem.metric],
     )
-    taken = _taken(done, repeats)
+    taken = _collect(done, repeats)
     columns, labels = values(problem.cut.tables[PASSIVE]), np.asarray(problem.cut.tables[ACTIVE].labels, dtype=np.float64)
     return {
         "metric": round(float(done.results.metrics[problem.metric] or 0.0), 5),
-        "attacker": {name: round(value, 4) for name, value in _attacked(problem, taken, columns, labels, seed).items()},
-        "meter": {name: round(value, 4) for name, value in _metered(done).items()},
+        "attacker": {name: round(value, 4) for name, value in _attack(problem, taken, columns, labels, seed).items()},
+        "meter": {name: round(value, 4) for name, value in _read_meters(done).items()},
     }
 
 
-def _attacked(problem: Problem, taken: Sequence[Taken], columns: Any, labels: Any, seed: int) -> dict[str, float]:
+def _attack(problem: Problem, taken: Sequence[Taken], columns: Any, labels: Any, seed: int) -> dict[str, float]:
     first, classes = taken[0], problem.classes
-    scores = [blind(of, columns[of.rows], classes) for of in taken]
+    scores = [blind(training, columns[training.rows], classes) for training in taken]
     own, true = columns[first.rows], labels[first.rows]
     return {
         "blind": max(figure(true, score, classes) for score in scores[0].values()),
         "informed": informed(first, own, true, classes, seed),
-        "together": together(scores, [of.rows for of in taken], labels, classes),
+        "together": score_together(scores, [training.rows for training in taken], labels, classes),
     }
 
 
-def _metered(done: Done) -> dict[str, float]:
+def _read_meters(done: Done) -> dict[str, float]:
     """Of the first repeat, the largest of all epochs, as the report has it; and of all repeats."""
     every = done.trained[ACTIVE].audits.labels
     known = [(name, value) for epoch in done.labels for name, value in epoch.items() if value is not None]
     return {
-        "blind": max(value for name, value in known if known_by(name) == "nothing"),
+        "blind": max(value for name, value in known if describe_known(name) == "nothing"),
         "informed": max(value for _, value in known),
         "together": max(
-            every.get(ADDED_UP) or 0.0, *(value or 0.0 for name, value in every.items() if known_by(name) == "nothing")
+            every.get(ADDED_UP) or 0.0, *(value or 0.0 for name, value in every.items() if describe_known(name) == "nothing")
         ),
     }
 
 
-def _taken(done: Done, repeats: int) -> list[Taken]:
+def _collect(done: Done, repeats: int) -> list[Taken]:
     """What the passive party has, of each repeat; rows of its table are shared positions here."""
     sent = {kind: [] for kind in (training_pb2.Embedding, training_pb2.Gradient)}
     for kind, found in sent.items():
@@ -173,8 +173,8 @@ def page(found: Found, seeds: int, *, small: bool) -> list[str]:
     gaps = []
     for data in dict.fromkeys(data for data, _ in outcomes):
         rows = []
-        for (of, defence), values_ in outcomes.items():
-            if of != data:
+        for (source, defence), values_ in outcomes.items():
+            if source != data:
                 continue
             cells = []
             for kind in ("blind", "informed", "together"):
@@ -202,7 +202,7 @@ def main() -> None:
     given = parser.parse_args()
     todo = works(given.seeds, small=given.small)
     given.out.mkdir(parents=True, exist_ok=True)
-    found = completed(
+    found = complete(
         given.out / f"{NAME}.json",
         todo,
         given.data,

@@ -60,27 +60,27 @@ def _hdb(folder: Path) -> Problem:
     places = {row["address"]: row for row in reversed(_rows(folder / "flat_coordinates_clean.csv.gz"))}  # the first of each
     blocks = {f"{row['blk_no']} {row['street']}": row for row in _rows(folder / "hdb-property-information.csv.gz")}
     addresses = sorted(sales.keys() & places.keys() & blocks.keys())
-    kinds = sorted({sale["flat_type"] for of in sales.values() for sale in of})
+    kinds = sorted({sale["flat_type"] for some in sales.values() for sale in some})
 
-    def mean(of: list[dict[str, str]], column: str) -> float:
-        return float(np.mean([float(sale[column]) for sale in of]))
+    def mean(sales: list[dict[str, str]], column: str) -> float:
+        return float(np.mean([float(sale[column]) for sale in sales]))
 
-    def storey(of: list[dict[str, str]]) -> float:
-        return float(np.mean([float(sale["storey_range"].split(" TO ")[0]) for sale in of]))
+    def storey(sales: list[dict[str, str]]) -> float:
+        return float(np.mean([float(sale["storey_range"].split(" TO ")[0]) for sale in sales]))
 
     each = [sales[address] for address in addresses]
     own = {
-        "area": np.array([mean(of, "floor_area_sqm") for of in each]),
-        "lease": np.array([mean(of, "lease_commence_date") for of in each]),
-        "storey": np.array([storey(of) for of in each]),
-        **{kind: np.array([np.mean([sale["flat_type"] == kind for sale in of]) for of in each]) for kind in kinds},
+        "area": np.array([mean(some, "floor_area_sqm") for some in each]),
+        "lease": np.array([mean(some, "lease_commence_date") for some in each]),
+        "storey": np.array([storey(some) for some in each]),
+        **{kind: np.array([np.mean([sale["flat_type"] == kind for sale in some]) for some in each]) for kind in kinds},
     }
     described = ("max_floor_lvl", "year_completed", "total_dwelling_units", *(f"{rooms}room_sold" for rooms in (2, 3, 4, 5)))
     other = {
         **{axis: np.array([float(places[address][axis]) for address in addresses]) for axis in ("LATITUDE", "LONGITUDE")},
         **{column: np.array([float(blocks[address][column]) for address in addresses]) for column in described},
     }
-    price = [np.mean([float(sale["resale_price"]) / float(sale["floor_area_sqm"]) for sale in of]) for of in each]
+    price = [np.mean([float(sale["resale_price"]) / float(sale["floor_area_sqm"]) for sale in some]) for some in each]
     return Problem(np.array(price), own, other, "S$ a square metre")
 
 

@@ -75,7 +75,7 @@ def seeds(split: int) -> tuple[bytes, bytes]:
 def parties(problem: Problem) -> list[tuple[Table, Alignment]]:
     """Both tables and views; every row is shared."""
     rows = len(problem.target)
-    ids = Identifiers.of(str(row).encode() for row in range(rows))
+    ids = Identifiers.from_items(str(row).encode() for row in range(rows))
 
     def table(columns: Columns, target: Numbers | None) -> Table:
         return Table(ids, {name: NumericColumn(values) for name, values in columns.items()}, target)
@@ -93,7 +93,7 @@ def held_out(rows: int, split: int) -> tuple[Numbers, Numbers]:
     a, b = memory_channels("clinic", "lab")
     sessions = [session(name, {end.peer: end}, Randomness(bytes(32))) for name, end in (("clinic", a), ("lab", b))]
     own = [Randomness(seed).derive("toss") for seed in seeds(split)]
-    seed, _ = run_together(*((toss(of, by), end) for of, by, end in zip(sessions, own, (a, b), strict=True)))
+    seed, _ = run_together(*((toss(session, by), end) for session, by, end in zip(sessions, own, (a, b), strict=True)))
     return Schedule(seed, rows, 0).split(0, EVALUATE.test_fraction)
 
 
@@ -185,28 +185,28 @@ iterations enough; strongly correlated columns, as the motor's, need more.
 def page(results: Mapping[str, Any]) -> str:
     """The tables as Markdown."""
     lines = []
-    for name, of in results.items():
+    for name, result in results.items():
         lines += [
             f"## {name}",
             "",
-            f"{of['rows']:,} rows; {of['own']} columns beside the target, {of['other']} at the other party. RMSE in "
-            f"{of['unit']}.",
+            f"{result['rows']:,} rows; {result['own']} columns beside the target, {result['other']} at the other party. RMSE "
+            f"in {result['unit']}.",
             "",
             "| model | RMSE | R² | RMSE, split network less this one |",
             "|---|---|---|---|",
         ]
-        ours = np.array([split["split network, both"]["rmse"] for split in of["splits"]])
-        for model in of["splits"][0]:
-            rmse, r2 = (np.array([split[model][metric] for split in of["splits"]]) for metric in ("rmse", "r2"))
+        ours = np.array([split["split network, both"]["rmse"] for split in result["splits"]])
+        for model in result["splits"][0]:
+            rmse, r2 = (np.array([split[model][metric] for split in result["splits"]]) for metric in ("rmse", "r2"))
             r2_text = "0" if model == "the mean" else f"{r2.mean():.3f} ± {r2.std(ddof=1):.3f}"
             lines.append(
-                f"| {model} | {_figure(rmse.mean())} ± {_figure(rmse.std(ddof=1))} | {r2_text} | {_less(ours - rmse)} |"
+                f"| {model} | {_figure(rmse.mean())} ± {_figure(rmse.std(ddof=1))} | {r2_text} | {_interval(ours - rmse)} |"
             )
         lines.append("")
     return "\n".join(lines)
 
 
-def _less(differences: Numbers) -> str:
+def _interval(differences: Numbers) -> str:
     """Mean of paired differences and its 95 % interval over the splits."""
     if not differences.any():
         return ""

@@ -69,12 +69,13 @@ def measured(people: Sequence[Person], seed: int, folder: Path, job: Mapping[str
     whole = results["bank, employer and census"]
     return {
         "auc": {
-            **{model: of.metrics["auc"] for model, of in results.items()},
+            **{model: result.metrics["auc"] for model, result in results.items()},
             "bank alone": whole.local_metrics["auc"],
             "one table": trained(ONE_TABLE).local_metrics["auc"],
         },
         "without": {
-            party: of["auc"]["mean"] for party, of in whole.report.figures["training"]["split"]["contributions"].items()
+            party: contribution["auc"]["mean"]
+            for party, contribution in whole.report.figures["training"]["split"]["contributions"].items()
         },
     }
 
@@ -89,14 +90,14 @@ def page(results: Sequence[Mapping[str, Scores]]) -> str:
     """The page with its tables."""
     lines = ["| columns of | AUC |", "|---|---|"]
     for model in MODELS:
-        values = [of["auc"][model] for of in results]
+        values = [result["auc"][model] for result in results]
         lines.append(f"| {model} | {np.mean(values):.4f} ± {np.std(values, ddof=1):.4f} |")
     lines += ["", "| difference | AUC |", "|---|---|"]
     for one, other in PAIRS:
-        lines.append(f"| {one} − {other} | {interval([of['auc'][one] - of['auc'][other] for of in results])} |")
+        lines.append(f"| {one} − {other} | {interval([result['auc'][one] - result['auc'][other] for result in results])} |")
     lines += ["", "| without the columns of | AUC falls by |", "|---|---|"]
     for party in COLUMNS:
-        lines.append(f"| {party} | {interval([of['without'][party] for of in results])} |")
+        lines.append(f"| {party} | {interval([result['without'][party] for result in results])} |")
     return ABOUT + "\n".join(lines) + "\n"
 
 

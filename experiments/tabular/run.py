@@ -92,7 +92,7 @@ def page(results: Mapping[str, Sequence[Scores]]) -> str:
     results = {name: results[name] for name in SOURCES if name in results}
     lines = [f"| | {' | '.join(results)} |", f"|---|{'---|' * len(results)}"]
     for model in MODELS:
-        values = [[of[model] for of in each] for each in results.values()]
+        values = [[figures[model] for figures in each] for each in results.values()]
         cells = (f"{np.mean(each):.4f} ± {np.std(each, ddof=1):.4f}" for each in values)
         lines.append(f"| {model} | {' | '.join(cells)} |")
     for title, one, other in (
@@ -101,7 +101,7 @@ def page(results: Mapping[str, Sequence[Scores]]) -> str:
         ("network − alone", "split network", "alone"),
         ("network − trees alone", "split network", "boosted trees, alone"),
     ):
-        cells = (interval([of[one] - of[other] for of in each]) for each in results.values())
+        cells = (interval([figures[one] - figures[other] for figures in each]) for each in results.values())
         lines.append(f"| {title} | {' | '.join(cells)} |")
     return ABOUT + "\n".join(lines) + "\n"
 

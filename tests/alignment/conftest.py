@@ -261,7 +261,7 @@ def run_alignment(toy_group):
         ]
         randomness = {role: Unshuffled(bytes([seed, i]) * 16, unshuffled) for i, role in enumerate(ROLES)}
         progress = [Counting(), Counting()]
-        ids = [Identifiers.of(ids_a), Identifiers.of(ids_p)]
+        ids = [Identifiers.from_items(ids_a), Identifiers.from_items(ids_p)]
         with tempfile.TemporaryDirectory(dir=IN_MEMORY) as scratch:
             sides = []
             for i, role in enumerate(ROLES):

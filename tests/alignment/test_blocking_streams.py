@@ -61,7 +61,7 @@ def side(role, protocol, channel, threads, folder):
         memories={channel.peer: MemoryOfOneRun(seed.derive("memory"))},
         workers=Threads(threads),
     )
-    return align(own, OwnRecords(Identifiers.of(IDS[role])))
+    return align(own, OwnRecords(Identifiers.from_items(IDS[role])))
 
 
 @pytest.mark.parametrize("protocol", TERMS)

@@ -134,7 +134,7 @@ def test_in_a_stage_both_parties_work_at_the_same_time() -> None:
 def test_announced_is_what_a_party_announces(terms: dict[str, int], role: str) -> None:
     align = Align(protocol="psu", **terms)
     for count in (1, 2, 13, 100):
-        own = Identifiers.of(ids(range(count)))
+        own = Identifiers.from_items(ids(range(count)))
         made_up = covered(own, bytes(32), align, role, Randomness(bytes(32)), MemoryOfOneRun(Randomness(bytes(32))))
         assert announced(count, align, role) == len(made_up)
 

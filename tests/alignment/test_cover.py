@@ -42,7 +42,7 @@ def some_memories(seed):
 
 def secret_numbers(ids, memories, dummies):
     """Each party's k: it depends on its own ids, and on the mark that the other one's memory gives."""
-    ours = [Identifiers.of(items).digest() + len(items).to_bytes(8, "big") for items in ids]
+    ours = [Identifiers.from_items(items).digest() + len(items).to_bytes(8, "big") for items in ids]
     marks = [m.secret.derive(f"input {own.hex()}").bytes(32) for m, own in zip(memories, ours, strict=True)]
     sets = [hashlib.sha256(ours[i] + marks[1 - i]).digest() for i in range(2)]
     return tuple(shared_dummies(sets[i], Align(dummies=dummies), memories[i]) for i in range(2))
@@ -386,7 +386,7 @@ def test_the_mean_of_fresh_draws_would_tell_the_intersections_size(run_alignment
 @given(IDS, st.integers(0, 6), st.integers(0, 3), st.sampled_from(["active", "passive"]))
 @settings(derandomize=True, deadline=None)
 def test_made_up_identifiers_stand_behind_the_real_ones_and_are_distinct(items, dummies, padding, role):
-    ids, terms = Identifiers.of(items), Align(dummies=dummies, padding=padding)
+    ids, terms = Identifiers.from_items(items), Align(dummies=dummies, padding=padding)
     memory = MemoryOfOneRun(Randomness(bytes(32)))
     own = covered(ids, SETS, terms, role, Randomness(b"s" * 32), memory)
     assert own[: len(ids)] == items
@@ -402,7 +402,7 @@ def test_made_up_identifiers_stand_behind_the_real_ones_and_are_distinct(items, 
 
 def test_random_identifiers_are_new_for_each_two_sets_and_of_one_party_alone():
     terms, memory = Align(padding=1), MemoryOfOneRun(Randomness(bytes(32)))
-    ids = Identifiers.of([b"%d" % i for i in range(5)])
+    ids = Identifiers.from_items([b"%d" % i for i in range(5)])
     first, second = (covered(ids, SETS, terms, "active", Randomness(bytes([seed]) * 32), memory)[5:] for seed in (1, 2))
     assert len(set(first) | set(second)) == 6
 

@@ -245,7 +245,7 @@ def test_what_an_earlier_job_hid_from_a_partner_stays_hidden(tmp_path: Path) -> 
 def test_nothing_leaves_if_any_pair_or_the_common_records_break_a_promise(tmp_path: Path, name: str, other: str) -> None:
     """The lab and the insurer have no conversation, but the common records tell one what the other holds."""
     world = World(tmp_path, THREE)
-    identity, hiding = Identifiers.of(THREE[name]).digest(), Align(protocol="psu", dummies=2)
+    identity, hiding = Identifiers.from_items(THREE[name]).digest(), Align(protocol="psu", dummies=2)
     promises.hold(world.memories[name][other], identity, hiding, "passive", binding=True)
     error = world.attempt()[name]
     assert isinstance(error, PolicyError)

@@ -262,7 +262,7 @@ class World:
             workers=AtOnce(),
             limits=Limits.model_construct(min_set_size=0, max_set_size=100, inputs_per_peer=20, changes_per_peer=20),
         )
-        return align(own, OwnRecords(Identifiers.of(self.ids[role])), group=life.group)
+        return align(own, OwnRecords(Identifiers.from_items(self.ids[role])), group=life.group)
 
 
 def _append(lives):

@@ -70,7 +70,7 @@ class Sides:
             workers=self.workers,
             limits=Limits(min_set_size=1),
         )
-        ids = Identifiers.of(canonical(item, "nocase") for item in self.said["ids"][role])
+        ids = Identifiers.from_items(canonical(item, "nocase") for item in self.said["ids"][role])
         return align(own, OwnRecords(ids))
 
 

@@ -89,7 +89,9 @@ class World:
                 pins=self.pins[name],
                 limits=ANY_SIZE,
             )
-            sides.append((align(own, OwnRecords(Identifiers.of(self.sets[name])), group=self.groups[name]), channels.values()))
+            sides.append(
+                (align(own, OwnRecords(Identifiers.from_items(self.sets[name])), group=self.groups[name]), channels.values())
+            )
         return dict(zip(self.sets, run_together(*sides), strict=True))
 
     def stored(self) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vfl_node.crypto.kernels import named, names
+from vfl_node.crypto.kernels import find_kernel, names
 from vfl_node.crypto.kernels.choice import _available
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
@@ -68,6 +68,6 @@ def test_a_million_random_points_are_as_libsodium_has_them(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(20):
         points, key = rng.integers(0, 256, (50_000, 32), np.uint8), rng.bytes(32)
-        expected = named("libsodium").ladders(points, key)
+        expected = find_kernel("libsodium").ladders(points, key)
         for kernel in NATIVE:
             np.testing.assert_array_equal(kernel.ladders(points, key), expected)

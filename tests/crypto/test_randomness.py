@@ -41,7 +41,7 @@ def test_permutation_holds_each_index_once(count: int) -> None:
 
 def test_draws_are_uniform() -> None:
     stream = Randomness(SEED)
-    counts = np.bincount([stream.below(5) for _ in range(5000)], minlength=5)
+    counts = np.bincount([stream.draw_below(5) for _ in range(5000)], minlength=5)
     assert np.all(np.abs(counts - 1000) < 6 * np.sqrt(800))
     choices = np.bincount(stream.choices(5, 5000), minlength=5)
     assert np.all(np.abs(choices - 1000) < 6 * np.sqrt(800))

@@ -107,7 +107,7 @@ def test_products_by_label(kernel: Kernel, count: int) -> None:
     expected: dict[int, mpz] = {}
     for place, label in zip(at.tolist(), labels.tolist(), strict=True):
         expected[label] = expected.get(label, mpz(1)) * values[place] % modulus
-    which, products = numbers.by_label(numbers.load(values), at, labels)
+    which, products = numbers.multiply_by_label(numbers.load(values), at, labels)
     assert dict(zip(which.tolist(), numbers.numbers(products), strict=True)) == expected
     assert which.tolist() == sorted(expected)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from vfl_node.data.reading import read_table
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError
 from vfl_node.execution import column_cautions
@@ -31,7 +31,7 @@ def written(folder: Path, name: str, values: tuple[Any, ...] = SHUFFLED) -> Path
 
 def test_a_copy_of_the_labels_is_no_feature_of_a_party_that_needs_none(tmp_path: Path) -> None:
     path = written(tmp_path, "y", (0, 1, 1))
-    assert read(path).left_out == at_most(read(path), 2, b"key").left_out == {"label": "label"}
+    assert read(path).left_out == sample(read(path), 2, b"key").left_out == {"label": "label"}
     assert list(read(path).columns) == ["x", "y"]
     assert list(read(path, label="y").columns) == ["x", "label"]
     assert list(read(path, label="z").columns) == ["x", "label", "y"]  # the settings name another one, which is not there

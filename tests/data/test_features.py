@@ -32,7 +32,7 @@ def categorical(*values: str | None) -> CategoricalColumn:
 
 
 def table(columns: Mapping[str, Column], rows: int) -> Table:
-    return Table(Identifiers.of(str(row).encode() for row in range(rows)), columns)
+    return Table(Identifiers.from_items(str(row).encode() for row in range(rows)), columns)
 
 
 def rows(count: int) -> np.ndarray:

@@ -199,14 +199,14 @@ def outcome(action: Callable[[], object]) -> object:
 @STEADY
 @given(lists, lists, any_place)
 def test_identifiers_read_as_a_list(items: list[bytes], more: list[bytes], place: int) -> None:
-    ids, others = Identifiers.of(iter(items)), Identifiers.of(more)
+    ids, others = Identifiers.from_items(iter(items)), Identifiers.from_items(more)
     assert list(ids) == items
     assert len(ids) == len(items)
     assert list(reversed(ids)) == items[::-1]
     assert outcome(lambda: ids[place]) == outcome(lambda: items[place])
     assert list(ids + others) == items + more
     assert (ids == others) == (items == more)
-    assert ids == Identifiers.of(items)
+    assert ids == Identifiers.from_items(items)
     for wanted in more[:3]:
         assert (wanted in ids) == (wanted in items)
         assert ids.count(wanted) == items.count(wanted)
@@ -216,7 +216,7 @@ def test_identifiers_read_as_a_list(items: list[bytes], more: list[bytes], place
 @STEADY
 @given(lists, st.slices(30), st.data())
 def test_identifiers_are_cut_and_taken_as_a_list(items: list[bytes], cut: slice, data: st.DataObject) -> None:
-    ids = Identifiers.of(items)
+    ids = Identifiers.from_items(items)
     assert ids[cut] == items[cut]
     places = data.draw(st.lists(st.integers(0, len(items) - 1))) if items else []
     assert ids.take(np.array(places, dtype=np.int64)) == [items[place] for place in places]
@@ -227,14 +227,14 @@ def test_identifiers_are_cut_and_taken_as_a_list(items: list[bytes], cut: slice,
 def test_only_places_that_exist_are_taken(items: list[bytes], place: int) -> None:
     assume(not 0 <= place < len(items))
     with pytest.raises(IndexError):
-        Identifiers.of(items).take(np.array([place]))
+        Identifiers.from_items(items).take(np.array([place]))
 
 
 @STEADY
 @given(lists)
 def test_the_canonical_order_is_that_of_the_hashes_and_keeps_equal_ids_in_place(items: list[bytes]) -> None:
     expected = sorted(range(len(items)), key=lambda place: (sha256(items[place]).digest()[:16], place))
-    order = Identifiers.of(items).canonical_order
+    order = Identifiers.from_items(items).canonical_order
     assert order.tolist() == expected
     assert order.dtype == np.int64
     assert not order.flags.writeable
@@ -243,9 +243,9 @@ def test_the_canonical_order_is_that_of_the_hashes_and_keeps_equal_ids_in_place(
 @STEADY
 @given(distinct, st.randoms(use_true_random=False))
 def test_order_and_digest_do_not_depend_on_the_order_of_the_file(items: list[bytes], random: Random) -> None:
-    ids = Identifiers.of(items)
+    ids = Identifiers.from_items(items)
     random.shuffle(items)
-    shuffled = Identifiers.of(items)
+    shuffled = Identifiers.from_items(items)
     assert shuffled.digest() == ids.digest()
     assert shuffled.take(shuffled.canonical_order) == ids.take(ids.canonical_order)
 
@@ -253,33 +253,37 @@ def test_order_and_digest_do_not_depend_on_the_order_of_the_file(items: list[byt
 @STEADY
 @given(lists, lists)
 def test_the_digest_tells_any_two_sets_apart(items: list[bytes], others: list[bytes]) -> None:
-    assert (Identifiers.of(items).digest() == Identifiers.of(others).digest()) == (sorted(items) == sorted(others))
+    assert (Identifiers.from_items(items).digest() == Identifiers.from_items(others).digest()) == (
+        sorted(items) == sorted(others)
+    )
 
 
 @STEADY
 @given(distinct.filter(bool), st.integers(0, 30), st.binary(max_size=3))
 def test_the_digest_changes_with_any_id(items: list[bytes], place: int, other: bytes) -> None:
     place %= len(items)
-    digest = Identifiers.of(items).digest()
-    assert Identifiers.of(items[:place] + items[place + 1 :]).digest() != digest
-    assert Identifiers.of([*items, other]).digest() != digest
-    assert (Identifiers.of([*items[:place], other, *items[place + 1 :]]).digest() == digest) == (other == items[place])
+    digest = Identifiers.from_items(items).digest()
+    assert Identifiers.from_items(items[:place] + items[place + 1 :]).digest() != digest
+    assert Identifiers.from_items([*items, other]).digest() != digest
+    assert (Identifiers.from_items([*items[:place], other, *items[place + 1 :]]).digest() == digest) == (other == items[place])
 
 
 @STEADY
 @given(lists)
 def test_repeats_are_the_places_of_ids_that_came_before(items: list[bytes]) -> None:
-    assert Identifiers.of(items).repeats().tolist() == [place for place, id_ in enumerate(items) if id_ in items[:place]]
+    assert Identifiers.from_items(items).repeats().tolist() == [
+        place for place, id_ in enumerate(items) if id_ in items[:place]
+    ]
 
 
 def test_where_one_id_ends_counts() -> None:
-    one, other = Identifiers.of([b"ab", b"c"]), Identifiers.of([b"a", b"bc"])
+    one, other = Identifiers.from_items([b"ab", b"c"]), Identifiers.from_items([b"a", b"bc"])
     assert one != other
     assert one.digest() != other.digest()
 
 
 def test_identifiers_show_their_number_only() -> None:
-    assert repr(Identifiers.of([b"canary", b"x"])) == "Identifiers(2)"
+    assert repr(Identifiers.from_items([b"canary", b"x"])) == "Identifiers(2)"
 
 
 def test_identifiers_take_the_room_of_their_text_and_little_more() -> None:
@@ -297,7 +301,7 @@ def test_identifiers_take_the_room_of_their_text_and_little_more() -> None:
         return (b"text:%08d" % number for number in range(50_000))
 
     with patch.object(identifiers, "_BATCH", 1 << 10):
-        kept, peak = room(lambda: Identifiers.of(items()))
+        kept, peak = room(lambda: Identifiers.from_items(items()))
     assert kept < 13 + 8 + 2
     assert peak < 13 + 8 + 8 + 12
     assert room(lambda: tuple(items()))[0] > 50  # what one object an id would take

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from vfl_node.data.features import Encoder
 from vfl_node.data.images import Image
 from vfl_node.data.reading import read_table
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError
 from vfl_node.settings.node import Data
@@ -207,7 +207,7 @@ def test_the_encoding_survives_json_and_selection(file: Path) -> None:
     assert again == encoder
     features, other = encoder.transform(table), again.transform(table)
     assert (features.numeric == other.numeric).all()
-    part = features.take(np.array([2, 0])).followed_by(features)
+    part = features.take(np.array([2, 0])).append(features)
     assert part.pixels is features.pixels
     assert len(part) == 6
 
@@ -248,7 +248,7 @@ def test_another_image_is_another_table(file: Path) -> None:
 
 def test_a_part_of_a_table_keeps_its_image(file: Path) -> None:
     table = read(declared(file))
-    assert at_most(table, 2, bytes(32)).image == table.image
+    assert sample(table, 2, bytes(32)).image == table.image
 
 
 def test_translated_rows_keep_every_pixel_to_the_last_bit(file: Path) -> None:

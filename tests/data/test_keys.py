@@ -10,7 +10,7 @@ import pytest
 
 from vfl_node.configuration.models import validate
 from vfl_node.data.reading import read_table
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Align
 from vfl_node.settings.node import Data
@@ -59,7 +59,7 @@ def test_the_digest_has_the_keys_where_there_are_some(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_table_has_its_keys(tmp_path: Path) -> None:
-    part = at_most(table(tmp_path), 1, b"key")
+    part = sample(table(tmp_path), 1, b"key")
     row = [*map(bytes, table(tmp_path).ids)].index(bytes(part.ids[0]))
     assert part.keys["name"] == (table(tmp_path).keys["name"][row],)
     np.testing.assert_array_equal(part.keys["home"], table(tmp_path).keys["home"][row : row + 1])

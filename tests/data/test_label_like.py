@@ -29,7 +29,7 @@ def table(labels: NDArray[Any], **columns: NDArray[Any]) -> Table:
         codes = np.where(levels[codes] == "", -1, codes - int(levels[0] == ""))
         return CategoricalColumn(codes.astype(np.int64), tuple(level for level in levels if level))
 
-    ids = Identifiers.of(str(row).encode() for row in range(len(labels)))
+    ids = Identifiers.from_items(str(row).encode() for row in range(len(labels)))
     made: Mapping[str, Column] = {name: column(values) for name, values in columns.items()}
     return Table(ids, made, labels.astype(np.float32))
 

@@ -14,7 +14,7 @@ from vfl_node.data import labels as labels_module
 from vfl_node.data.profile import LabelProfile, profile
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for, read_table
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.settings.node import Data, Settings
@@ -236,7 +236,7 @@ def test_a_digest_notices_another_order_or_name_of_classes(read: Read) -> None:
 
 def test_a_part_of_a_table_has_its_classes(read: Read) -> None:
     table = read(*["canary", "bird"] * 20)
-    part = at_most(table, 30, b"key")
+    part = sample(table, 30, b"key")
     assert (part.classes, part.positive_assumed) == (("bird", "canary"), True)
     assert "canary" not in repr(table)
 

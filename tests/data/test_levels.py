@@ -15,7 +15,8 @@ def text(rows: int, distinct: int, *, detected: bool = True) -> Table:
     codes = np.minimum(np.arange(rows), distinct - 1)
     levels = tuple(f"canary {code:05}" for code in range(distinct))
     return Table(
-        Identifiers.of(str(row).encode() for row in range(rows)), {"comment": CategoricalColumn(codes, levels, detected)}
+        Identifiers.from_items(str(row).encode() for row in range(rows)),
+        {"comment": CategoricalColumn(codes, levels, detected)},
     )
 
 
@@ -60,7 +61,7 @@ def test_what_was_done_is_said_in_counts_and_without_any_cell() -> None:
         "town": CategoricalColumn(np.array([0, 0, 1, -1]), ("canary", "other", "unused")),
         "at": DateColumn(np.array([0, 1e9, 2e9, np.nan])),
     }
-    table = Table(Identifiers.of(str(row).encode() for row in range(4)), columns)
+    table = Table(Identifiers.from_items(str(row).encode() for row in range(4)), columns)
     found = encoded_columns(table, Encoder.fit(table, np.arange(4), "log", least_rows=2).columns)
     assert [str(column) for column in found] == [
         "numeric, log, 1 missing",

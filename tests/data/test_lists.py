@@ -22,7 +22,7 @@ from vfl_node.data.lists import ListLevels, check_lists, lists_in
 from vfl_node.data.profile import profile
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for, read_table
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.data.tables import ListColumn, Table
 from vfl_node.errors import DataError
 from vfl_node.settings.declared import DeclaredList
@@ -199,7 +199,7 @@ def test_a_list_cannot_be_an_id_a_label_or_a_pixel(tmp_path: Path) -> None:
 
 def test_a_part_of_the_table_has_its_lists_and_every_change_another_digest(tmp_path: Path) -> None:
     table = read(declared(csv(tmp_path / "t.csv")))
-    part = at_most(table, 3, b"k" * 32)
+    part = sample(table, 3, b"k" * 32)
     whole = items(table.columns["history"])
     ages = part.columns["age"].values.astype(int)
     assert items(part.columns["history"]) == [whole[age] for age in ages]
@@ -225,7 +225,7 @@ def test_an_encoder_keeps_how_lists_are_written_and_reads_them_again(tmp_path: P
     assert features.lists == ((5, 3),)
     assert (features.width, features.numeric.shape) == (2, (8, 1))
     assert features.take(np.array([4, 0])).bags.tolist() == [[2, 2, 3], [1, 3, 2]]
-    assert features.followed_by(features.take(np.array([0]))).bags[-1].tolist() == [1, 3, 2]
+    assert features.append(features.take(np.array([0]))).bags[-1].tolist() == [1, 3, 2]
     translated = encoder.translate(features, again, table)
     assert translated.bags.tolist() == features.bags.tolist()
     stored = json.loads(encoder.to_json())

@@ -63,7 +63,7 @@ def test_cells_and_places_do_not_depend_on_batches(sizes: list[int]) -> None:
         assert list(text.cells(name)) == list(cells)
         assert [text.cell(name, row) for row in range(len(ROWS))] == list(cells)
         assert [len(block) for block in text.blocks(name)] == sizes
-    assert text.where("age", 7) == "lab: memory:108:age"
+    assert text.locate("age", 7) == "lab: memory:108:age"
 
 
 def test_the_table_is_the_same_whatever_reads_it(file: Path) -> None:

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from vfl_node.configuration.models import parse
 from vfl_node.data.reading import read_table
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.data.tables import DateColumn, NumericColumn, Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.settings.node import Data, Settings
@@ -131,7 +131,7 @@ def test_a_column_of_groups_is_no_feature(tmp_path: Path) -> None:
 def test_a_part_of_the_records_keeps_their_order_and_groups(tmp_path: Path) -> None:
     rows = "".join(f"r{row},1,{100 - row},u{row % 7},{row % 2}\n" for row in range(40))
     table = read(written(tmp_path, rows))
-    part = at_most(table, 10, bytes(32))
+    part = sample(table, 10, bytes(32))
     assert part.order is not None
     assert part.groups is not None
     numbers = [int(identifier.rpartition(b"r")[2]) for identifier in part.ids]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vfl_node.data import sampling
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError
 
@@ -20,7 +20,7 @@ SECRET = b"s" * 32
 def table(numbers: list[int], *, labels: bool = False) -> Table:
     values = np.array(numbers)
     return Table(
-        Identifiers.of(b"text:%d" % number for number in numbers),
+        Identifiers.from_items(b"text:%d" % number for number in numbers),
         {"value": NumericColumn(values / 2), "parity": CategoricalColumn(values % 2, ("even", "odd"))},
         (values % 2).astype(np.float32) if labels else None,
     )
@@ -28,18 +28,18 @@ def table(numbers: list[int], *, labels: bool = False) -> Table:
 
 def part(numbers: list[int], most: int | None, secret: bytes = SECRET) -> list[int]:
     """The numbers whose records take part, in their order."""
-    return [int(id_.removeprefix(b"text:")) for id_ in at_most(table(numbers), most, secret).ids]
+    return [int(id_.removeprefix(b"text:")) for id_ in sample(table(numbers), most, secret).ids]
 
 
 def test_a_table_small_enough_is_taken_whole() -> None:
     whole = table([1, 2, 3])
     for most in (None, 3, 4):
-        assert at_most(whole, most, SECRET) is whole
+        assert sample(whole, most, SECRET) is whole
 
 
 def test_records_stay_whole_and_in_order() -> None:
     numbers = list(range(1000))
-    taken = at_most(table(numbers, labels=True), 300, SECRET)
+    taken = sample(table(numbers, labels=True), 300, SECRET)
     kept = part(numbers, 300)
     assert len(taken) == len(taken.ids) == len(kept) == 300
     assert kept == sorted(kept)
@@ -89,6 +89,6 @@ def test_a_small_part_is_taken_in_blocks_too(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_part_with_one_class_is_refused() -> None:
     numbers = [*range(0, 400, 2), 1]  # one odd
     with pytest.raises(DataError, match="among the 3 records that take part") as caught:
-        at_most(table(numbers, labels=True), 3, SECRET)
+        sample(table(numbers, labels=True), 3, SECRET)
     assert caught.value.code == "E_ONE_CLASS"
     assert "align.at_most" not in caught.value.for_peer

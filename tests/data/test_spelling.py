@@ -10,7 +10,7 @@ from vfl_node.job import IdForm
 
 
 def ids(*values: str, form: IdForm = "text") -> Identifiers:
-    return Identifiers.of(canonical(value, form) for value in values)
+    return Identifiers.from_items(canonical(value, form) for value in values)
 
 
 def only(hints: tuple[str, ...]) -> str:
@@ -67,7 +67,9 @@ def test_signs_that_are_neither_letters_nor_digits() -> None:
 
 def test_a_composite_id_is_looked_at_column_by_column() -> None:
     records = [("North", "007"), ("north", "7"), ("South", "8")]
-    joined = Identifiers.of(composite([canonical(clinic, "text"), canonical(number, "text")]) for clinic, number in records)
+    joined = Identifiers.from_items(
+        composite([canonical(clinic, "text"), canonical(number, "text")]) for clinic, number in records
+    )
     clinics, numbers = spelling_hints(joined, ("text", "text"))
     assert clinics.startswith("2 of your 3 ids (column 1 of data.id) have capital letters")
     assert clinics.endswith("say align.id_form: [nocase, text].")  # north 7 and north 007 stay apart

@@ -18,7 +18,7 @@ from vfl_node.data.identifiers import Identifiers, composite
 from vfl_node.data.missing_words import MISSING
 from vfl_node.data.readers import csv as csv_reader
 from vfl_node.data.reading import read_table
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 from vfl_node.job import IdForm
@@ -138,7 +138,7 @@ def test_a_column_may_have_a_scaling_of_its_own_which_a_restart_must_find_again(
     methods = [column.method for column in Encoder.fit(table, np.arange(2), "none").columns]
     assert methods[:2] == ["log", "quantile"]
     assert table.digest() != read(file, content).digest()
-    assert at_most(table, 1, b"k" * 32).columns["income"].scaling == "log"
+    assert sample(table, 1, b"k" * 32).columns["income"].scaling == "log"
 
 
 def test_a_kind_may_be_written_in_either_form(file: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_table_is_the_same_set_of_records_in_every_form(file: Path, form: IdFo
     assert first.identity == other.identity == first.ids.digest()
     assert read(file, "id,x\n9,0\n7,1\n08,2\n", id_form=form).identity == first.identity
     assert read(file, "id,x\n7,1\n8,2\n9,3\n", id_form=form).identity != first.identity  # another spelling is another set
-    assert numbers(at_most(first, 2, b"key"), "x") == numbers(at_most(other, 2, b"key"), "x")
+    assert numbers(sample(first, 2, b"key"), "x") == numbers(sample(other, 2, b"key"), "x")
 
 
 @pytest.mark.parametrize(("classes", "hint"), [(2, "records of both classes"), (3, "records of two classes at least")])
@@ -460,9 +460,9 @@ def test_a_table_shows_its_shape_only(file: Path) -> None:
 
 def test_columns_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="one entry a record"):
-        Table(Identifiers.of([b"a"]), {"x": NumericColumn(np.zeros(2))})
+        Table(Identifiers.from_items([b"a"]), {"x": NumericColumn(np.zeros(2))})
     with pytest.raises(ValueError, match="one entry a record"):
-        Table(Identifiers.of([b"a"]), {}, np.zeros(2, dtype=np.float32))
+        Table(Identifiers.from_items([b"a"]), {}, np.zeros(2, dtype=np.float32))
 
 
 BASE = "id,x,kind,label\na,1,u,0\nb,,v,1\nc,3,,1\n"

@@ -22,9 +22,9 @@ from vfl_node.data.transforms import (
     Standard,
     Transform,
     Unscaled,
-    chosen,
+    choose_scaling,
     fit,
-    squeezed,
+    is_squeezed,
 )
 from vfl_node.job.names import Scaling
 
@@ -84,7 +84,7 @@ def test_undone_a_fitted_number_is_itself_up_to_rounding(scaling: Scaling, fitte
 def test_a_copied_cell_becomes_what_another_encoder_makes_of_it_to_the_last_bit(
     one: Scaling, other: Scaling, values: list[float], fitted: int
 ) -> None:
-    table = Table(Identifiers.of(b"%d" % row for row in range(len(values))), {"x": NumericColumn(array(values))})
+    table = Table(Identifiers.from_items(b"%d" % row for row in range(len(values))), {"x": NumericColumn(array(values))})
     rows = np.arange(len(values))
     whole, some = Encoder.fit(table, rows, one), Encoder.fit(table, rows[:fitted], other)
     made, expected = whole.transform(table), some.transform(table).numeric
@@ -154,7 +154,7 @@ def test_auto_takes_quantiles_for_heavy_tails_logarithms_for_ties_and_leaves_the
         "log": [np.where(rng.random(2000) < 0.95, 0, rng.exponential(size=2000)), rng.geometric(0.5, 2000) ** 4],
     }
     for method, like in columns.items():
-        assert [chosen(np.asarray(column, np.float64)) for column in like] == [method] * len(like)
+        assert [choose_scaling(np.asarray(column, np.float64)) for column in like] == [method] * len(like)
 
 
 def test_a_logarithm_cuts_no_fitted_value_off() -> None:
@@ -214,4 +214,4 @@ def test_a_few_values_that_make_all_others_look_alike(name: str, found: bool) ->
         "nothing": np.empty(0),
         "huge": np.where(rows == 5, -1e308, normal * 1e300),
     }[name]
-    assert squeezed(values) is found
+    assert is_squeezed(values) is found

@@ -56,7 +56,7 @@ def test_a_table_of_the_coordinators_part_and_what_was_taken_for_granted() -> No
     assert "  memory of notary" in titles
     assert "counted with 16 encoded columns a party" in " ".join(words.notes(some, ONLY_POWERS))
     assert "encoded columns" not in " ".join(words.notes(plan(columns=(20, 30)), ONLY_POWERS))
-    (own, other) = words.before_start(some.job, some.records, some.shared)
+    (own, other) = words.describe_start(some.job, some.records, some.shared)
     assert "from notary (counted with 16 encoded columns a party)" in own
     assert "from notary" in other
 

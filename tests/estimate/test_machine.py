@@ -28,7 +28,7 @@ def test_the_kernel_that_runs_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
     used = Used()
     monkeypatch.setattr("vfl_node.crypto.groups.curve25519.kernel", lambda: used)
     measure(Curve25519(), 1, tmp_path)
-    assert used.calls >= {"hashed", "ladders", "fault"}
+    assert used.calls >= {"hash_ids", "ladders", "fault"}
 
 
 class Used(Libraries):
@@ -38,6 +38,6 @@ class Used(Libraries):
         self.calls: set[str] = set()
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("hashed", "ladders", "fault"):
+        if name in ("hash_ids", "ladders", "fault"):
             self.calls.add(name)
         return super().__getattribute__(name)

@@ -9,7 +9,7 @@ from tests.estimate.plans import ONLY_POWERS, estimate, exact, plan, training
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.estimate import totals
 from vfl_node.estimate.memory import need
-from vfl_node.estimate.words import after_alignment, before_start, notes, table
+from vfl_node.estimate.words import describe_alignment, describe_start, notes, table
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.costs import Network, Passes, TableShape
@@ -125,24 +125,24 @@ def test_a_job_without_a_method_has_none_of_it() -> None:
     unused = plan(job=training("protocol: psi"), records=PARTIES)
     assert not any(name.startswith("outside") for cost in estimate(unused).values() for name in cost)
     assert totals.pace_of(unused, TableShape(), None) is None
-    assert not any("outside" in line for line in [*notes(unused, ONLY_POWERS), *before_start(unused.job, PARTIES)])
+    assert not any("outside" in line for line in [*notes(unused, ONLY_POWERS), *describe_start(unused.job, PARTIES)])
 
 
 def test_sentences_before_the_start_and_after_alignment() -> None:
-    own, other = before_start(job("jpl"), PARTIES, (60, 60))
+    own, other = describe_start(job("jpl"), PARTIES, (60, 60))
     assert own.endswith(" in all, and beside them 940 rows of clinic alone, in the last 3 of 6 epochs")
     assert "beside" not in other
-    assert "900 – 1,000 rows of clinic alone" in before_start(job("jpl"), PARTIES)[0]
-    assert "0 – 1,000 rows of clinic alone" in before_start(job("jpl"), {"clinic": 1000})[0]
-    assert not any("beside" in sentence for sentence in before_start(job("jpl"), {"lab": 100}))
+    assert "900 – 1,000 rows of clinic alone" in describe_start(job("jpl"), PARTIES)[0]
+    assert "0 – 1,000 rows of clinic alone" in describe_start(job("jpl"), {"clinic": 1000})[0]
+    assert not any("beside" in sentence for sentence in describe_start(job("jpl"), {"lab": 100}))
 
     def aligned(ours: int, **peers: PeerFacts) -> Alignment:
         return Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(60), ours, peers)
 
-    active = after_alignment(job("jpl"), aligned(1000, lab=PeerFacts(100, intersection=60)))
+    active = describe_alignment(job("jpl"), aligned(1000, lab=PeerFacts(100, intersection=60)))
     assert "and beside them 940 rows of clinic alone, in the last 3 of 6 epochs" in active
-    assert after_alignment(job("jpl"), aligned(100, clinic=PeerFacts(1000, intersection=60))) == active
-    assert "beside" not in after_alignment(job("jpl"), aligned(100, clinic=PeerFacts(1000, intersection=60, padded=True)))
+    assert describe_alignment(job("jpl"), aligned(100, clinic=PeerFacts(1000, intersection=60))) == active
+    assert "beside" not in describe_alignment(job("jpl"), aligned(100, clinic=PeerFacts(1000, intersection=60, padded=True)))
 
 
 def test_memory_of_what_is_filled_in() -> None:

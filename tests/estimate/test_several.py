@@ -26,8 +26,8 @@ from vfl_node.estimate import machine
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.memory import need
 from vfl_node.estimate.plan import Plan
-from vfl_node.estimate.totals import as_json
-from vfl_node.estimate.words import after_alignment, before_start, notes, table
+from vfl_node.estimate.totals import to_json
+from vfl_node.estimate.words import describe_alignment, describe_start, notes, table
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.costs import TableShape
@@ -215,19 +215,19 @@ def test_the_table_names_the_party_and_fits() -> None:
 
 
 def test_for_a_program() -> None:
-    found = as_json(plan(party="insurer"), ONLY_POWERS, estimate(plan(party="insurer")))
+    found = to_json(plan(party="insurer"), ONLY_POWERS, estimate(plan(party="insurer")))
     assert (found["role"], found["party"], found["records"]) == ("passive", "insurer", SIZES)
     json.dumps(found)
 
 
 def test_before_the_start_all_know_what_they_know() -> None:
     trains = job(rest=TRAIN)
-    known = before_start(trains, SIZES, (30, 30))
+    known = describe_start(trains, SIZES, (30, 30))
     assert known[0].startswith("this job trains on the union: 800 – 1,152 rows an epoch")
     assert known[1].startswith("the intersection would take 24 rows an epoch, 1 batch")
-    own = before_start(trains, {"lab": 1000})
+    own = describe_start(trains, {"lab": 1000})
     assert own[0].startswith("this job trains on the union: at least 800 rows an epoch")
-    bounded = before_start(job("protocol: psu, at_most: 50", TRAIN), {"lab": 1000})
+    bounded = describe_start(job("protocol: psu, at_most: 50", TRAIN), {"lab": 1000})
     assert bounded[0].startswith("this job trains on the union: 40 – 120 rows an epoch")
 
 
@@ -242,7 +242,7 @@ def test_before_the_start_all_know_what_they_know() -> None:
 def test_one_line_after_the_alignment(common: int | None, union: int, said: str) -> None:
     peers = {"lab": PeerFacts(400), "insurer": PeerFacts(200)}
     aligned = Alignment(ALIGNMENTS["psu"], "curve25519", np.arange(480), 100, peers, union=union, common=common)
-    assert said in after_alignment(job(rest=TRAIN), aligned)
+    assert said in describe_alignment(job(rest=TRAIN), aligned)
 
 
 def test_training_costs_what_all_conversations_take() -> None:

@@ -29,7 +29,7 @@ EVALUATE = Evaluate(test_fraction=0.2)
 def table(rows: int = 400) -> Table:
     rng = np.random.default_rng(1)
     labels = (np.arange(rows) % 2).astype(np.float32)
-    ids = Identifiers.of(str(row).encode() for row in range(rows))
+    ids = Identifiers.from_items(str(row).encode() for row in range(rows))
     return Table(ids, {"age": NumericColumn(rng.normal(size=rows) + labels)}, labels)
 
 

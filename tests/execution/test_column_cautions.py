@@ -21,7 +21,7 @@ from vfl_node.settings.declared import Notation
 
 
 def table(rows: int = 400) -> Table:
-    return Table(Identifiers.of(str(row).encode() for row in range(rows)), {})
+    return Table(Identifiers.from_items(str(row).encode() for row in range(rows)), {})
 
 
 def text(*cells: str) -> CategoricalColumn:
@@ -128,11 +128,11 @@ def test_numbers_in_a_shape_that_other_things_have() -> None:
 
 def test_a_last_row_with_totals() -> None:
     for last, said in (("Total", 1), ("Grand total:", 1), ("total 7", 0), ("7", 0)):
-        ids = Identifiers.of(canonical(id_, "text") for id_ in ("1", "sum", last))
+        ids = Identifiers.from_items(canonical(id_, "text") for id_ in ("1", "sum", last))
         assert len(column_cautions.of_last_record(Table(ids, {}))) == said
-    composite_ids = Identifiers.of([composite([canonical("1", "text"), canonical("Summe", "nocase")])])
+    composite_ids = Identifiers.from_items([composite([canonical("1", "text"), canonical("Summe", "nocase")])])
     assert len(column_cautions.of_last_record(Table(composite_ids, {}))) == 1
-    assert column_cautions.of_last_record(Table(Identifiers.of(()), {})) == ()
+    assert column_cautions.of_last_record(Table(Identifiers.from_items(()), {})) == ()
 
 
 def test_columns_of_which_no_level_is_left() -> None:

@@ -176,7 +176,7 @@ def test_where_the_peer_may_not_know_the_work_does_not_depend_on_what_is_shared(
 ) -> None:
     looked: list[int] = []
     monkeypatch.setattr(overlap, "spelling_hints", lambda ids, form: looked.append(len(ids)) or ())
-    ids = Identifiers.of(f"text:{number}".encode() for number in range(60))
+    ids = Identifiers.from_items(f"text:{number}".encode() for number in range(60))
     rows = np.arange(60, dtype=np.int64)
     for protocol, terms in (("apsi", APSI), ("psi", "protocol: psi")):
         alignment = Alignment(ALIGNMENTS[protocol], "curve25519", rows, 60, {"lab": PeerFacts(records=60, intersection=shared)})
@@ -191,7 +191,7 @@ def test_where_the_peer_may_not_know_the_work_does_not_depend_on_what_is_shared(
 
 def test_with_several_parties_a_union_tells_the_active_one_alone_how_few_all_share() -> None:
     """It is warned and goes on; no promise binds its id_form, since such a job hides nothing from it."""
-    ids = Identifiers.of(f"text:{number}".encode() for number in range(60))
+    ids = Identifiers.from_items(f"text:{number}".encode() for number in range(60))
     rows, peers = np.arange(60, dtype=np.int64), {"lab": PeerFacts(60), "insurer": PeerFacts(60)}
     terms = job("protocol: psu").align
     assert (

@@ -77,7 +77,7 @@ def test_a_job_goes_on_with_the_columns_that_it_began_to_audit(tmp_path: Path) -
 
 
 def a_table(rows: int) -> Table:
-    ids = Identifiers.of(str(row).encode() for row in range(rows))
+    ids = Identifiers.from_items(str(row).encode() for row in range(rows))
     return Table(ids, {"age": NumericColumn(np.arange(float(rows))), "same": NumericColumn(np.ones(rows))}, None)
 
 

@@ -47,7 +47,7 @@ def of_split(table: Table) -> tuple[Mapping[str, Declared], Callable[[Table], by
 
 def of_linear(table: Table) -> tuple[Mapping[str, Declared], Callable[[Table], bytes]]:
     stored = LinearEncoder.from_json(LinearEncoder.fit(table, "standard").to_json())
-    return stored.written(stored.kinds), lambda other: stored.transform(other).integers.tobytes()
+    return stored.declare(stored.kinds), lambda other: stored.transform(other).integers.tobytes()
 
 
 def asked(tmp_path: Path, *rows: str) -> Data:

@@ -202,12 +202,12 @@ def test_a_run_on_other_records_is_not_taken_for_equal(
     job = Job.model_validate(json.loads((out / "xi-1" / "report.json").read_text())["job"]["spec"])
     found = comparison.gathered(job, folders, 0)
     tables_ = halves.tables_of(job, {name: tables / f"{name}.csv" for name in folders})
-    equal, losses = plaintext.Plaintext.of(job, tables_, found.dropped).after(3)
+    equal, losses = plaintext.Plaintext.from_job(job, tables_, found.dropped).advance(3)
     assert comparison.check(found.model.distance(equal.model), "weights") < 1e-6
     np.testing.assert_allclose(losses, [iteration["loss"] for iteration in found.iterations], rtol=0, atol=1e-9)
     weak = tables_["weak"]
     columns = {name: NumericColumn(column.values[1:]) for name, column in weak.columns.items()}
-    fewer = Table(Identifiers.of(weak.ids[1:]), columns, weak.labels[1:])
-    other, _ = plaintext.Plaintext.of(job, tables_ | {"weak": fewer}, found.dropped).after(3)
+    fewer = Table(Identifiers.from_items(weak.ids[1:]), columns, weak.labels[1:])
+    other, _ = plaintext.Plaintext.from_job(job, tables_ | {"weak": fewer}, found.dropped).advance(3)
     with pytest.raises(SystemExit, match="weights differ by"):
         comparison.check(found.model.distance(other.model), "weights")

@@ -38,7 +38,7 @@ def turned(seen: Seen, sent: Any) -> float:
 
 
 def with_trigger(seen: Seen) -> Any:
-    return seen.passive.trigger.on(torch.from_numpy(seen.clean)).numpy()
+    return seen.passive.trigger.apply(torch.from_numpy(seen.clean)).numpy()
 
 
 def held_out_auc(seen: Seen) -> float:
@@ -76,7 +76,7 @@ def test_an_honest_training_does_not_prevent_that_another_rows_embedding_is_sent
 
 def test_the_comparison_finds_triggers_and_neither_honest_work_nor_a_rule() -> None:
     assert {
-        attack: after(attack).active.unlike(after(attack).shown) > ALARM for attack in (HONEST, ADDED, CORNER, BY_A_RULE)
+        attack: after(attack).active.share_unlike(after(attack).shown) > ALARM for attack in (HONEST, ADDED, CORNER, BY_A_RULE)
     } == {
         HONEST: False,
         ADDED: True,

@@ -261,7 +261,7 @@ def test_a_defence_is_taken_where_it_costs_a_hundredth(
     aucs: tuple[float, ...], leaks: tuple[float, ...], loss: float | None, leak: float | None
 ) -> None:
     of = made_up_results(dict(zip("abc", zip(aucs, leaks, strict=True), strict=True)))
-    row = of.at_equal_loss(Plan().strengths["dp"])
+    row = of.row_at_loss(Plan().strengths["dp"])
     if loss is None:
         assert row is None
         return

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.fedads.data import ACTIVE
-from experiments.fedads.outside import RESAMPLED, RowsPlan, on_resamples, split, trial
+from experiments.fedads.outside import RESAMPLED, RowsPlan, score_resamples, split, trial
 from experiments.fedads.resampling import Said, half_width, resampled
 from experiments.fedads.table_3 import Outcomes
 from experiments.fedads.training import train
@@ -52,10 +52,10 @@ def test_what_is_said_of_each_row_is_what_the_training_measured() -> None:
     assert said is not None
     assert auc(said.labels, said.joint) == pytest.approx(done.auc)
     assert auc(said.labels, said.alone) == pytest.approx(done.alone)
-    kept = on_resamples(cut, said, alone=True)
+    kept = score_resamples(cut, said, alone=True)
     assert np.mean(kept["auc"]) == pytest.approx(done.auc, abs=0.01)
     assert np.mean(kept["alone"]) == pytest.approx(done.alone, abs=0.01)
-    assert set(on_resamples(cut, said, alone=False)) == {"auc"}
+    assert set(score_resamples(cut, said, alone=False)) == {"auc"}
 
 
 def test_rows_in_another_order_are_refused() -> None:
@@ -64,7 +64,7 @@ def test_rows_in_another_order_are_refused() -> None:
     assert labels is not None
     turned = labels[-cut.tested :][::-1]
     with pytest.raises(AssertionError):
-        on_resamples(cut, Said(turned, turned, turned), alone=False)
+        score_resamples(cut, Said(turned, turned, turned), alone=False)
 
 
 @pytest.mark.parametrize(

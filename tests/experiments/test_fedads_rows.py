@@ -77,13 +77,13 @@ def test_the_page_shows_what_was_measured(stored: dict[str, Any]) -> None:
 def test_rows_outside_are_worth_something_and_pretraining_little(stored: dict[str, Any], data: str, share: float) -> None:
     of = Outcomes(RowsPlan(stored["seeds"]), stored["trainings"], data, share)
     for method in FILLING:
-        assert lower(of.over(method, of.of("none"))) > -0.002
-        assert np.mean(of.over(method, of.of("none"))) > 0.005
-        assert np.mean(of.over(method, of.local_all)) > 0.0
-        assert np.mean(of.over(method, of.of(ORACLE))) < 0.005
+        assert lower(of.differences(method, of.values("none"))) > -0.002
+        assert np.mean(of.differences(method, of.values("none"))) > 0.005
+        assert np.mean(of.differences(method, of.local_all)) > 0.0
+        assert np.mean(of.differences(method, of.values(ORACLE))) < 0.005
     for method in PRETRAINING:
-        assert abs(np.mean(of.over(method, of.of("none")))) < 0.02
-    assert np.mean(of.over("none", of.local_aligned)) > 0.03
+        assert abs(np.mean(of.differences(method, of.values("none")))) < 0.02
+    assert np.mean(of.differences("none", of.local_aligned)) > 0.03
 
 
 def test_where_the_page_says_no(stored: dict[str, Any]) -> None:
@@ -105,12 +105,12 @@ def test_gains_that_words_rest_on_have_ten_seeds_and_hold_without_the_first_ones
         of = Outcomes(plan, stored["trainings"], data, share)
         assert len(of.seeds) >= 10
         for method in FILLING:
-            assert lower(of.over(method, of.of("none"))[plan.seeds :]) > 0
+            assert lower(of.differences(method, of.values("none"))[plan.seeds :]) > 0
 
 
 def test_five_seeds_said_too_little_of_how_far_a_gain_varies(stored: dict[str, Any]) -> None:
     of = Outcomes(RowsPlan(stored["seeds"]), stored["trainings"], "adult", 0.02)
-    gain = of.over("fedcvt", of.of("none"))
+    gain = of.differences("fedcvt", of.values("none"))
     assert np.std(gain, ddof=1) > 3.5 * np.std(gain[:5], ddof=1)
 
 
@@ -120,12 +120,12 @@ def test_the_guide_has_the_figures_of_the_page(stored: dict[str, Any]) -> None:
     plan = RowsPlan(stored["seeds"])
     for row, (data, share) in zip(rows, plan.cells, strict=True):
         of = Outcomes(plan, stored["trainings"], data, share)
-        expected = [np.mean(of.local_all), np.mean(of.of("none"))]
+        expected = [np.mean(of.local_all), np.mean(of.values("none"))]
         for method in FILLING:
-            gain = of.over(method, of.of("none"))
+            gain = of.differences(method, of.values("none"))
             expected += [np.mean(gain), lower(gain), 2 * np.mean(gain) - lower(gain)]
         found = [float(value) for value in re.findall(r"[+-]?\.\d{3}", row.replace("−", "-"))]
-        assert found == pytest.approx([*expected, np.mean(of.of(ORACLE))], abs=0.0006), row
+        assert found == pytest.approx([*expected, np.mean(of.values(ORACLE))], abs=0.0006), row
 
 
 @pytest.mark.parametrize(("data", "share", "below"), [("credit", 0.02, (4, 5, 2)), ("criteo", 0.05, (1, 1, 4))])
@@ -133,24 +133,24 @@ def test_no_method_keeps_a_model_above_the_label_party_alone(
     stored: dict[str, Any], data: str, share: float, below: tuple[int, ...]
 ) -> None:
     of = Outcomes(RowsPlan(stored["seeds"]), stored["trainings"], data, share)
-    assert tuple(sum(gain < 0 for gain in of.over(method, of.local_all)) for method in FILLING) == below
-    assert -lower(of.over("none", of.local_all)) > 0.05
+    assert tuple(sum(gain < 0 for gain in of.differences(method, of.local_all)) for method in FILLING) == below
+    assert -lower(of.differences("none", of.local_all)) > 0.05
 
 
 def test_pretraining_gained_nothing_that_can_be_told_from_0(stored: dict[str, Any]) -> None:
     plan = RowsPlan(stored["seeds"])
     for data, share in plan.cells:
         of = Outcomes(plan, stored["trainings"], data, share)
-        assert all(lower(of.over(method, of.of("none"))) < 0 for method in PRETRAINING)
+        assert all(lower(of.differences(method, of.values("none"))) < 0 for method in PRETRAINING)
 
 
 def test_on_criteo_only_what_its_rows_held_out_bear_is_claimed(stored: dict[str, Any]) -> None:
     few, more = (Outcomes(RowsPlan(stored["seeds"]), stored["trainings"], "criteo", share) for share in (0.05, 0.2))
     for method in (*few.methods, ORACLE):
         for of in (few, more):
-            (low, high), value = of.over_rows(method, table_3.ALONE), np.mean(of.over(method, of.local_all))
+            (low, high), value = of.row_interval(method, table_3.ALONE), np.mean(of.differences(method, of.local_all))
             assert 0.003 < high - low < 0.08
-            assert np.mean(of.resampled(method)) == pytest.approx(np.mean(of.of(method)), abs=0.003)
+            assert np.mean(of.resampled(method)) == pytest.approx(np.mean(of.values(method)), abs=0.003)
             assert low < value < high
     assert few.claimed("none") == "below alone"
     assert all(few.claimed(method).startswith("above Vanilla") for method in FILLING)

@@ -17,7 +17,7 @@ from experiments.fedsim.linkage import Linkage, align_section, filters, link
 from experiments.fedsim.run import arguments
 from experiments.fedsim.training import train
 from experiments.fedsim.trials import FEDSIM, MEAN, PERMUTED, alone, set_up, trial
-from experiments.stored import completed
+from experiments.stored import complete
 from vfl_node.alignment.linkage.similarity import NONE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import NumericColumn
@@ -43,7 +43,7 @@ def test_both_parties_have_the_same_records_and_no_key_is_a_column() -> None:
 
 def test_controls_change_columns_and_not_keys() -> None:
     case = CASES["small"](NOWHERE, 0)
-    permuted, wider = case.permuted(0), case.wider("combine")
+    permuted, wider = case.permute(0), case.wider("combine")
     for name, column in case.passive.columns.items():
         assert isinstance(column, NumericColumn)
         other = permuted.passive.columns[name]
@@ -127,10 +127,10 @@ def test_a_trained_model_is_rebuilt() -> None:
     metrics = done[ACTIVE].results.metrics
     assert auc(held, says) == pytest.approx(metrics["auc"])
     assert ((says > 0) == held).mean() == pytest.approx(metrics["accuracy"])
-    attributions = figure_4.integrated(merged["merge"], pairs, weights).detach().sum(dim=(1, 2)).numpy()
+    attributions = figure_4.integrate(merged["merge"], pairs, weights).detach().sum(dim=(1, 2)).numpy()
     nothing = merged["merge"](torch.zeros_like(pairs), weights).detach().squeeze(1).numpy()
     assert attributions == pytest.approx(says - nothing, abs=0.02 * float(np.abs(says - nothing).max()))  # they are complete
-    importance = figure_4.by_rank(merged["merge"], pairs, weights)
+    importance = figure_4.importance_by_rank(merged["merge"], pairs, weights)
     assert importance.shape == (6,)
     assert float(importance.sum()) == pytest.approx(1)
 
@@ -160,15 +160,15 @@ def test_stored_outcomes_are_kept_and_those_of_other_settings_refused(tmp_path: 
     stored = {one.name: {"a": 1}, two.name: {"a": 2}}
     file.write_text(json.dumps({**head, "trainings": stored}))
     rest: Any = {"processes": 1, "stored_after": 1, "go_on": True}
-    assert completed(file, [one], NOWHERE, every=[one], head=head | {"seeds": 2}, **rest) == {one.name: {"a": 1}}
+    assert complete(file, [one], NOWHERE, every=[one], head=head | {"seeds": 2}, **rest) == {one.name: {"a": 1}}
     assert json.loads(file.read_text())["trainings"] == stored
     assert [path.name for path in tmp_path.iterdir()] == ["some.json"]
     before = file.read_text()
     for other in ({"rows": 6, "sizes": (1, 2)}, {"rows": 5}):
         with pytest.raises(UsageError, match="settings"):
-            completed(file, [one], NOWHERE, every=[one], head={"seeds": 1, "settings": other}, **rest)
+            complete(file, [one], NOWHERE, every=[one], head={"seeds": 1, "settings": other}, **rest)
     with pytest.raises(UsageError, match="small"):
-        completed(file, [one], NOWHERE, every=[one], head={**head, "small": True}, **rest)
+        complete(file, [one], NOWHERE, every=[one], head={**head, "small": True}, **rest)
     assert file.read_text() == before
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.fedsim import figure_4, rates, sweeps, table_2
 from experiments.fedsim.run import PARTS, page, pages, works
-from experiments.fedsim.trials import EXACT, FEATURE, FEDSIM, MEAN, PERMUTED, RATES, SETTINGS, TOP1, Outcomes, Plan, less
+from experiments.fedsim.trials import EXACT, FEATURE, FEDSIM, MEAN, PERMUTED, RATES, SETTINGS, TOP1, Outcomes, Plan, subtract
 from experiments.inference.experiment import Expectation, Found, Work, lower, mean
 
 RESULTS = Path(__file__).parents[2] / "docs" / "experiments" / "fedsim.json"
@@ -195,8 +195,8 @@ def test_the_page_begins_with_what_the_stored_outcomes_bear(stored: dict[str, An
     of = Outcomes(found, plan.few(5))
 
     def gain(method: str, scatter: float) -> list[float]:
-        one, other = (of.of("made_up", name, "accuracy", scatter=scatter, sigma=0.0) for name in (FEDSIM, method))
-        return less(one, other)
+        one, other = (of.values("made_up", name, "accuracy", scatter=scatter, sigma=0.0) for name in (FEDSIM, method))
+        return subtract(one, other)
 
     assert lower(gain(TOP1, 0.0)) < 0 < upper(gain(TOP1, 0.0))  # as good
     assert min(lower(gain(TOP1, scatter)) for scatter in (0.2, 0.3)) > 0
@@ -204,9 +204,9 @@ def test_the_page_begins_with_what_the_stored_outcomes_bear(stored: dict[str, An
     assert all(lower(gain(MEAN, scatter)) < 0 < upper(gain(MEAN, scatter)) for scatter in (0.2, 0.3))
     rmse = table_2.columns(plan, found, "rmse")
     for method in (FEDSIM, MEAN):
-        assert mean(less(rmse["Solo"], rmse[method])) > 28
-        assert mean(less(rmse[f"{method}, permuted B"], rmse[method])) < 3
-        assert lower(less(rmse[method], rmse["own columns, boosted trees + key"])) > 10
+        assert mean(subtract(rmse["Solo"], rmse[method])) > 28
+        assert mean(subtract(rmse[f"{method}, permuted B"], rmse[method])) < 3
+        assert lower(subtract(rmse[method], rmse["own columns, boosted trees + key"])) > 10
     assert {method for method, won in table_2.gains(plan, found).items() if won < table_2.FALL} == {TOP1, FEATURE}
     one = {method: mean(of_first(found, method)) for method in (FEDSIM, MEAN, TOP1, FEATURE)}
     assert min(one.values()) > 60  # with one candidate all of them gain less than 20
@@ -223,7 +223,7 @@ def upper(values: list[float]) -> float:
 
 
 def of_first(found: Found, method: str) -> list[float]:
-    return Outcomes(found, range(sweeps.SEEDS)).of("hdb", method, "rmse", candidates=1)
+    return Outcomes(found, range(sweeps.SEEDS)).values("hdb", method, "rmse", candidates=1)
 
 
 def sweeps_exponent(found: Found, data: str) -> float:

@@ -52,7 +52,7 @@ def test_rows_are_those_of_florist() -> None:
     outcome = florist(trial, NOWHERE)
     assert small()["shared"] == outcome["real"]
     randomness, records = randomness_of("made_up", 0), records_of("made_up", NOWHERE)
-    union = Union.of(records, Drawn.of(randomness, len(records), alpha=0.5, beta=0.5))
+    union = Union.from_records(records, Drawn.draw(randomness, len(records), alpha=0.5, beta=0.5))
     assert small()["union"] == len(union.both) == pytest.approx(0.75 * 3000, abs=60)
     assert np.isfinite(union.values[union.both]).all()
     assert np.isnan(union.values[~union.both]).all()  # what only one has cannot be trained on in the clear

@@ -92,9 +92,9 @@ def test_imputation_is_what_the_own_columns_say() -> None:
 
     def best(active: Any) -> float:
         of = replace(heard(), split=replace(split, tables={ACTIVE: active, "victim": victim}))
-        poison = Poison.of(of, "victim", 0.1, RANDOM)
+        poison = Poison.draw(of, "victim", 0.1, RANDOM)
         own = own_columns(of.split)[torch.from_numpy(of.training)]
-        return max(poison.judged(outputs)[1]["success"] for outputs in imputations(poison, own).values())
+        return max(poison.judge(outputs)[1]["success"] for outputs in imputations(poison, own).values())
 
     assert best(copied) > 0.95
     assert best(unrelated) < 0.3
@@ -106,11 +106,11 @@ def test_no_row_that_equals_a_known_one_is_attacked() -> None:
     columns = {name: _taken(column, twice) for name, column in split.tables["victim"].columns.items()}
     tables = {**split.tables, "victim": replace(split.tables["victim"], columns=columns)}
     of = replace(heard(), split=replace(split, tables=tables))
-    poison = Poison.of(of, "victim", 0.2, RANDOM)
+    poison = Poison.draw(of, "victim", 0.2, RANDOM)
     known, others = (set(twice[of.training[places]].tolist()) for places in (poison.known, poison.others))
     assert not known & others
     assert len(poison.others) < len(of.training) - len(poison.known)
-    assert len(Poison.of(heard(), "victim", 0.2, RANDOM).others) == len(of.training) - len(poison.known)
+    assert len(Poison.draw(heard(), "victim", 0.2, RANDOM).others) == len(of.training) - len(poison.known)
 
 
 def _taken(column: Any, rows: Any) -> Any:
@@ -122,10 +122,10 @@ def _values(column: Any) -> Any:
 
 
 def test_one_half_chooses_and_the_other_is_reported() -> None:
-    poison = Poison.of(heard(), "victim", 0.1, RANDOM)
+    poison = Poison.draw(heard(), "victim", 0.1, RANDOM)
     truth = torch.nn.functional.one_hot(poison.targets.columns[0].truth[poison.others_at], 6).float()
     outputs = torch.where(torch.from_numpy(poison.halves)[:, None], truth, -truth)
-    choosing, reported = poison.judged(outputs)
+    choosing, reported = poison.judge(outputs)
     assert (choosing["success"], reported["success"]) == (1, 0)
     assert abs(int(poison.halves.sum()) * 2 - len(poison.others)) <= 1
     constant = summary(measure(poison.targets, outputs, poison.others_at), constant=True)
@@ -163,11 +163,11 @@ def test_the_harness_hears_what_a_run_of_the_product_records(tmp_path: Path) -> 
         last = transcript["step"] >= transcript["step"].max() - 11  # of 12 batches an epoch
         rows, embeddings = transcript["rows"][last], torch.from_numpy(transcript["embeddings"][last])
     assert len(np.unique(rows)) == len(rows) == len(heard().training)
-    poison = Poison.of(replace(heard(), training=rows), "victim", 0.1, RANDOM)
+    poison = Poison.draw(replace(heard(), training=rows), "victim", 0.1, RANDOM)
     imputed = found(heard(), (STATIC,))["imputation"]["success"]
     mixed = embeddings[torch.from_numpy(RANDOM.derive("mixed").permutation(len(embeddings)))]
     of_its_row, of_another = (
-        poison.judged(rebuild(*poison.parts(of), poison.targets, RANDOM))[1]["success"] for of in (embeddings, mixed)
+        poison.judge(rebuild(*poison.parts(of), poison.targets, RANDOM))[1]["success"] for of in (embeddings, mixed)
     )
     assert of_another < imputed < of_its_row - 0.15  # .60 to .87 with other first weights
 

@@ -146,4 +146,4 @@ def test_a_small_run_of_all() -> None:
         assert experiment.page(SMALL, found)
         assert experiment.check(SMALL, found)
         assert all(svg.startswith("<svg") for svg in experiment.drawings(SMALL, found).values())
-    assert digits.beyond(SMALL, found, "none")[0] > digits.beyond(SMALL, found, "fbs")[0]
+    assert digits.gain_beyond(SMALL, found, "none")[0] > digits.gain_beyond(SMALL, found, "fbs")[0]

@@ -40,8 +40,8 @@ def test_rows_that_tell_are_rebuilt_and_noise_is_not() -> None:
 
 def test_imputation_needs_no_embedding_and_is_the_better_of_two() -> None:
     of = attacker()
-    assert of.error(of.imputed()) <= of.error(of.ridge())
-    assert 0.3 * of.error(of.mean()) < of.error(of.imputed()) < of.error(of.mean())
+    assert of.error(of.impute()) <= of.error(of.ridge())
+    assert 0.3 * of.error(of.mean()) < of.error(of.impute()) < of.error(of.mean())
 
 
 def test_what_is_not_known_is_never_learnt_from() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.meters.attacker import Floats, Taken, blind, figure, informed, together
+from experiments.meters.attacker import Floats, Taken, blind, figure, informed, score_together
 from experiments.meters.run import NAME, WITHIN, meters, page, works
 
 DOCS = Path(__file__).parents[2] / "docs" / "experiments"
@@ -55,10 +55,10 @@ def test_the_attacker_reads_what_is_told_and_nothing_else(classes: int) -> None:
     rows = [of.rows for of in trainings]
     read = max(figure(labels, score, classes) for score in scores[0].values())
     assert read > 0.75
-    assert together(scores, rows, labels, classes) > read - 0.01
+    assert score_together(scores, rows, labels, classes) > read - 0.01
     assert informed(trainings[0], columns, labels, classes, 0) > 0.75
     assert max(figure(other, score, classes) for score in scores[0].values()) < 0.6
-    assert together(scores, rows, other, classes) < 0.6
+    assert score_together(scores, rows, other, classes) < 0.6
     assert informed(trainings[0], columns, other, classes, 0) < 0.58
 
 

@@ -34,7 +34,7 @@ class Clinic:
 
     def told(self) -> set[str]:
         """Who is told of progress now."""
-        return {name for name in self.states if self.beats.next(name).progressed}
+        return {name for name in self.states if self.beats.make_beat(name).progressed}
 
 
 def test_two_jobs_of_very_different_size_are_told_of_with_the_same_beats() -> None:
@@ -45,7 +45,7 @@ def test_two_jobs_of_very_different_size_are_told_of_with_the_same_beats() -> No
         for share in (0, pieces // 3, pieces // 3, 0, pieces // 3):
             clinic.pipes["lab", "ours"].pieces += share
             clinic.steps["ours"] += share
-            beats.append(clinic.beats.next("lab").SerializeToString())
+            beats.append(clinic.beats.make_beat("lab").SerializeToString())
         said.append(beats)
     assert said[0] == said[1]
     assert len({*map(bytes, said[0])}) == 2

@@ -91,7 +91,7 @@ def test_what_ends_the_wait_ends_a_call_that_is_not_answered_yet() -> None:
 
 def test_a_caller_that_hangs_up_is_not_kept() -> None:
     pipe = StreamPipe("lab")
-    pipe.hung_up()
+    pipe.end_by_transport()
     with pytest.raises(PeerError) as caught:
         calls().take("lab", "job", pipe)
     assert caught.value.code == "E_NOT_WAITING"

@@ -47,12 +47,12 @@ class Watched:
         self.own = loaded(self.made, "lab", until, self.now)
         self.state, self.link, self.causes = PeerState("clinic", None), LinkStream("clinic"), []
         self.link._close_s = 0.0  # nobody is there to read
-        self.state.up(self.link)
+        self.state.connect(self.link)
         self.watch = CertificateWatch(self.own, {}, {"clinic": self.state}, self.down, lambda: self.now)
 
     def down(self, peer: str, cause: str, code: str) -> None:
         self.causes.append((peer, cause, code))
-        self.state.down(cause, code)
+        self.state.disconnect(cause, code)
 
     def look(self, later: timedelta) -> None:
         self.now += later
@@ -88,7 +88,7 @@ def test_an_own_certificate_that_expires_ends_the_link_and_is_the_cause_until_it
     (told,) = (Notice.FromString(b"".join(pieces)).parting for pieces in lab.link._outgoing)
     assert told.startswith("the certificate of lab expired on")
     assert str(lab.own.files.certificate) not in told
-    lab.state.ended(lab.link)
+    lab.state.end_link(lab.link)
     for _ in range(2):  # what the log would have each minute otherwise
         lab.look(timedelta(minutes=5))
     assert lab.state.describe().count(expired) == 1

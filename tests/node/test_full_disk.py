@@ -142,7 +142,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Disk]:
         write = store.Store._write
 
         def written(of: Any, record: Any, verb: Any) -> None:
-            with of._explained():
+            with of._explain_errors():
                 made.pass_by(of.folder.parent.name)
             write(of, record, verb)
 

@@ -257,7 +257,7 @@ def test_a_job_that_ends_while_the_node_starts_is_not_begun_again(
 ) -> None:
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="paused", attempt=1)
     node.store.update(record, state="done")
-    monkeypatch.setattr(node.store, "unfinished", lambda: [record])
+    monkeypatch.setattr(node.store, "list_unfinished", lambda: [record])
     node.works.start()
     assert (node.state(record.id), node.works._works, runs) == ("done", {}, [])
 
@@ -296,7 +296,7 @@ def test_a_node_that_stops_begins_nothing_and_says_that_it_comes_back(node: Node
     for act in (lambda: node.works.resume(job_id), lambda: node.jobs.submit(node.job())):
         with pytest.raises(Paused):
             act()
-    assert {record.id: record.state for record in node.store.all()} == {job_id: "paused"}
+    assert {record.id: record.state for record in node.store.records()} == {job_id: "paused"}
     assert runs == [job_id]
 
 
@@ -322,7 +322,7 @@ def test_no_job_is_submitted_with_a_peer_of_another_version(node: Node, monkeypa
     monkeypatch.setattr(node.peers, "check_version", other)
     with pytest.raises(PeerError) as caught:
         node.jobs.submit(node.job())
-    assert (caught.value.code, node.store.all()) == ("E_VERSION", [])
+    assert (caught.value.code, node.store.records()) == ("E_VERSION", [])
 
 
 def test_a_job_that_waits_fails_at_once_and_may_go_on_after_an_upgrade(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_the_party_that_is_away_is_named_through_the_one_that_waits_for_it() -> 
 def test_another_party_is_told_who_was_lost(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """However the loss shows, at once, though this party listens to the other one: that one may have no link with it."""
     monkeypatch.setattr(module, "NOTICE_S", 0.01)
-    peers = SimpleNamespace(channel=channel, moved=lambda _: 0.0)
+    peers = SimpleNamespace(channel=channel, last_progress=lambda _: 0.0)
     lab, insurer = StreamPipe("lab"), StreamPipe("insurer")
     told: list[str] = []
     stop = Stop()
@@ -96,7 +96,7 @@ def test_another_party_is_told_who_was_lost(monkeypatch: pytest.MonkeyPatch, how
 def test_what_this_party_refuses_itself_is_not_hidden_by_a_peer_that_left_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     """One conversation ends, and so the other one is ended, while this party still computes what it decides by."""
     monkeypatch.setattr(module, "NOTICE_S", 0.01)
-    peers = SimpleNamespace(channel=channel, moved=lambda _: 0.0)
+    peers = SimpleNamespace(channel=channel, last_progress=lambda _: 0.0)
     lab, notary = StreamPipe("lab"), StreamPipe("notary")
     stop = Stop()
     meeting = Meeting("job", ["lab", "notary"], peers, stop, LiveProgress("job", stop), stall_s=60)  # type: ignore[arg-type]

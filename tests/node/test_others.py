@@ -110,7 +110,7 @@ def refusal(tmp_path: Path, own: str, name: str, code: str, *, sealed: bool = Fa
     record = store.add(JOB, submitter="clinic")
     others = Others(own, record, Peers(), lambda: True, Verdict("clinic", own, outcome, stop))  # type: ignore[arg-type]
     with pytest.raises(PeerError) as caught:
-        others._refused(name, OfferReply(accepted=False, code=code, reason="why"))
+        others._raise_refusal(name, OfferReply(accepted=False, code=code, reason="why"))
     store.close()
     return caught.value, stop
 

@@ -165,7 +165,7 @@ def test_changes_of_one_table_are_none_of_another(tmp_path: Path, other: str) ->
             with pytest.raises(PolicyError, match=f"of table '{table}'"):
                 partner.count(changed_sets(table, b"two", 0, hides=hides))
     assert partner.count(changed_sets(other, b"two", 1)) == 2
-    assert partner.used()["changes_per_peer"] == 1
+    assert partner.usage()["changes_per_peer"] == 1
 
 
 def test_changes_that_were_counted_over_all_tables_go_on_to_count_for_each(tmp_path: Path) -> None:
@@ -174,13 +174,13 @@ def test_changes_that_were_counted_over_all_tables_go_on_to_count_for_each(tmp_p
     write_checked(folder / "changes", b"\n".join(pair.hex().encode() for pair in (b"one", b"two")))
     partner = Partner(tmp_path, "lab")
     assert [partner.count(changed_sets("patients", pair, 0)) for pair in (b"one", b"two", b"one")] == [1, 2, 1]
-    assert partner.used()["changes_per_peer"] == 1
+    assert partner.usage()["changes_per_peer"] == 1
     for table in ("patients", "another"):
         for hides in (True, False):
             with pytest.raises(PolicyError, match="changed 1 times"):
                 partner.count(changed_sets(table, b"three", 1, hides=hides))
         assert partner.count(changed_sets(table, b"three", 2)) == 3
-    assert partner.used()["changes_per_peer"] == 2
+    assert partner.usage()["changes_per_peer"] == 2
 
 
 def test_a_damaged_secret_is_not_replaced(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_damaged_memory_without_checksums_is_left_as_it_is(tmp_path: Path) -> 
 
 
 def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path: Path) -> None:
-    assert set(PartnerCounts(tmp_path / "lab", "lab").used().values()) == {0}
+    assert set(PartnerCounts(tmp_path / "lab", "lab").usage().values()) == {0}
     assert not (tmp_path / "lab").exists()
     lab = Partner(tmp_path, "lab")
     for number, digest in enumerate((b"one", b"two", b"three")):
@@ -388,12 +388,12 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
         "linkages_per_set": 2,
         "epsilon_per_partner": 0,
     }
-    assert PartnerCounts(tmp_path / "lab", "lab").used() == used
+    assert PartnerCounts(tmp_path / "lab", "lab").usage() == used
     with pytest.raises(StateError):
         lab.check_not_older(7)
     accept_loss(tmp_path, "lab")
     lab.check_not_older(7)
-    assert lab.used() == used | {"inputs_per_peer": 4, "changes_per_peer": 2, "linkages_per_set": 3}
+    assert lab.usage() == used | {"inputs_per_peer": 4, "changes_per_peer": 2, "linkages_per_set": 3}
     for path in ("inputs", "trainings"):
         assert b"one" not in (tmp_path / "lab" / path).read_bytes()
 
@@ -405,4 +405,4 @@ def test_what_is_checked_is_not_counted(tmp_path: Path) -> None:
         lab.check(changed_sets("table", b"one", 0))
         lab.check(telling_training(b"set", "job", 1))
         lab.check(linked_sets(b"set", b"other", 1))
-    assert set(lab.used().values()) == {0}
+    assert set(lab.usage().values()) == {0}

@@ -17,24 +17,24 @@ def link(instance: str = "first", ended: Any = None) -> Any:
 
 def test_a_link_goes_up_is_replaced_and_goes_down() -> None:
     state, first, second = PeerState("lab", "lab.example:7443"), link(), link()
-    assert state.up(first) is None
+    assert state.connect(first) is None
     assert "lab (at lab.example:7443), connected since" in state.describe()
-    assert state.up(second) is first
-    state.ended(first)  # by now it is another one
+    assert state.connect(second) is first
+    state.end_link(first)  # by now it is another one
     assert state.link is second
-    state.ended(second)
+    state.end_link(second)
     assert (state.link, state.status()["online"]) == (None, False)
 
 
 def test_a_cause_is_news_once_and_goes_when_the_link_is_up() -> None:
     state = PeerState("lab", None)
-    assert state.down("connection refused", "E_UNREACHABLE")
-    assert not state.down("connection refused", "E_FENCED")
+    assert state.disconnect("connection refused", "E_UNREACHABLE")
+    assert not state.disconnect("connection refused", "E_FENCED")
     assert state.code == "E_FENCED"
     assert state.describe().startswith("lab (which dials in to this node), absent since")
     assert state.describe().endswith(": connection refused")
-    state.up(link())
-    assert (state.cause, state.code, state.down("connection refused", "E_UNREACHABLE")) == ("", "", True)
+    state.connect(link())
+    assert (state.cause, state.code, state.disconnect("connection refused", "E_UNREACHABLE")) == ("", "", True)
 
 
 def test_a_beat_says_whether_there_was_progress() -> None:
@@ -48,10 +48,10 @@ def test_a_beat_says_whether_there_was_progress() -> None:
 def test_another_process_under_the_same_name_is_turned_away_while_the_link_lives() -> None:
     state = PeerState("lab", None)
     state.check_same_process(link("second"))  # nobody is connected
-    state.up(link("first"))
+    state.connect(link("first"))
     state.check_same_process(link("first"))
     with pytest.raises(PolicyError) as caught:
         state.check_same_process(link("second"))
     assert caught.value.code == "E_FENCED"
-    state.up(link("first", ended=PolicyError("over")))
+    state.connect(link("first", ended=PolicyError("over")))
     state.check_same_process(link("second"))

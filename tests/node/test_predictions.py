@@ -947,7 +947,7 @@ def test_a_broken_peer_leaves_one_failed_service(store: Store, job: Callable[[st
         def check_room(self, *_: Any, **__: Any) -> None: ...
 
         def begin(self, record: Record) -> None:
-            store.end(record.ended(broken))
+            store.end(record.fail(broken))
 
     data = Data(path=tmp_path / "clinic.csv", label="label")
     settings = Settings(
@@ -955,14 +955,14 @@ def test_a_broken_peer_leaves_one_failed_service(store: Store, job: Callable[[st
     )
     jobs = Jobs(settings, store, Broken())  # type: ignore[arg-type]
     last = [jobs.submit(service).id for _ in range(5)][-1]
-    assert [record.id for record in store.all() if record.is_service] == [last]
+    assert [record.id for record in store.records() if record.is_service] == [last]
     answered, resumable = (store.add(service, submitter="lab") for _ in range(2))
     store.update(answered, state="failed", code="E_PROTOCOL")
     store.job_folder(answered).artefacts.mkdir(parents=True)
     store.job_folder(answered).seal()
     store.update(resumable, state="failed", code="E_PEER_LOST")
     last = jobs.submit(service).id
-    assert {record.id for record in store.all() if record.is_service} == {last, answered.id, resumable.id}
+    assert {record.id for record in store.records() if record.is_service} == {last, answered.id, resumable.id}
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_a_damaged_count_is_no_empty_one(tmp_path: Path, file: str) -> None:
     lab.forget()
     path = tmp_path / "lab" / file
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    for act in (lambda: lab.spend(expense("next")), lambda: lab.check_expense(expense("next")), lab.used, lab.forget):
+    for act in (lambda: lab.spend(expense("next")), lambda: lab.check_expense(expense("next")), lab.usage, lab.forget):
         with pytest.raises(StateError) as caught:
             act()
         assert caught.value.code == "E_STATE_CORRUPT"

@@ -104,40 +104,45 @@ def test_a_party_that_works_for_long_or_on_a_slow_line_is_waited_for() -> None:
     """While one of the others computes, or a piece of a message has come, nobody hangs."""
     beats = {"lab": 0.0, "notary": 0.0}
     met = Meeting(
-        "j", [*beats], SimpleNamespace(moved=beats.__getitem__, channel=channel), Stop(), LiveProgress("j", Stop()), stall_s=60
+        "j",
+        [*beats],
+        SimpleNamespace(last_progress=beats.__getitem__, channel=channel),
+        Stop(),
+        LiveProgress("j", Stop()),
+        stall_s=60,
     )  # type: ignore[arg-type]
     now = time.monotonic()
     for peer in beats:
         met.add(peer, StreamPipe(peer))
         beats[peer] = met._pipes[peer].moved = now - 100
     lab, notary = met._pipes.values()
-    assert met._stalled() is None  # nobody is waited for
+    assert met._find_stalled() is None  # nobody is waited for
     lab.waiting_since = now - 90
-    stalled = met._stalled()
+    stalled = met._find_stalled()
     assert stalled is not None
     assert (stalled.code, "lab has not got on in phase 'preflight' for 60 s" in stalled.message) == ("E_STALLED", True)
     for peer in beats:  # it computes, or the one for which it waits does
         beats[peer] = now - 5
-        assert met._stalled() is None
+        assert met._find_stalled() is None
         beats[peer] = now - 100
     notary.moved = now - 5
-    assert met._stalled() is None
+    assert met._find_stalled() is None
     notary.moved = now - 100
     lab.waiting_since = now - 5
-    assert met._stalled() is None
+    assert met._find_stalled() is None
 
 
 @pytest.mark.parametrize(("owed", "patience_s"), [(False, 720), (True, 60)])
 def test_a_peers_word_is_believed_for_so_long_and_not_while_the_owner_waits_for_the_place(owed: bool, patience_s: int) -> None:
     """A peer whose jobs say that they work, and send nothing, would keep places for ever."""
-    said = SimpleNamespace(moved=lambda _: time.monotonic(), channel=channel)
+    said = SimpleNamespace(last_progress=lambda _: time.monotonic(), channel=channel)
     met = Meeting("j", ["lab"], said, Stop(), LiveProgress("j", Stop()), stall_s=60, owed=lambda: owed)  # type: ignore[arg-type]
     pipe = StreamPipe("lab")
     met.add("lab", pipe)
     pipe.waiting_since = time.monotonic() - 10_000
     for silent_s, stalls in ((patience_s - 5, False), (patience_s + 5, True)):
         pipe.moved = time.monotonic() - silent_s
-        stalled = met._stalled()
+        stalled = met._find_stalled()
         assert (stalled is not None) is stalls
     assert stalled is not None
     assert (stalled.code, f"for {patience_s} s, though it is connected and says" in stalled.message) == ("E_STALLED", True)
@@ -188,7 +193,12 @@ def test_own_work_that_computes_is_waited_for_when_a_peer_is_lost(
 
     monkeypatch.setattr(meeting, "threads_cpu_s", spent)
     met = Meeting(
-        "j", ["lab"], SimpleNamespace(moved=lambda _: 0.0, channel=channel), Stop(), LiveProgress("j", Stop()), stall_s=0.1
+        "j",
+        ["lab"],
+        SimpleNamespace(last_progress=lambda _: 0.0, channel=channel),
+        Stop(),
+        LiveProgress("j", Stop()),
+        stall_s=0.1,
     )  # type: ignore[arg-type]
     pipe = StreamPipe("lab")
     met.add("lab", pipe)

@@ -26,7 +26,7 @@ from vfl_node.node import index
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.process.files import write_whole
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.session.memory import Memory
 from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount
@@ -42,8 +42,8 @@ def test_a_reopened_store_knows_its_jobs(tmp_path: Path) -> None:
     other = store.add(JOB, submitter="clinic")
     store.close()
     again = Store(tmp_path / "s")
-    assert [r.id for r in again.all()] == [other.id, record.id]
-    assert [r.id for r in again.unfinished()] == [other.id]
+    assert [r.id for r in again.records()] == [other.id, record.id]
+    assert [r.id for r in again.list_unfinished()] == [other.id]
     assert again.get(record.id).state == "done"  # type: ignore[union-attr]
     assert again.get(record.id).job == JOB  # type: ignore[union-attr]
     assert again.get("none") is None
@@ -55,7 +55,7 @@ def test_jobs_of_one_second_keep_their_order_whichever_changes(tmp_path: Path) -
     records = [store.add(JOB, submitter="clinic") for _ in range(3)]
     for record in (records[1], records[0]):
         store.update(record, state="paused", submitted=records[2].submitted)
-    assert [record.id for record in store.unfinished()] == [record.id for record in records]
+    assert [record.id for record in store.list_unfinished()] == [record.id for record in records]
     store.close()
 
 
@@ -105,7 +105,7 @@ def test_a_store_of_an_earlier_release_is_brought_up_to_date(tmp_path: Path) -> 
         old.commit()
     for _ in range(2):
         store = Store(tmp_path)
-        (record,) = store.all()
+        (record,) = store.records()
         assert (record.id, record.name, record.attempt, record.deaths, record.damaged) == ("old-1", "ötr", 3, 0, False)
         assert record.job == JOB
         store.close()
@@ -151,20 +151,20 @@ def test_a_row_that_is_damaged_is_shown_as_such_and_hides_no_other(tmp_path: Pat
         store._index._db.execute(f"UPDATE jobs SET {change} WHERE id = ?", [first.id])
     if "NULL" in change:
         store._index._db.execute("UPDATE jobs SET sha256 = 'x' WHERE id = ?", [first.id])
-    shown = {record.id: record for record in store.all()}
+    shown = {record.id: record for record in store.records()}
     assert shown[second.id] == second
     damaged = shown[first.id]
     assert (damaged.state, damaged.code, damaged.damaged, damaged.parties) == ("failed", "E_STATE_CORRUPT", True, [])
     assert not damaged.over  # what its folder holds stays for the owner to restore
     assert not damaged.resumable
-    assert store.unfinished() == [second]
+    assert store.list_unfinished() == [second]
     store.close()
 
 
 def test_any_byte_of_the_index_that_changes_is_named_or_does_no_harm(tmp_path: Path) -> None:
     store = Store(tmp_path / "whole")
     records = [store.add(JOB, submitter="clinic") for _ in range(3)]
-    expected = store.all()
+    expected = store.records()
     store.close()
     whole = (tmp_path / "whole" / "jobs.sqlite").read_bytes()
     named, codes = 0, set()
@@ -180,7 +180,7 @@ def test_any_byte_of_the_index_that_changes_is_named_or_does_no_harm(tmp_path: P
             codes.add(error.code)
             named += 1
             continue
-        found = store.all()
+        found = store.records()
         store.close()
         if found != expected:
             named += 1
@@ -395,20 +395,20 @@ def test_jobs_that_have_ended_are_pruned_by_age_and_number(tmp_path: Path) -> No
     store.job_folder(served).keep_predictor(StoredPredictor(input="0f" * 32, encoder="e", serving="s"))
     resumable = job("failed", finished=long_ago, code="E_DISK_FULL")
     running = job("running", submitted=long_ago)
-    newest = job("cancelled", finished=now())
+    newest = job("cancelled", finished=utc_now())
     assert store.prune(days=1, keep=None, dry=True) == [old.id]
-    assert len(store.all()) == 5
+    assert len(store.records()) == 5
     assert store.prune(days=1, keep=None) == [old.id]
     assert not (tmp_path / "jobs" / old.id).exists()
-    assert {record.id for record in store.all()} == {served.id, resumable.id, running.id, newest.id}
-    assert store.pruned(old.id)
-    assert not store.pruned(newest.id)
+    assert {record.id for record in store.records()} == {served.id, resumable.id, running.id, newest.id}
+    assert store.pruned_state(old.id)
+    assert not store.pruned_state(newest.id)
     assert store.prune(days=None, keep=0) == [newest.id]
     assert store.prune(days=None, keep=0, models=True) == [served.id]
     store.close()
     again = Store(tmp_path)
-    assert {record.id for record in again.all()} == {resumable.id, running.id}
-    assert again.pruned(served.id)
+    assert {record.id for record in again.records()} == {resumable.id, running.id}
+    assert again.pruned_state(served.id)
     again.close()
 
 

@@ -26,7 +26,7 @@ class At:
         """State and code of the job whose attempt breaks off with ``failure``."""
         with pytest.raises(VflError) as caught, self.verdict.heeding():
             raise failure
-        state, error = self.verdict.on(caught.value)
+        state, error = self.verdict.judge(caught.value)
         return state, error.code if error else ""
 
 

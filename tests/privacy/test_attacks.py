@@ -14,7 +14,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import ATTACKS, attacked, collinear, distance_ratio, follow, near_duplicate, spectral
+from vfl_node.privacy.attacks import ATTACKS, collinear, distance_ratio, follow, near_duplicate, run_attacks, spectral
 from vfl_node.privacy.attacks.collinear import Collinear
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.near_duplicate import NearDuplicate
@@ -98,10 +98,10 @@ def test_row_loss_finds_features_that_do_not_fit_their_labels_and_is_at_chance_w
 def test_an_audit_runs_every_attack_and_none_is_folded(split: Any) -> None:
     world = split()
     transcript = world.gaussian(world.transcript(2))
-    found = attacked(transcript, world.synthetic)
+    found = run_attacks(transcript, world.synthetic)
     names = ["collinear", "distance_ratio", "longitudinal", "near_duplicate", "row_loss", "same_step_twin", "spectral"]
     assert list(found) == list(ATTACKS) == names
-    for name, value in attacked(transcript, ~world.synthetic).items():
+    for name, value in run_attacks(transcript, ~world.synthetic).items():
         before = found[name]
         assert value is not None
         assert before is not None
@@ -248,12 +248,12 @@ def test_spectral_scores_are_those_of_the_singular_vectors(rows: int, columns: i
 
 def test_labels_beside_embeddings_are_columns_of_the_attack() -> None:
     rows, labels = torch.tensor([[1.0], [2.0], [4.0]]), np.array([9, 0, 1, 0], dtype=np.float32)
-    (batch,) = spectral.with_labels([Batch(3, np.array([2, 0, 3]), rows, rows)], labels)
+    (batch,) = spectral.append_labels([Batch(3, np.array([2, 0, 3]), rows, rows)], labels)
     assert batch.rows.tolist() == [[1, 1], [2, 9], [4, 0]]
     assert (batch.epoch, batch.positions.tolist()) == (3, [2, 0, 3])
     assert batch.gradients is rows
     classes = np.eye(4, dtype=np.float32)
-    (batch,) = spectral.with_labels([Batch(3, np.array([2, 0, 3]), rows)], classes)
+    (batch,) = spectral.append_labels([Batch(3, np.array([2, 0, 3]), rows)], classes)
     assert batch.rows.tolist() == [[1, 0, 0, 1, 0], [2, 1, 0, 0, 0], [4, 0, 0, 0, 1]]
 
 

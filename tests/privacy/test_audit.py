@@ -16,7 +16,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import ATTACKS, attacked, follow
+from vfl_node.privacy.attacks import ATTACKS, follow, run_attacks
 from vfl_node.privacy.attacks.attack import Attack
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.audit import WEIGHT, Audit
@@ -110,7 +110,7 @@ def test_where_every_row_is_followed_it_finds_what_the_peer_finds(split: Any) ->
     audited = audit(world.synthetic, bounds=Bounds(looks=600, beside=600))
     for number, values in enumerate(watch(audited, transcript)):
         so_far = [batch for batch in transcript if batch.epoch <= number]
-        theirs = attacked(so_far, world.synthetic)
+        theirs = run_attacks(so_far, world.synthetic)
         theirs["spectral"] = follow(ATTACKS["spectral"], epochs(transcript)[number], world.synthetic).score()
         for name in ATTACKS:
             near = name in ("near_duplicate", "distance_ratio")  # sought in leaves of 38 of 600 rows
@@ -138,14 +138,14 @@ def test_twins_of_all_repeats_add_up(split: Any) -> None:
             values.append(audited.epoch_done())
         assert number or values[0] == values[1]
         alone.append(values[0]["same_step_twin"] or 0)
-        earlier = audited.so_far()
+        earlier = audited.carry_over()
     assert set(earlier) == {f"{attack}.{key}" for attack in ("near_duplicate", "same_step_twin") for key in ("sums", "counts")}
     assert earlier["same_step_twin.counts"].tolist() == [5 if position % 6 < 5 else 6 for position in range(600)]
     assert (values[1]["same_step_twin"] or 0) > max(alone) + 0.05
     assert (values[1]["near_duplicate"] or 0) > (values[0]["near_duplicate"] or 0)
     idle = audit(np.zeros(600, dtype=bool))
     idle.follow_on(earlier)
-    assert idle.so_far() == earlier
+    assert idle.carry_over() == earlier
 
 
 def test_it_changes_neither_what_is_sent_nor_the_global_generator(split: Any) -> None:
@@ -281,9 +281,9 @@ def test_its_work_in_an_epoch_is_bounded(split: Any) -> None:
     looked = []
     for batch in world.transcript(1):
         sample.meet(batch)
-        together = sample.together(batch)
-        looked.append((len(sample.beside(batch)), 0 if together is None else len(together.rows)))
-        assert sample.reduced(batch).shape == (100, 16)
+        together = sample.select_together(batch)
+        looked.append((len(sample.select_beside(batch)), 0 if together is None else len(together.rows)))
+        assert sample.reduce(batch).shape == (100, 16)
         assert np.isin(sample.alone(batch).positions, sample.followed.positions).all()
     assert looked == [(7, 30), (0, 0), (0, 0)] * 2
 
@@ -325,7 +325,7 @@ def test_switched_off_no_attack_runs(split: Any) -> None:
     assert watch(audited, world.transcript(2, lambda epoch: world.copies("once"))) == [{}, {}]
     audited.judge(np.arange(600), torch.zeros(600, 4))
     assert audited.held_out is None
-    assert audited.averages == audited.tensors() == audited.so_far() == audited.judged == {}
+    assert audited.averages == audited.tensors() == audited.carry_over() == audited.judged == {}
 
 
 def test_beyond_its_sample_it_finds_the_twins_that_an_attack_on_all_rows_finds() -> None:

@@ -16,7 +16,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import attacked
+from vfl_node.privacy.attacks import run_attacks
 from vfl_node.privacy.attacks.embedding_inversion import invert
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build, names_of_positions
@@ -80,7 +80,7 @@ def test_without_noise_the_tensor_itself_is_sent() -> None:
     for exit_ in (Exit(), Exit(noise(0.0))):
         assert exit_.protect(tensor, step(1, 3)) is tensor
         assert exit_.step(tensor, step(1, 3)) is tensor
-        assert exit_.held_out([tensor], [step(1, 3)])[0] is tensor
+        assert exit_.protect_held_out([tensor], [step(1, 3)])[0] is tensor
         assert exit_.penalty(tensor, step(1, 3)) is None
         assert exit_.state() == {}
 
@@ -105,7 +105,7 @@ class Scaling(Defence):
     def __init__(self, factor: float) -> None:
         self.factor, self.steps = factor, 0
 
-    def before(self, leaving: Leaving) -> None:
+    def prepare(self, leaving: Leaving) -> None:
         self.steps += 1
 
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
@@ -137,7 +137,7 @@ def test_defences_act_in_their_order_and_observers_see_what_is_sent() -> None:
     exit_.step_done()
     assert watching.sent[1].gradients is watching.sent[1].rows  # gradients are what left
 
-    parts = exit_.held_out([tensor, tensor[:1]], [of_rows([4, 2, 6]), of_rows([8])])
+    parts = exit_.protect_held_out([tensor, tensor[:1]], [of_rows([4, 2, 6]), of_rows([8])])
     positions, rows = watching.judged[0]
     assert positions.tolist() == [4, 2, 6, 8]
     assert torch.equal(rows, torch.cat(parts))
@@ -146,7 +146,7 @@ def test_defences_act_in_their_order_and_observers_see_what_is_sent() -> None:
 
 def test_a_defence_may_use_labels_prepare_the_model_add_to_the_loss_and_remember() -> None:
     exit_ = Exit([Scaling(2), Scaling(3)])
-    exit_.before(step(1, 3))
+    exit_.prepare(step(1, 3))
     sent = exit_.protect(torch.ones(3, 2), step(1, 3, labels=torch.tensor([1.0, 0.0, 0.5])))
     assert sent.tolist() == [[7.5 + 0.5] * 2] * 3 or sent.tolist() == [[8.0] * 2] * 3  # 3 · (2 · 1 + ½) + ½
     embedding = torch.ones(3, 2, requires_grad=True)
@@ -172,8 +172,8 @@ def defended(transcript: Sequence[Batch], sigma: float) -> list[Batch]:
 def test_noise_hides_copies_from_what_compares_rows_and_none_leaves_them(split: Any) -> None:
     world = split()
     transcript = world.transcript(4, lambda epoch: world.copies("once"))
-    plain, none, strong = (attacked(defended(transcript, sigma), world.synthetic) for sigma in (0.0, 0.0, 1.0))
-    assert plain == none == attacked(transcript, world.synthetic)
+    plain, none, strong = (run_attacks(defended(transcript, sigma), world.synthetic) for sigma in (0.0, 0.0, 1.0))
+    assert plain == none == run_attacks(transcript, world.synthetic)
     for name in ("same_step_twin", "near_duplicate"):
         assert (plain[name] or 0) > 0.6
         assert strong[name] == pytest.approx(0.5, abs=0.06)

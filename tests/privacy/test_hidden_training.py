@@ -26,10 +26,10 @@ from sklearn.metrics import roc_auc_score
 
 from tests.crypto.shares.together import Run
 from vfl_node.crypto.shares.machine import Party, ShareMachine
-from vfl_node.crypto.shares.operations import masked
+from vfl_node.crypto.shares.operations import mask_value
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, encode
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.privacy.attacks import ATTACKS, attacked
+from vfl_node.privacy.attacks import ATTACKS, run_attacks
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 from vfl_node.privacy.labels.shown import Course, KnownRows
@@ -183,7 +183,7 @@ def membership_attacks(view: View, rows: Truth, truth: Truth) -> dict[str, float
     where = np.arange(int(rows.sum()))
     tensors = [torch.from_numpy(of[rows]).float() for of in view.messages]
     transcript = [Batch(epoch, where, of, of) for epoch, of in enumerate(tensors)]
-    return {name: float(area) for name, area in attacked(transcript, truth[rows]).items() if area is not None}
+    return {name: float(area) for name, area in run_attacks(transcript, truth[rows]).items() if area is not None}
 
 
 def label_attacks(view: View, rows: Truth, truth: Truth) -> dict[str, float]:
@@ -301,9 +301,9 @@ def test_a_mask_used_twice_tells_membership() -> None:
         async def program(machine: ShareMachine, both: Truth = mine & theirs) -> Any:
             value = Shared(both.astype(np.uint64)[:, None] * np.uint64(machine.place == 0), 0)
             machine.begin("same")
-            (first,) = await machine.run(masked(value))
+            (first,) = await machine.run(mask_value(value))
             machine.begin("same")
-            (second,) = await machine.run(masked(Shared(np.zeros_like(value.part), 0)))
+            (second,) = await machine.run(mask_value(Shared(np.zeros_like(value.part), 0)))
             return first.difference - second.difference, first.difference
 
         difference, alone = Run(program, seed=seed).results[0]

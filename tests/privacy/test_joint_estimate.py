@@ -38,7 +38,9 @@ def table(dependence: float, rows: int = N) -> Table:
     x = dependence * common + rng.normal(size=(rows, 4))
     columns: dict[str, Column] = {f"x{place}": NumericColumn(x[:, place]) for place in range(4)}
     kind = (dependence * common[:, 0] + rng.normal(size=rows) > 0).astype(np.int64)
-    return Table(Identifiers.of(b"%d" % row for row in range(rows)), columns | {"kind": CategoricalColumn(kind, ("a", "b"))})
+    return Table(
+        Identifiers.from_items(b"%d" % row for row in range(rows)), columns | {"kind": CategoricalColumn(kind, ("a", "b"))}
+    )
 
 
 def estimated(table: Table) -> JointAttack | None:

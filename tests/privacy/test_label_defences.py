@@ -18,7 +18,7 @@ from vfl_node.errors import StateError
 from vfl_node.metrics.classes import auc
 from vfl_node.node.partners import Partner
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build
-from vfl_node.privacy.defences.dp import budget, epsilon, together
+from vfl_node.privacy.defences.dp import budget, epsilon, total_epsilon
 from vfl_node.privacy.defences.marvell import Classes, Variances, cost, divergence, solve
 from vfl_node.privacy.defences.mixpro import beta_quantiles, project
 from vfl_node.settings.defences import read_params
@@ -255,18 +255,18 @@ def test_epsilon_is_that_of_one_gaussian_with_all_releases() -> None:
 def test_epsilon_of_several_jobs_is_that_of_all_their_gradients(tmp_path: Path) -> None:
     weak, strong = (read_params({"name": "dp", "clip": 1, "noise": noise}) for noise in (4, 8))
     lab, insurer = Partner(tmp_path, "lab"), Partner(tmp_path, "insurer")
-    assert together(lab, "default", "job-1", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
+    assert total_epsilon(lab, "default", "job-1", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
     for _ in range(2):  # a job that is repeated counts once
-        both = together(lab, "default", "job-2", weak, 5)
+        both = total_epsilon(lab, "default", "job-2", weak, 5)
     assert both == pytest.approx(epsilon((6 / 4**2 + 5 / 2**2) ** -0.5, weak.delta, 1))
-    assert together(Partner(tmp_path, "lab"), "default", "job-3", strong, 6) > both
-    assert together(insurer, "default", "job-3", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
-    assert together(lab, "another table", "job-4", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
+    assert total_epsilon(Partner(tmp_path, "lab"), "default", "job-3", strong, 6) > both
+    assert total_epsilon(insurer, "default", "job-3", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
+    assert total_epsilon(lab, "another table", "job-4", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
     for file in (tmp_path / "lab").glob("dp-*.kept"):
         if "begun" not in file.name:
             file.unlink()
     with pytest.raises(StateError) as lost:
-        together(Partner(tmp_path, "lab"), "default", "job-5", strong, 6)
+        total_epsilon(Partner(tmp_path, "lab"), "default", "job-5", strong, 6)
     assert lost.value.code == "E_STATE_LOST"
 
 

@@ -23,7 +23,7 @@ from vfl_node.privacy.labels.evidence import (
     Evidence,
     History,
     Said,
-    about_labels,
+    labels_key,
     predictions_by,
     record_names,
 )
@@ -70,7 +70,7 @@ def trained(of: LabelMeter, kind: str, strength: float, seed: int, epochs: int =
         for rows in torch.from_numpy(np.random.default_rng(seed).permutation(ROWS)).split(BATCH):
             of.see(rows.numpy(), [embeddings[rows]], [gradients[rows] / BATCH])
         of.epoch_done()
-        found = of.judged()
+        found = of.judge()
     return dict(found)
 
 
@@ -81,7 +81,7 @@ def repeats(kind: str, strength: float, count: int = 12) -> list[dict[str, float
         of = meter(kind)
         of.follow_on(told)
         found.append(trained(of, kind, strength, number))
-        told = of.so_far()
+        told = of.carry_over()
     return found
 
 
@@ -109,9 +109,7 @@ def job(memory: Any, kind: str, job_id: str, strength: float, seed: int, **more:
     labels, classes = CLASSES[kind]
     truth = truth_of(labels, np.arange(ROWS), NAMES, classes=classes)
     told = {
-        ("lab", attack): [
-            History(memory, f"{about_labels('default', 'label', classes)} {attack}", truth.columns, job_id, NAMES)
-        ]
+        ("lab", attack): [History(memory, f"{labels_key('default', 'label', classes)} {attack}", truth.columns, job_id, NAMES)]
         for attack in truth.attacks.summed
     }
     of = LabelMeter(truth, ["lab"], party="clinic", histories=told, **more)
@@ -119,9 +117,9 @@ def job(memory: Any, kind: str, job_id: str, strength: float, seed: int, **more:
         of.epoch_begins(0, -(-ROWS // BATCH))
         found = trained(of, kind, strength, seed)
     except PolicyError:
-        of.broken_off()  # as the loop does
+        of.break_off()  # as the loop does
         raise
-    of.so_far()
+    of.carry_over()
     return found
 
 
@@ -158,7 +156,7 @@ def test_the_limit_is_for_the_sum_and_a_stopped_job_counts(tmp_path: Path) -> No
 
 
 def scored(*seed: Any) -> Evidence:
-    return Evidence.of(np.arange(ROWS).astype(np.uint64), noise(*seed)[:, 0], torch.from_numpy(TWO)[:, None])
+    return Evidence.from_scores(np.arange(ROWS).astype(np.uint64), noise(*seed)[:, 0], torch.from_numpy(TWO)[:, None])
 
 
 def test_more_jobs_than_are_kept_apart_are_one_sum_and_one_that_goes_on_is_not_folded(tmp_path: Path) -> None:
@@ -181,16 +179,18 @@ def test_two_jobs_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
 def test_weak_trainings_take_nothing_back() -> None:
     """A score counts by how well it goes along with the labels, by the other half of the rows."""
     names, targets = np.arange(ROWS).astype(np.uint64), torch.from_numpy(TWO)[:, None]
-    told = Evidence.of(names, 4 * targets[:, 0] + noise("strong")[:, 0], targets)
+    told = Evidence.from_scores(names, 4 * targets[:, 0] + noise("strong")[:, 0], targets)
     first = auc(TWO, told.scores(names).double().numpy())
     for number in range(20):
-        told = told.plus(Evidence.of(names, -0.05 * targets[:, 0] + noise("weak", number)[:, 0], targets))
+        told = told.add(Evidence.from_scores(names, -0.05 * targets[:, 0] + noise("weak", number)[:, 0], targets))
     assert auc(TWO, told.scores(names).double().numpy()) > first - 0.01
     for share in (0.0, 0.1):  # at chance many scores stay there; whichever sign they have, weak ones add up
-        summed = Evidence.none(1)
+        summed = Evidence.empty(1)
         for number in range(60):
             sign = (-1) ** number
-            summed = summed.plus(Evidence.of(names, sign * (share * targets[:, 0] * 2 + noise("many", number)[:, 0]), targets))
+            summed = summed.add(
+                Evidence.from_scores(names, sign * (share * targets[:, 0] * 2 + noise("many", number)[:, 0]), targets)
+            )
         figure = auc(TWO, summed.scores(names).double().numpy())
         assert (0.44 < figure < 0.56) if share == 0 else figure > 0.7, share  # deviation at chance: .018
 
@@ -208,7 +208,7 @@ def test_what_one_of_several_peers_was_told_is_kept_for_it_and_what_all_were_for
     for rows in torch.from_numpy(np.random.default_rng(0).permutation(ROWS)).split(BATCH):
         of.see(rows.numpy(), [noise("e")[rows]] * 2, [gradients[rows] / BATCH, loud[rows] / BATCH])
     of.epoch_done()
-    of.judged()
+    of.judge()
     names = np.sort(NAMES)
     labels = TWO[np.argsort(NAMES)]
     figures = {
@@ -227,7 +227,7 @@ def test_an_epoch_that_is_broken_off_counts(tmp_path: Path) -> None:
         gradients = 0.6 * signal("two classes") + noise("broken", number)
         for rows in torch.from_numpy(np.random.default_rng(number).permutation(ROWS)[:-BATCH]).split(BATCH):
             of.see(rows.numpy(), [noise("e", number)[rows]], [gradients[rows] / BATCH])
-        of.broken_off()
+        of.break_off()
         return of
 
     for number in range(10):
@@ -257,7 +257,7 @@ def test_breaking_off_waits_for_the_epoch_that_is_being_judged(tmp_path: Path, m
             of.see(at, [noise("e", epoch)[at]], [gradients[at] / len(at)])
             if epoch == 0:
                 of.epoch_done()
-        of.broken_off()
+        of.break_off()
         kept.append(history.own)
     assert np.array_equal(kept[0].sums, kept[1].sums)
     assert kept[0].counts.tolist() == [1] * ROWS
@@ -275,11 +275,11 @@ def test_the_limit_sees_what_another_job_tells_meanwhile(tmp_path: Path) -> None
 def test_one_number_that_is_no_number_does_not_outweigh_the_others() -> None:
     labels = np.random.default_rng(3).normal(size=ROWS)
     labels[7] = 1e6
-    truth, told = truth_of(labels, np.arange(ROWS), NAMES, classes=0), Evidence.none(1)
+    truth, told = truth_of(labels, np.arange(ROWS), NAMES, classes=0), Evidence.empty(1)
     rank = torch.from_numpy(np.argsort(np.argsort(labels)) / ROWS)
     for number in range(10):
         score = (rank[truth.followed] + 2 * noise("sentinel", number)[:, 0].double()).float()
-        told = told.plus(Evidence.of(truth.followed.astype(np.uint64), score, truth.targets(np.arange(ROWS))))
+        told = told.add(Evidence.from_scores(truth.followed.astype(np.uint64), score, truth.targets(np.arange(ROWS))))
     assert (truth.figure(told.scores(truth.followed.astype(np.uint64))) or 0) > 0.6
 
 
@@ -299,8 +299,8 @@ def test_a_sum_that_is_lost_or_damaged_is_an_error(tmp_path: Path) -> None:
 
 
 def test_rows_are_named_alike_in_every_set_under_one_secret_alone() -> None:
-    ids = Identifiers.of(b"text:%d" % number for number in range(20))
-    some = Identifiers.of(b"text:%d" % number for number in range(5, 15))
+    ids = Identifiers.from_items(b"text:%d" % number for number in range(20))
+    some = Identifiers.from_items(b"text:%d" % number for number in range(5, 15))
     secret = Randomness(bytes(32))
     names = record_names(secret, ids, np.arange(20), np.arange(20))
     assert np.array_equal(record_names(secret, some, np.arange(10), np.arange(10)), names[5:15])
@@ -309,8 +309,10 @@ def test_rows_are_named_alike_in_every_set_under_one_secret_alone() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    many = Evidence.of(np.arange(2 * MOST_ROWS).astype(np.uint64), torch.arange(2 * MOST_ROWS), torch.ones(2 * MOST_ROWS, 1))
-    assert len(Evidence.none(1).plus(many).names) == MOST_ROWS
+    many = Evidence.from_scores(
+        np.arange(2 * MOST_ROWS).astype(np.uint64), torch.arange(2 * MOST_ROWS), torch.ones(2 * MOST_ROWS, 1)
+    )
+    assert len(Evidence.empty(1).add(many).names) == MOST_ROWS
 
 
 def served(folder: Path, kind: str = "two classes", limit: float | None = None, model: str = "job-0") -> PredictionLabelAudit:
@@ -353,7 +355,7 @@ def test_few_predictions_are_not_judged_and_each_row_counts_once(tmp_path: Path)
     for row in positive[:50]:  # one at a time, each in a service of its own
         served(tmp_path / "singly").admit(np.array([row]), said[torch.from_numpy(np.array([row]))])
     singly = Said(
-        Partner(tmp_path / "singly", "lab"), f"{about_labels('default', 'label', 2)} said", 1, predictions_by("job-0"), NAMES
+        Partner(tmp_path / "singly", "lab"), f"{labels_key('default', 'label', 2)} said", 1, predictions_by("job-0"), NAMES
     )
     assert len(singly.own.names) == 50
     again = served(tmp_path, limit=0.6)  # what earlier services told is read back
@@ -411,7 +413,7 @@ def test_two_services_of_one_model_lose_no_row_of_each_other(tmp_path: Path, mon
     one.admit(half, said[torch.from_numpy(half)])
     two.admit(half + ROWS // 2, said[torch.from_numpy(half + ROWS // 2)])
     one.admit(half[:1], said[:1])
-    kept = Said(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} said", 1, predictions_by("job-0"), NAMES).own
+    kept = Said(Partner(tmp_path, "lab"), f"{labels_key('default', 'label', 2)} said", 1, predictions_by("job-0"), NAMES).own
     assert len(kept.names) == ROWS
 
 
@@ -435,6 +437,6 @@ def test_a_rare_class_is_not_crowded_out_of_what_is_remembered_of_predictions(tm
     for part in np.array_split(np.random.default_rng(1).permutation(rows), 8):
         of.admit(part, torch.from_numpy(labels[part]))
     assert of.figure == 1.0
-    kept = Said(Partner(tmp_path, "lab"), f"{about_labels('default', 'label', 2)} said", 1, predictions_by("job"), names).own
+    kept = Said(Partner(tmp_path, "lab"), f"{labels_key('default', 'label', 2)} said", 1, predictions_by("job"), names).own
     assert np.isin(names[:300], kept.names).all()
     assert len(kept.names) <= MOST_ROWS

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vfl_node.errors import PolicyError
 from vfl_node.privacy.labels.attacks import OF_NUMBERS, OF_TWO_CLASSES
-from vfl_node.privacy.labels.classes import of_classes
+from vfl_node.privacy.labels.classes import class_attacks
 from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
 from vfl_node.privacy.labels.shown import two_clusters
 from vfl_node.privacy.labels.spectrum import leading
@@ -47,11 +47,11 @@ def epoch(of: LabelMeter, seed: int, gradients: Sequence[Tensor], embeddings: Se
         rows = torch.from_numpy(batch)
         of.see(batch, [of_peer[rows] for of_peer in made], [of_peer[rows] / len(batch) for of_peer in gradients])
     of.epoch_done()
-    return of.judged()
+    return of.judge()
 
 
 def test_every_attack_has_words() -> None:
-    kinds = (OF_TWO_CLASSES, OF_NUMBERS, of_classes(4))
+    kinds = (OF_TWO_CLASSES, OF_NUMBERS, class_attacks(4))
     assert set(WORDS) == {ADDED_UP, SERVED}.union(*(of.names for of in kinds))
     assert set().union(*(of.informed for of in kinds)) | {ADDED_UP, SERVED} == set(INFORMED)
 
@@ -107,7 +107,7 @@ def test_a_smaller_last_batch_tells_nothing_by_itself() -> None:
         rows = torch.from_numpy(batch)
         of.see(batch, [noise(5)[rows]], [even[rows] / len(batch)])
     of.epoch_done()
-    assert of.judged()["norm"] < 0.56
+    assert of.judge()["norm"] < 0.56
 
 
 def test_the_worst_of_several_peers_is_reported_and_all_together() -> None:
@@ -193,7 +193,7 @@ def epoch():
     for rows in np.array_split(drawn.permutation(every), 16):
         tensors = [torch.from_numpy(drawn.normal(size=(len(rows), {WIDE})).astype(np.float32)) for _ in range(2)]
         meter.see(rows, tensors[:1], tensors[1:])
-    meter.judged()
+    meter.judge()
     meter.epoch_done()
 meter.see(every[:100], [torch.ones(100, 4)], [torch.ones(100, 4)])  # loads what it needs
 LabelMeter(truth_of(every % 2.0, every, every.astype(np.uint64), classes=2), ["lab"], party="clinic")
@@ -202,7 +202,7 @@ def most():  # of this process alone; what getrusage says is at least what its p
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 before = most()
 for _ in range(3): epoch()
-meter.judged(); meter.tensors()
+meter.judge(); meter.tensors()
 print((most() - before) * 1024)
 """
 

@@ -93,7 +93,7 @@ class Attack:
                     limits=limits,
                 )
                 group = SafePrimeGroup(named, PRIME)
-                sides.append((align(own, OwnRecords(Identifiers.of(ids)), group=group), channel))
+                sides.append((align(own, OwnRecords(Identifiers.from_items(ids)), group=group), channel))
             active, passive = run_together(*sides)
         return active, passive
 

@@ -9,7 +9,13 @@ import pytest
 from scipy.stats import chisquare, kstest, laplace
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.privacy.defences.randomised.answers import STEPS, answer_classes, answer_numbers, kept, moved
+from vfl_node.privacy.defences.randomised.answers import (
+    STEPS,
+    answer_classes,
+    answer_numbers,
+    keep_probability,
+    move_probability,
+)
 from vfl_node.settings.defences import read_params
 
 SECRET = Randomness(b"the node's secret for its labels")
@@ -19,15 +25,20 @@ IDS = [f"text:{number}".encode() for number in range(60_000)]
 @pytest.mark.parametrize(("classes", "epsilon"), [(2, 1.0), (2, 0.1), (4, 1.0), (4, 2.0), (7, 3.0)])
 def test_probabilities_are_those_of_epsilon(classes: int, epsilon: float) -> None:
     """Of each label, all answers by a chi-square test with a p below 1e-4 in one of 10,000 secrets."""
-    assert kept(classes, epsilon) + (classes - 1) * moved(classes, epsilon) == pytest.approx(1)
-    assert kept(classes, epsilon) / moved(classes, epsilon) == pytest.approx(math.exp(epsilon))
+    assert keep_probability(classes, epsilon) + (classes - 1) * move_probability(classes, epsilon) == pytest.approx(1)
+    assert keep_probability(classes, epsilon) / move_probability(classes, epsilon) == pytest.approx(math.exp(epsilon))
     labels = np.arange(len(IDS)) % classes
     answers = answer_classes(SECRET, IDS, labels, classes, epsilon)
     for label in range(classes):
         found = np.bincount(answers[labels == label].astype(int), minlength=classes)
-        expected = np.where(np.arange(classes) == label, kept(classes, epsilon), moved(classes, epsilon)) * found.sum()
+        expected = (
+            np.where(np.arange(classes) == label, keep_probability(classes, epsilon), move_probability(classes, epsilon))
+            * found.sum()
+        )
         assert chisquare(found, expected).pvalue > 1e-4
-        wrong = np.where(np.arange(classes) == label, kept(classes, 1.2 * epsilon), moved(classes, 1.2 * epsilon))
+        wrong = np.where(
+            np.arange(classes) == label, keep_probability(classes, 1.2 * epsilon), move_probability(classes, 1.2 * epsilon)
+        )
         if epsilon >= 1:  # else 60,000 answers do not tell so small a difference
             assert chisquare(found, wrong * found.sum()).pvalue < 1e-4
 
@@ -70,7 +81,7 @@ def test_answers_under_other_terms_are_independent() -> None:
     """Two answers of ε compose as two: none of them is the other one. 20,000 rows; 4 deviations."""
     ids, labels = IDS[:20_000], np.zeros(20_000)
     one, other = (answer_classes(SECRET.derive(name), ids, labels, 2, 1.0) for name in ("one", "other"))
-    both, expected = (one * other).mean(), moved(2, 1.0) ** 2
+    both, expected = (one * other).mean(), move_probability(2, 1.0) ** 2
     assert abs(both - expected) < 4 * (expected / len(ids)) ** 0.5
 
 
@@ -78,7 +89,7 @@ def test_a_corrected_label_has_an_answer_of_its_own() -> None:
     """Its noise is not that of the label before, or the difference of both would tell the labels. Four deviations."""
     ids = IDS[:20_000]
     before, after = (answer_classes(SECRET, ids, np.full(len(ids), label), 2, 1.0) for label in (0, 1))
-    equal, expected = (before == after).mean(), 2 * kept(2, 1.0) * moved(2, 1.0)
+    equal, expected = (before == after).mean(), 2 * keep_probability(2, 1.0) * move_probability(2, 1.0)
     assert abs(equal - expected) < 4 * (expected / len(ids)) ** 0.5
 
 

@@ -33,7 +33,7 @@ def test_fewer_rounds_or_fewer_rows_do_not(asymmetric: Train) -> None:
 @pytest.mark.parametrize("l2", [0.0, 0.01])
 def test_residuals_and_scores_give_all_distances_without_a_known_row(asymmetric: Train, l2: float) -> None:
     made = asymmetric(400, WIDTH, 100, l2=l2)
-    found = scores.rotated(made.scores, made.residuals, RATE, l2)
+    found = scores.rotate(made.scores, made.residuals, RATE, l2)
     assert found.shape == made.x.shape
     assert found @ found.T == pytest.approx(made.x @ made.x.T, abs=1e-4)
     turn, *_ = np.linalg.lstsq(found, made.x, rcond=None)
@@ -44,7 +44,7 @@ def test_residuals_and_scores_give_all_distances_without_a_known_row(asymmetric:
 def test_the_wrong_residuals_or_few_rounds_give_no_distances(asymmetric: Train) -> None:
     made = asymmetric(400, WIDTH, 100)
     true = made.x @ made.x.T
-    foreign = scores.rotated(made.scores, made.residuals[np.random.default_rng(1).permutation(400)], RATE)
+    foreign = scores.rotate(made.scores, made.residuals[np.random.default_rng(1).permutation(400)], RATE)
     assert np.abs(foreign @ foreign.T - true).max() > 0.5
-    few = scores.rotated(made.scores[:, : WIDTH - 1], made.residuals[:, : WIDTH - 2], RATE)
+    few = scores.rotate(made.scores[:, : WIDTH - 1], made.residuals[:, : WIDTH - 2], RATE)
     assert np.abs(few @ few.T - true).max() > 0.5

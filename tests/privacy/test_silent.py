@@ -18,7 +18,7 @@ from vfl_node.privacy.labels.meter import LabelMeter
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.privacy.peers import AuditOfPeers
-from vfl_node.privacy.silent import attempted, silent
+from vfl_node.privacy.silent import attempt, silent
 from vfl_node.transport.codec import MOST
 
 ROWS, WIDTH = 200, 20
@@ -46,7 +46,7 @@ def test_no_attack_on_rows_ends_a_job(size: float) -> None:
         for batch in np.array_split(positions, 3):
             sent = [huge(size, f"{epoch}/{peer}")[batch] for peer in ("lab", "shop")]
             for peer, rows in zip(("lab", "shop"), sent, strict=True):
-                peers.of_peer(peer).see(Sent(batch, rows, rows))
+                peers.peer_audit(peer).see(Sent(batch, rows, rows))
             peers.step_done(TrainingStep(batch, sent, sent))
         found = peers.epoch_done()
         fresh = AuditOfPeers(["lab", "shop"], audit)
@@ -71,7 +71,7 @@ def test_no_attack_on_labels_ends_a_job(size: float, classes: int) -> None:
             rows = huge(size, f"{epoch}")[batch]
             meter.see(batch, [rows, rows], [rows, rows.flip(0)])
         meter.epoch_done()
-        found = meter.judged()
+        found = meter.judge()
     assert set(found) == set(truth.attacks.names)
     assert all(value is None or 0.5 <= value <= 1 for value in found.values())
     if size <= MOST:
@@ -97,6 +97,6 @@ def test_a_silent_attack_has_a_reason() -> None:
     ],
 )
 def test_only_numbers_of_no_use_are_passed_over(attack: Callable[[], object]) -> None:
-    assert attempted(attack) is None
+    assert attempt(attack) is None
     with pytest.raises(KeyError):
-        attempted(lambda: {}["a defect"])
+        attempt(lambda: {}["a defect"])

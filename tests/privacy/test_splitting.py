@@ -151,7 +151,7 @@ def test_steps_with_fixed_weights_equal_a_reference_in_numpy(distance: str, tau2
     for at in (np.arange(40), np.arange(20, 60)):
         losses, _ = reference.losses(x[at] @ reference.bottom[0] + reference.bottom[1], s[at], z[at])
         bounded += int((losses >= most).sum())
-        defence.before(Leaving("step", at))
+        defence.prepare(Leaving("step", at))
         reference(x[at], s[at], z[at])
         for ours, theirs in zip((model.weight, model.offset), reference.bottom, strict=True):
             assert np.abs(ours.detach().numpy() - theirs).max() < 1e-6
@@ -187,7 +187,7 @@ def test_with_learnt_weights_the_objective_is_that_of_uncertainty_weighting() ->
     outputs = h @ nu[0].T + nu[1]
     p = 1 / (1 + np.exp(-outputs[:, 0]))
     loss = -np.mean(s * np.log(p) + (1 - s) * np.log(1 - p))
-    defence.before(Leaving("step", np.arange(50)))
+    defence.prepare(Leaving("step", np.arange(50)))
     assert np.exp(-2.2) < np.exp(-loss)  # g/τ1² is above 1
     assert weighting.log_tau.tolist() == pytest.approx([-1.1 + rate, -0.4 - rate], abs=1e-5)  # the proximal term begins at 0
     slope = x.T @ ((p - s)[:, None] / 50 @ nu[0])  # of l
@@ -213,7 +213,7 @@ def moved(defence: Any, rows: int = 1200, batches: int = 40) -> None:
     """Let the defence move its bottom, without a task that moves it back."""
     rng = np.random.default_rng(4)
     for at in range(batches):
-        defence.before(Leaving(f"step/{at}", rng.permutation(rows)[:128]))
+        defence.prepare(Leaving(f"step/{at}", rng.permutation(rows)[:128]))
 
 
 def attacked(model: nn.Module, x: NDArray[Any], s: NDArray[Any], hidden: Sequence[int] = (128,)) -> float:
@@ -262,13 +262,13 @@ def test_a_decoder_that_is_wrong_most_of_the_time_is_no_privacy(monkeypatch: pyt
         model.offset = 0.0  # only the way of the flag can be turned round
         sender = of_columns(model, x, [flag(s)])
         learnt = made(sender, name="basic", decoder=[], warm_up=0, rounds=100, decoder_rate=0.05, model_rate=1e-9)
-        learnt.before(Leaving("first", np.arange(1200)))
+        learnt.prepare(Leaving("first", np.arange(1200)))
         assert simulated(learnt, model, x, s) > 0.9
         if not bounded:
             monkeypatch.setattr(Targets, "most", property(lambda self: torch.full_like(self._most, 1e9)))
         stays = made(sender, name="basic", decoder=[], warm_up=0, rounds=300, decoder_rate=1e-9, model_rate=0.01)
         stays.restore(learnt.state())
-        stays.before(Leaving("second", np.arange(1200)))
+        stays.prepare(Leaving("second", np.arange(1200)))
         monkeypatch.undo()
         found[bounded] = simulated(stays, model, x, s), attacked(model, x, s)
     assert found[False][0] < 0.1
@@ -325,7 +325,7 @@ def test_the_work_for_a_batch_does_not_depend_on_what_it_holds(monkeypatch: pyte
     counted = []
     for at in (np.arange(50, 150), np.arange(100), np.arange(100, 200), np.arange(200, 300), np.arange(150, 250)):
         steps.clear(), rows.clear()
-        defence.before(Leaving("step", at))
+        defence.prepare(Leaving("step", at))
         counted.append((len(steps), list(rows)))
     first, *others = counted
     assert first == (220, [100] * 110)  # with 100 rounds before
@@ -350,7 +350,7 @@ def test_between_two_runs_of_minimax_the_bottom_is_pulled_to_the_last_result(key
     defence = made(of_columns(model, x, [flag(s)]), **keys, decoder=[8], warm_up=10, every=3)
     leaving = Leaving("step", np.arange(100))
     start = flat(model)
-    defence.before(leaving)
+    defence.prepare(leaving)
     protected = flat(model)
     assert not torch.equal(protected, start)
     for _ in range(2):
@@ -358,9 +358,9 @@ def test_between_two_runs_of_minimax_the_bottom_is_pulled_to_the_last_result(key
             for parameter in model.parameters():
                 parameter += 0.1  # as the task does
         task = flat(model)
-        defence.before(leaving)
+        defence.prepare(leaving)
         assert torch.allclose(flat(model), (task + weight * protected) / (1 + weight), atol=1e-6)
-    defence.before(leaving)
+    defence.prepare(leaving)
     assert not torch.allclose(flat(model), protected, atol=1e-6)
     assert flat(model).isfinite().all()
 

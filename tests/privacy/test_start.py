@@ -62,7 +62,7 @@ def rank(exact: list[int]) -> int:
 @pytest.mark.parametrize("kind", KINDS[:3])
 def test_from_zero_weights_the_size_is_read_off_exact_integers(kind: str, size: int) -> None:
     for seed in range(3):
-        assert start.from_integers(gradient(kind, seed, zero, size), BITS, ROWS)[0] == size
+        assert start.sizes_from_integers(gradient(kind, seed, zero, size), BITS, ROWS)[0] == size
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,8 +82,8 @@ def test_scores_that_differ_as_much_as_the_product_s_hide_the_size(kind: str) ->
     ranks = []
     for seed in range(SEEDS):
         exact = gradient(kind, seed, spread(START_SCORES))
-        assert start.from_integers(exact, BITS, ROWS) == []
-        assert SIZE not in start.from_two_values(exact, BITS, ROWS)
+        assert start.sizes_from_integers(exact, BITS, ROWS) == []
+        assert SIZE not in start.sizes_from_two_values(exact, BITS, ROWS)
         ranks.append(rank(exact))
     assert 0.15 * ROWS < np.mean(ranks) < 0.85 * ROWS  # of uniform ones: .45 ± .09
     assert sum(found <= 10 for found in ranks) <= 1
@@ -98,13 +98,13 @@ def test_weights_near_zero_do_not_where_counts_are_small() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_random_intercept_alone_does_not(kind: str) -> None:
     exact = [gradient(kind, seed, intercept) for seed in range(SEEDS)]
-    assert sum(start.from_two_values(of, BITS, ROWS) == [SIZE] for of in exact) >= SEEDS - 2
-    assert not any(start.from_integers(of, BITS, ROWS) for of in exact)  # the simpler attack would have missed it
+    assert sum(start.sizes_from_two_values(of, BITS, ROWS) == [SIZE] for of in exact) >= SEEDS - 2
+    assert not any(start.sizes_from_integers(of, BITS, ROWS) for of in exact)  # the simpler attack would have missed it
 
 
 def test_few_columns_or_none_that_differ_tell_nothing() -> None:
-    assert start.from_two_values(gradient("pixels", 0, intercept)[:3], BITS, ROWS) == []
-    assert start.from_two_values([0] * 8, BITS, ROWS) == []
+    assert start.sizes_from_two_values(gradient("pixels", 0, intercept)[:3], BITS, ROWS) == []
+    assert start.sizes_from_two_values([0] * 8, BITS, ROWS) == []
 
 
 def test_later_rounds_from_a_spread_start_tell_no_more() -> None:
@@ -118,8 +118,8 @@ def test_later_rounds_from_a_spread_start_tell_no_more() -> None:
         e = np.rint(d * 2**BITS).astype(np.int64)
         exact = [int(total) for total in n.T.astype(object) @ e.astype(object)]
         if number in (2, 10, 60):
-            assert start.from_integers(exact, BITS, ROWS) == []
-            assert SIZE not in start.from_two_values(exact, BITS, ROWS)
+            assert start.sizes_from_integers(exact, BITS, ROWS) == []
+            assert SIZE not in start.sizes_from_two_values(exact, BITS, ROWS)
             ranks.append(rank(exact))
         passive, active = passive - 0.5 * np.array(exact) / 2.0**BITS, active - 0.5 * w.T @ d
     assert min(ranks) > 10

@@ -64,7 +64,7 @@ class Asking:
         table, view = self.data[self.name(to)]
         order = np.flatnonzero(view.owned)
         order = order[np.argsort(view.rows[order])]
-        return Request(Table(Identifiers.of(table.ids.take(view.rows[order])), {})), order
+        return Request(Table(Identifiers.from_items(table.ids.take(view.rows[order])), {})), order
 
     def run(self, predict: Predict, protocol: Any) -> dict[str, Any]:
         """Every party's result or error."""

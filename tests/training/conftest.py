@@ -56,7 +56,7 @@ def table(columns: Mapping[str, NDArray[Any]], rows: NDArray[np.int64], labels: 
         return CategoricalColumn(codes[rows].astype(np.int64), tuple(levels))
 
     return Table(
-        Identifiers.of(str(row).encode() for row in rows),
+        Identifiers.from_items(str(row).encode() for row in rows),
         {name: column(values) for name, values in columns.items()},
         None if labels is None else labels[rows].astype(np.float32),
     )

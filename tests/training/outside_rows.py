@@ -83,7 +83,7 @@ def intersected(
 
     def table(name: str, values: NDArray[Any], of: NDArray[np.int64], **rest: Any) -> Table:
         named = {f"{name}{number}": NumericColumn(column) for number, column in enumerate(values[of].T)}
-        return Table(Identifiers.of(str(row).encode() for row in of), named, **rest)
+        return Table(Identifiers.from_items(str(row).encode() for row in of), named, **rest)
 
     def view(places: NDArray[np.int64], own: int, peer: str, **facts: Any) -> Alignment:
         return Alignment(ALIGNMENTS["psi" if others is None else "apsi"], "curve25519", places, own, {peer: PeerFacts(**facts)})

@@ -167,7 +167,7 @@ class World:
 
     def known(self, table: Table, rows: Sequence[int] | NDArray[np.int64]) -> Request:
         """A request for some of a party's own records, by their ids alone."""
-        return Request(Table(Identifiers.of(table.ids.take(np.asarray(rows))), {}))
+        return Request(Table(Identifiers.from_items(table.ids.take(np.asarray(rows))), {}))
 
     def talk(
         self,
@@ -302,7 +302,7 @@ def taken(table: Table, rows: NDArray[np.int64], *, prefix: bytes = b"", shift: 
         name: NumericColumn(column.values[rows] + shift) if isinstance(column, NumericColumn) else rows_of(column, rows)
         for name, column in table.columns.items()
     }
-    return Table(Identifiers.of(prefix + id_ for id_ in table.ids.take(rows)), columns)
+    return Table(Identifiers.from_items(prefix + id_ for id_ in table.ids.take(rows)), columns)
 
 
 def unseen(count: int, seed: int = 1) -> Table:
@@ -310,4 +310,4 @@ def unseen(count: int, seed: int = 1) -> Table:
     rng = np.random.default_rng(seed)
     columns: dict[str, Any] = {f"z{i}": NumericColumn(rng.normal(size=count)) for i in range(4)}
     columns["colour"] = CategoricalColumn(rng.integers(0, 4, count), ("0", "1", "2", "3"))
-    return Table(Identifiers.of(f"unseen {seed}/{i}".encode() for i in range(count)), columns)
+    return Table(Identifiers.from_items(f"unseen {seed}/{i}".encode() for i in range(count)), columns)

@@ -93,7 +93,7 @@ def several_parties(
         place = np.full(people, NOT_MINE)
         place[rows] = np.arange(len(rows))
         numbers = {f"{name}{at}": NumericColumn(columns[name][rows, at]) for at in range(numeric)}
-        ids = Identifiers.of(str(row).encode() for row in rows)
+        ids = Identifiers.from_items(str(row).encode() for row in rows)
         labelled = name == ACTIVE
         tables[name] = Table(ids, numbers if active_columns or not labelled else {}, labels[rows] if labelled else None)
         facts = {

@@ -126,7 +126,7 @@ def test_by_aligned_rows_it_is_the_network_of_a_table_without_the_others(synthet
     place[kept] = np.arange(len(kept))
     table = parties.clinic
     columns = {name: rows_of(column, kept) for name, column in table.columns.items()}
-    few = Table(Identifiers.of(table.ids.take(kept)), columns, table.labels[kept])
+    few = Table(Identifiers.from_items(table.ids.take(kept)), columns, table.labels[kept])
     at, data = asked(replace(parties, clinic=few), replace(view, rows=place[view.rows], ours=len(few)))
     rows = replace(own, training=place[np.setdiff1d(own.training, outside)], tested=place[own.tested])
     alone = logits_alone(at, data, rows, task, Randomness(SECRET).derive("x"))
@@ -256,7 +256,7 @@ def test_columns_without_a_value_and_a_class_of_one_row_among_very_many_are_lear
         "x": NumericColumn(np.arange(rows) / 1e300 * 1e308),
     }
     parties = synthetic(60)
-    table = Table(Identifiers.of(str(row).encode() for row in range(rows)), columns, labels)
+    table = Table(Identifiers.from_items(str(row).encode() for row in range(rows)), columns, labels)
     at, data = asked(parties, intersection(parties), compare=Compare())
     own = OwnRows(np.arange(rows - 10), np.arange(rows - 10, rows), 10)
     found = boosted_tree.train(at, replace(data, table=table), own, Randomness(SECRET))

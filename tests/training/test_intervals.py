@@ -24,7 +24,7 @@ def sample(rows: int, seed: int = 0, noise: float = 0.25) -> tuple[np.ndarray, M
     """Labels of a third positives, and probabilities that know something of them; of much noise many are clipped."""
     rng = np.random.default_rng(seed)
     labels = (rng.random(rows) < 1 / 3).astype(np.float32)
-    return labels, ModelOutput.clipped(rng.normal(0.3 + 0.3 * labels, noise))
+    return labels, ModelOutput.clip(rng.normal(0.3 + 0.3 * labels, noise))
 
 
 def unclipped(rows: int, seed: int) -> tuple[np.ndarray, ModelOutput]:
@@ -143,7 +143,7 @@ def test_no_interval_leaves_the_range_of_its_metric(rows: int, seed: int, noise:
         rng = np.random.default_rng(seed)
         labels = rng.integers(0, 3, rows).astype(np.float32)
         raw = rng.random((rows, 3)) * noise + (labels[:, None] == np.arange(3))
-        models = [ModelOutput.clipped(raw / raw.sum(axis=1, keepdims=True)), ModelOutput.clipped(np.full((rows, 3), 1 / 3))]
+        models = [ModelOutput.clip(raw / raw.sum(axis=1, keepdims=True)), ModelOutput.clip(np.full((rows, 3), 1 / 3))]
     else:
         labels, first = sample(rows, seed, noise)
         models = [first, sample(rows, seed + 1, 0.5)[1]]
@@ -159,7 +159,7 @@ def test_no_interval_leaves_the_range_of_its_metric(rows: int, seed: int, noise:
 
 def test_the_difference_is_paired() -> None:
     labels, output = sample(300)
-    other = ModelOutput.clipped(output.scores + np.random.default_rng(5).normal(size=300) * 0.02)
+    other = ModelOutput.clip(output.scores + np.random.default_rng(5).normal(size=300) * 0.02)
     (ours, theirs), (gains,) = over_rows(NAMES, labels, [output, other], 0.5, Randomness(SEED))
     for name, gain in gains.items():
         assert gain["mean"] == pytest.approx(ours[name]["mean"] - theirs[name]["mean"])
@@ -170,7 +170,7 @@ def test_the_difference_is_paired() -> None:
 
 def test_rows_that_are_all_right_have_no_interval() -> None:
     labels = np.repeat([0.0, 1.0], 20)
-    (found,), _ = over_rows(NAMES, labels, [ModelOutput.clipped(labels)], 0.5, Randomness(SEED))
+    (found,), _ = over_rows(NAMES, labels, [ModelOutput.clip(labels)], 0.5, Randomness(SEED))
     assert set(found) <= {"lift", "pr_auc"}  # the share of positives changes
     assert "accuracy" not in found
 

@@ -92,7 +92,7 @@ def read_with(run: Any, parties: Any, labels: Any, **more: Any) -> dict[str, flo
             embedding, gradient = next(steps)
             meter.see(positions, [embedding], [gradient])
         meter.epoch_done()
-        meter.judged()
+        meter.judge()
     return {name: value for name, value in meter.result().items() if value is not None}
 
 
@@ -238,7 +238,7 @@ def test_an_epoch_that_breaks_off_is_taken_in_and_a_full_disk_does_not_hide_why(
             raise PeerLost("gone")
         await step(half, number, positions)
 
-    monkeypatch.setattr(LabelMeter, "broken_off", broken_off)
+    monkeypatch.setattr(LabelMeter, "break_off", broken_off)
     monkeypatch.setattr(ActiveHalf, "step", lost)
     clinic, _ = run(evaluate=EVALUATE).raw(parties)
     assert isinstance(clinic, PeerLost)

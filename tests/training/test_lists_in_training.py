@@ -223,7 +223,7 @@ def test_made_up_lists_are_lists_of_the_table_and_not_always_of_the_same_row(syn
     filled, source = fill_in(parties.lab_view, parties.lab, encoder, Missing(features=features), Randomness(b"d" * 32))
     own, made = filled.take(np.arange(len(parties.lab))), filled.take(np.arange(len(parties.lab), len(filled)))
     assert len(made) == parties.lab_view.missing > 0
-    for known, drawn in zip(own.each_bag(), made.each_bag(), strict=True):
+    for known, drawn in zip(own.split_bags(), made.split_bags(), strict=True):
         assert whole_lists(drawn) <= whole_lists(known)
         assert len(whole_lists(drawn)) > 5
     assert not whole_lists(made.bags) <= whole_lists(own.bags)  # two columns need not come from one row

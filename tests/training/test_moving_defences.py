@@ -62,7 +62,7 @@ class Spy:
     settled: list[dict[str, Tensor]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        before, settle = Splitting.before, Splitting.settle
+        before, settle = Splitting.prepare, Splitting.settle
 
         def spying(of: Any, leaving: Any) -> None:
             before(of, leaving)
@@ -73,7 +73,7 @@ class Spy:
             settle(of, rows)
             self.settled.append(self._now())
 
-        self.monkeypatch.setattr(Splitting, "before", spying)
+        self.monkeypatch.setattr(Splitting, "prepare", spying)
         self.monkeypatch.setattr(Splitting, "settle", settling)
 
     def _now(self) -> dict[str, Tensor]:

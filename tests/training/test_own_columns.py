@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vfl_node.data.dates import of_days
+from vfl_node.data.dates import date_column
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
@@ -20,11 +20,11 @@ LEVELS = CategoricalColumn(np.arange(ROWS) % 3, ("red", "green", "blue"))
 
 
 def table(**columns: Column) -> Table:
-    return Table(Identifiers.of(str(row).encode() for row in range(ROWS)), columns)
+    return Table(Identifiers.from_items(str(row).encode() for row in range(ROWS)), columns)
 
 
 def test_a_spoilt_column_is_scaled_by_ranks_and_new_records_are_treated_alike() -> None:
-    given = table(x=NumericColumn(X), spoilt=NumericColumn(SPOILT), visit=of_days(np.where(SPOILT > 9, 2_900_000, X * 300)))
+    given = table(x=NumericColumn(X), spoilt=NumericColumn(SPOILT), visit=date_column(np.where(SPOILT > 9, 2_900_000, X * 300)))
     assert squeezed(given, "standard") == ("spoilt", "visit")
     assert squeezed(given, "auto") == squeezed(given, "unit") == ()
     encoder = LinearEncoder.fit(robust(given, "standard"), "standard")

@@ -449,7 +449,7 @@ def test_an_unknown_id_fails_its_request_alone(world: Make, predict: Predict) ->
     made = world()
     table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
     good = made.known(table, [1, 2])
-    bad = Request(Table(Identifiers.of([*table.ids.take(np.array([0, 1])), b"a stranger", b"another one"]), {}))
+    bad = Request(Table(Identifiers.from_items([*table.ids.take(np.array([0, 1])), b"a stranger", b"another one"]), {}))
     results = made.talk(predict, Requests(bad, good))
     assert not any(isinstance(result, Exception) for result in results)
     assert good.answered is not None

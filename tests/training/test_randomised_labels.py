@@ -18,7 +18,13 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.metrics.classes import auc
-from vfl_node.privacy.defences.randomised.answers import STEPS, answer_classes, answer_numbers, kept, moved
+from vfl_node.privacy.defences.randomised.answers import (
+    STEPS,
+    answer_classes,
+    answer_numbers,
+    keep_probability,
+    move_probability,
+)
 from vfl_node.privacy.labels.spectrum import leading
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.defences import read_params
@@ -66,7 +72,10 @@ def test_the_corrected_loss_is_smallest_at_the_labels_probability() -> None:
     for classes, epsilon in ((2, 0.5), (2, 2.0), (4, 1.0)):
         generator = np.random.default_rng(classes)
         true = torch.tensor(generator.dirichlet(np.ones(classes), size=50))
-        answers = moved(classes, epsilon) + (kept(classes, epsilon) - moved(classes, epsilon)) * true
+        answers = (
+            move_probability(classes, epsilon)
+            + (keep_probability(classes, epsilon) - move_probability(classes, epsilon)) * true
+        )
         if classes == 2:
             logits, shown = torch.logit(true[:, 1]), answers[:, 1]
         else:
@@ -91,7 +100,7 @@ def test_the_corrected_loss_is_finite_for_the_surest_model() -> None:
         (gradient,) = torch.autograd.grad(losses.sum(), logits)
         assert losses.isfinite().all()
         assert gradient.isfinite().all()
-        assert losses.max() <= -math.log(moved(3, 1.0)) + 1e-6
+        assert losses.max() <= -math.log(move_probability(3, 1.0)) + 1e-6
 
 
 def test_probabilities_are_of_labels_and_not_of_answers(run: Any) -> None:
@@ -235,7 +244,7 @@ def test_averaging_many_jobs_tells_no_more_than_one_answer(run: Any) -> None:
             read.append(max(value, 1 - value))
         return read
 
-    expected = kept(2, 1.0)
+    expected = keep_probability(2, 1.0)
     found = told(8, answered(1.0))
     assert expected - 0.06 < found[0] < 0.80
     assert found[-1] < 0.80

@@ -83,7 +83,7 @@ class Halves:
 
     def known(self, to: str, rows: Any) -> Request:
         """A request for some of the asker's own records, by their ids alone."""
-        return Request(Table(Identifiers.of(self.parties.tables[self.own(to)].ids.take(np.asarray(rows))), {}))
+        return Request(Table(Identifiers.from_items(self.parties.tables[self.own(to)].ids.take(np.asarray(rows))), {}))
 
     def run(self, predict: Predict, protocol: Callable[[Any, str], Any], tamper: Any, protections: Any) -> dict[str, Any]:
         """Every party's result or error."""

@@ -40,7 +40,7 @@ def sent(audit: AuditOfPeers, *of_each: Any) -> None:
     positions = np.arange(ROWS)
     rows = [torch.from_numpy(of.astype(np.float32)) for of in of_each]
     for peer, gradients in zip(("lab", "insurer"), rows, strict=False):
-        audit.of_peer(peer).see(Sent(positions, gradients, gradients))
+        audit.peer_audit(peer).see(Sent(positions, gradients, gradients))
     audit.step_done(TrainingStep(positions, rows, rows))
 
 
@@ -83,7 +83,7 @@ def test_what_only_all_peers_together_see_is_reported() -> None:
     audit = audit_of(["lab", "insurer"])
     sent(audit, one, other)
     for peer in ("lab", "insurer"):
-        assert audit.of_peer(peer).epoch_done()["same_step_twin"] == 0.5
+        assert audit.peer_audit(peer).epoch_done()["same_step_twin"] == 0.5
     together = audit_of(["lab", "insurer"])
     sent(together, one, other)
     assert together.epoch_done()["same_step_twin"] == 1
@@ -121,7 +121,7 @@ def test_an_audit_of_peers_goes_on_from_a_checkpoint() -> None:
     assert whole.averages == resumed.averages
     assert {name.partition(".")[0] for name in whole.tensors()} == {"lab", "insurer", TOGETHER}
     following = audit_of(["lab", "insurer"])
-    following.follow_on(whole.so_far())
+    following.follow_on(whole.carry_over())
     sent(following, random_rows(1), random_rows(2))
     fresh = audit_of(["lab", "insurer"])
     sent(fresh, random_rows(1), random_rows(2))

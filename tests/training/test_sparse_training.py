@@ -68,7 +68,7 @@ def test_a_moving_defence_moves_a_sparse_bottom_as_a_dense_one(distance: str) ->
         params = {"name": "fbs-fixed", "columns": ["s"], "decoder": [8], "warm_up": 0, "distance": distance}
         (defence,) = build([read_params(params)], sender, Randomness(b"s" * 32))
         for _ in range(3):
-            defence.before(Leaving("step", np.arange(64)))
+            defence.prepare(Leaving("step", np.arange(64)))
         moved.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
         assert not torch.equal(moved[-1]["categories.0.weight"], start["categories.0.weight"])
     assert all(torch.allclose(moved[0][name], moved[1][name], atol=1e-6) for name in moved[0])

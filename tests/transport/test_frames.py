@@ -18,8 +18,8 @@ from vfl_node.errors import ProtocolError
 from vfl_node.training.messages import receive_tensor, received, send_tensor
 from vfl_node.transport import codec, frames
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.fields import before, last_field
-from vfl_node.transport.frames import LONG_BYTES, PIECE_BYTES, LongFrame, body_pieces, cut, framed, parsed, pieces_of
+from vfl_node.transport.fields import append_head, last_field
+from vfl_node.transport.frames import LONG_BYTES, PIECE_BYTES, LongFrame, body_pieces, cut, make_frame, parse_frame, pieces_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
 from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Gradient
 from vfl_node.transport.memory import memory_channels, run_together
@@ -37,11 +37,11 @@ def values(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor
 def test_a_frame_in_parts_is_the_same_frame(size: int) -> None:
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
     whole = Frame(**HEAD, body=body)
-    made = framed(Frame(**HEAD), body[:10], memoryview(body)[10:])
+    made = make_frame(Frame(**HEAD), body[:10], memoryview(body)[10:])
     assert made.SerializeToString() == whole.SerializeToString()
     assert made.ByteSize() == whole.ByteSize()
     assert pieces_of(made) == pieces_of(whole)
-    again = parsed(pieces_of(whole))
+    again = parse_frame(pieces_of(whole))
     assert isinstance(made, LongFrame) == (size >= LONG_BYTES)
     assert isinstance(again, LongFrame) == (len(whole.SerializeToString()) >= LONG_BYTES)
     for frame in (made, again, copy(made), deepcopy(again)):
@@ -127,7 +127,7 @@ def test_what_its_reader_makes_of_a_tensor_changes_no_digest() -> None:
 
 @pytest.mark.parametrize("size", range(PIECE_BYTES - 3, PIECE_BYTES + 200, 29))
 def test_numbers_at_the_end_of_a_body_of_pieces_are_aligned(size: int) -> None:
-    frame = framed(Frame(job_id="j" * (size % 7)), bytes(size))
+    frame = make_frame(Frame(job_id="j" * (size % 7)), bytes(size))
     body = np.frombuffer(frame.body, np.uint8)
     assert len(frame.pieces) == 2
     assert (body.ctypes.data + size) % 64 == 0
@@ -156,8 +156,8 @@ def test_fields_may_come_in_another_order(shape: tuple[int, ...]) -> None:
     assert begin
     turned = part[begin[0] :] + part[: begin[0]]  # data, then dtype and shape
     for inner in (part, turned):
-        field = before(Gradient(), 2, len(inner)) + inner
-        for body in (before(Gradient(step=5), 2, len(inner)) + inner, field + Gradient(step=5).SerializeToString()):
+        field = append_head(Gradient(), 2, len(inner)) + inner
+        for body in (append_head(Gradient(step=5), 2, len(inner)) + inner, field + Gradient(step=5).SerializeToString()):
             step, found = read(body, shape)
             assert step == 5
             assert torch.equal(found, values(shape))
@@ -177,10 +177,10 @@ def test_what_is_wrong_in_a_long_message_is_refused() -> None:
         assert isinstance(error, ProtocolError)
         assert error.code == code
     assert read(b"\x08\x00" * (1 << 20)).code == "E_SIZE"  # a million fields: refused at the second one
-    several = tensor.SerializeToString() + before(type(tensor)(), 3, LONG_BYTES) + bytes(LONG_BYTES)  # two times data
-    assert read(before(Gradient(), 2, len(several)) + several).code == "E_SIZE"
+    several = tensor.SerializeToString() + append_head(type(tensor)(), 3, LONG_BYTES) + bytes(LONG_BYTES)  # two times data
+    assert read(append_head(Gradient(), 2, len(several)) + several).code == "E_SIZE"
     badly = b"\x0a\x02\xff\xfe" + tensor.SerializeToString()[9:]  # a dtype that is no text
-    for body in (good[:-1], good + b"\x12", b"\x12" + good, before(Gradient(), 2, len(badly)) + badly):
+    for body in (good[:-1], good + b"\x12", b"\x12" + good, append_head(Gradient(), 2, len(badly)) + badly):
         assert isinstance(read(body), ProtocolError)
 
 
@@ -233,9 +233,9 @@ def test_a_frame_in_pieces_is_read_as_protobuf_reads_it(fields: list[bytes], los
             expected = Frame.FromString(data)
         except DecodeError:
             with pytest.raises(DecodeError):
-                parsed(pieces)
+                parse_frame(pieces)
             return
-        frame = parsed(pieces)
+        frame = parse_frame(pieces)
         assert bytes(frame.body) == b"".join(body_pieces(frame)) == expected.body
         assert {name: getattr(frame, name) for name in HEAD} == {name: getattr(expected, name) for name in HEAD}
         assert b"".join(pieces_of(frame)) == data or not isinstance(frame, LongFrame)

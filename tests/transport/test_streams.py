@@ -10,7 +10,7 @@ import pytest
 
 from vfl_node.errors import Cancelled, PeerLost, ProtocolError
 from vfl_node.transport.channel import run
-from vfl_node.transport.frames import PIECE_BYTES, framed, pieces_of
+from vfl_node.transport.frames import PIECE_BYTES, make_frame, pieces_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Abort, Beat, Chunk, Frame, Notice
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
@@ -63,7 +63,7 @@ def test_a_message_above_the_limit_passes_alone() -> None:
 
 
 def test_all_pieces_of_a_message_count() -> None:
-    pipe, frame, count = StreamPipe("lab"), framed(Frame(), bytes(3 << 20)), 0
+    pipe, frame, count = StreamPipe("lab"), make_frame(Frame(), bytes(3 << 20)), 0
     while pipe._outgoing.has_room(pieces_of(frame)):
         run(pipe.put(frame))
         count += 1

@@ -248,7 +248,7 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
 
 
 def _as_json(checked: TableCheck) -> dict[str, Any]:
-    from vfl_node.node.check import described
+    from vfl_node.node.check import describe_error
 
     data, table, use = checked.data, checked.profile, checked.job
     document: dict[str, Any] = {
@@ -256,13 +256,13 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
         "format": checked.format,
         "table": None,
         "job": use and {**vars(use), "columns": [vars(column) for column in use.columns]},
-        "errors": [described(error) for error in checked.errors],
+        "errors": [describe_error(error) for error in checked.errors],
         "warnings": checked.warnings,
     }
     if table:
         label = table.label and {**vars(table.label), "rate": getattr(table.label, "rate", None)}
         ids = {**vars(table.ids), "forms": {form: vars(profile) for form, profile in table.ids.forms.items()}}
-        columns = [{**vars(column), "error": column.error and described(column.error)} for column in table.columns]
+        columns = [{**vars(column), "error": column.error and describe_error(column.error)} for column in table.columns]
         image = table.image and table.image.model_dump()
         document["table"] = {
             "rows": table.rows,

@@ -65,7 +65,7 @@ def label_option(text: str) -> str | dict[str, str]:
 
 def client_of(settings: Settings) -> Client:
     """A client of the running node of ``settings``."""
-    return Client.of(settings)
+    return Client.from_settings(settings)
 
 
 def client_at(config: Path | None, node: str, token_file: Path | None) -> Client:

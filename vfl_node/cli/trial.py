@@ -24,7 +24,7 @@ from vfl_node.node.trial import run_trial, settled_parties
 from vfl_node.process.files import private_folder
 from vfl_node.process.logs import configure_logs
 from vfl_node.report.summary import main_metrics, summary, warnings
-from vfl_node.report.words import SEEDED, human_seconds, listed
+from vfl_node.report.words import SEEDED, human_seconds, join_names
 from vfl_node.settings.node import load_settings, role_in
 from vfl_node.terminal import ShownProgress
 
@@ -85,7 +85,7 @@ def run(
     say = _silent if as_json else out.print
     if not as_json:
         how = "running" if in_process else "starting"
-        parties_text = listed([f"{name} ({role_in(spec.parties, name)})" for name in spec.parties.all])
+        parties_text = join_names([f"{name} ({role_in(spec.parties, name)})" for name in spec.parties.all])
         err.print(f"{how} {parties_text} on this machine …")
     if spec.serve:
         say("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
@@ -129,9 +129,9 @@ def estimate(
     from vfl_node.estimate import machine as machines
     from vfl_node.estimate import words
     from vfl_node.estimate.plan import plan, shown_party
-    from vfl_node.estimate.totals import as_json as costs_as_json
     from vfl_node.estimate.totals import estimate as costs_of
     from vfl_node.estimate.totals import pace_of
+    from vfl_node.estimate.totals import to_json as costs_as_json
     from vfl_node.execution.inputs import count_input
 
     known, shape = _records(spec, active, passive, records), TableShape()
@@ -141,7 +141,7 @@ def estimate(
         known[own] = shape.rows
     encoded = _numbers(spec, "columns", columns, {})
     planned = plan(spec, settings, known, table=shape, columns=encoded, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
-    machine = machines.of_node(group(spec.align.group), settings)
+    machine = machines.measure_node(group(spec.align.group), settings)
     costs = costs_of(planned, machine, pace_of(planned, shape, settings))
     if as_json:
         print_json(costs_as_json(planned, machine, costs))

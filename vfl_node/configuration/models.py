@@ -24,7 +24,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.configuration.registry import Registry
 from vfl_node.configuration.renamed import read_keys, write_keys
-from vfl_node.configuration.yaml_text import MOST_BYTES, Place, checked, places, read, where
+from vfl_node.configuration.yaml_text import MOST_BYTES, Place, check_length, places, position, read
 from vfl_node.errors import UsageError
 
 MOST_MISTAKES = 5
@@ -144,7 +144,7 @@ def text_of(path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-        return checked(data, str(path)).decode("utf-8-sig")
+        return check_length(data, str(path)).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", code="E_FILE") from None
     except UnicodeDecodeError as error:
@@ -172,9 +172,9 @@ def validate(document: object, model: type[Model], *, source: str, text: str = "
     try:
         return model.model_validate(document, context=context)
     except ValidationError as error:
-        placed = _placed(error.errors(), document)
+        placed = _locate_errors(error.errors(), document)
         marks = places(text)
-        mistakes = [(_where(marks, path, item), path, item) for path, item in placed]
+        mistakes = [(_position(marks, path, item), path, item) for path, item in placed]
         first = sorted(mistakes, key=itemgetter(0))[:MOST_MISTAKES]
         lines, hints = zip(*(_explain(item, path, model, document) for _, path, item in first), strict=True)
         stands = [":".join(map(str, place)) for place, _, _ in first]
@@ -197,7 +197,7 @@ def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", written[name]
 
 
-def _placed(items: list[Any], document: object) -> list[tuple[tuple[str, ...], Any]]:
+def _locate_errors(items: list[Any], document: object) -> list[tuple[tuple[str, ...], Any]]:
     """Pydantic's errors and where in ``document`` each is.
 
     Where a value may have several forms pydantic reports what is wrong with it as each of
@@ -223,13 +223,13 @@ def _place(item: Any, document: object) -> tuple[str, ...]:
     return tuple(place)
 
 
-def _where(marks: Mapping[Place, Any], path: Place, item: Any) -> tuple[int, ...]:
+def _position(marks: Mapping[Place, Any], path: Place, item: Any) -> tuple[int, ...]:
     """Line and column of an error; where its text begins with a key of what is wrong as a whole, those of this key."""
     named = re.match(r"Value error, ([a-z_]+(?:\.[a-z_0-9]+)*)", item["msg"])
     key = (*path, *named[1].split(".")) if named else path
     if key != path and key in marks:
-        return where(marks, key, key=True)
-    return where(marks, path, key=item["type"] == "extra_forbidden")
+        return position(marks, key, key=True)
+    return position(marks, path, key=item["type"] == "extra_forbidden")
 
 
 def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document: object) -> tuple[str, str]:
@@ -242,7 +242,7 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
         here = [key for each in models for key, others in _elsewhere(each) if path[-1].lower() in others]
         near = here or difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-        several = [keys for each in models for keys, others in _together(each) if path[-1].lower() in others]
+        several = [keys for each in models for keys, others in _key_groups(each) if path[-1].lower() in others]
         if several:
             hint = f"{' and '.join(several[0])} do that here"
         return f"unknown key {name!r}", f"{name!r}: {hint}"
@@ -263,7 +263,7 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
         text = f"{repr(item['input'])[:80]} is not {_EXPECTED[item['type']].format(**item.get('ctx', {}))}"
     if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in _WORDS:
         text = f"{repr(item['input'])[:80]} is not {_WORDS[item['ctx']['pattern']]}"
-        return f"{name!r}: {text}", _near(str(item["input"]), item["ctx"]["pattern"])
+        return f"{name!r}: {text}", _suggest(str(item["input"]), item["ctx"]["pattern"])
     return (f"{name!r}: {text}" if name else text), ""
 
 
@@ -274,7 +274,7 @@ def _one_of(name: str, given: str, expected: str) -> tuple[str, str]:
     return f"{name!r} cannot be {given!r}; it is one of {', '.join(options)}", f"did you mean {near[0]!r}?" if near else ""
 
 
-def _near(value: str, pattern: str) -> str:
+def _suggest(value: str, pattern: str) -> str:
     """The text that ``value`` may have been meant to be, if small letters and hyphens make it one."""
     plain = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
     return f"did you mean {plain!r}?" if re.fullmatch(pattern, plain) else ""
@@ -284,7 +284,7 @@ def _elsewhere(model: type[BaseModel]) -> Iterable[tuple[str, tuple[str, ...]]]:
     return model.called_elsewhere.items() if issubclass(model, Frozen) else ()
 
 
-def _together(model: type[BaseModel]) -> Iterable[tuple[tuple[str, ...], tuple[str, ...]]]:
+def _key_groups(model: type[BaseModel]) -> Iterable[tuple[tuple[str, ...], tuple[str, ...]]]:
     return model.together.items() if issubclass(model, Frozen) else ()
 
 
@@ -310,7 +310,9 @@ def _models_of(annotation: Any, path: tuple[str, ...], document: Any) -> Iterato
             yield from _models_of(get_args(annotation)[1], path[1:], document[path[0]])
     else:
         kinds = [
-            of.discriminator for of in getattr(annotation, "__metadata__", ()) if isinstance(of, FieldInfo) and of.discriminator
+            extra.discriminator
+            for extra in getattr(annotation, "__metadata__", ())
+            if isinstance(extra, FieldInfo) and extra.discriminator
         ]
         for form in get_args(get_args(annotation)[0]) if kinds else get_args(annotation):
             if not kinds or document[kinds[0]] in get_args(form.model_fields[kinds[0]].annotation):

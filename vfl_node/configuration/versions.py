@@ -31,7 +31,7 @@ def current(document: Mapping[str, Any], newest: int, steps: Steps, *, what: str
     content = dict(document)
     version = content.pop("version", 1)
     if isinstance(version, bool) or not isinstance(version, int):
-        raise damaged(what, hint)
+        raise damage_error(what, hint)
     for step in range(version, newest):
         if step not in steps:
             break
@@ -47,7 +47,7 @@ def current(document: Mapping[str, Any], newest: int, steps: Steps, *, what: str
     return content
 
 
-def parsed(text: str, newest: int, steps: Steps, *, what: str, hint: str) -> Document:
+def parse(text: str, newest: int, steps: Steps, *, what: str, hint: str) -> Document:
     """As :func:`current`, of a document in JSON.
 
     Raises:
@@ -56,12 +56,12 @@ def parsed(text: str, newest: int, steps: Steps, *, what: str, hint: str) -> Doc
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        raise damaged(what, hint) from None
+        raise damage_error(what, hint) from None
     if not isinstance(document, dict):
-        raise damaged(what, hint)
+        raise damage_error(what, hint)
     return current(document, newest, steps, what=what, hint=hint)
 
 
-def damaged(what: str, hint: str) -> StateError:
+def damage_error(what: str, hint: str) -> StateError:
     """What is raised where a stored document is not what was written."""
     return StateError(f"{what} is damaged", code="E_STATE_CORRUPT", hint=hint, for_peer="what it stored is damaged")

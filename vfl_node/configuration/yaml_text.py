@@ -19,7 +19,7 @@ MOST_VALUES = 20_000
 """What one document may hold; what an alias stands for counts each time."""
 
 MOST_DIGITS = 100
-"""Of a whole number. Python neither reads nor writes one of more than 4,300, and no field has a use for one."""
+"""Most digits of a whole number. Python neither reads nor writes one of more than 4,300, and no field has a use for one."""
 
 Place = tuple[str, ...]
 """The keys on the way to a value of a document."""
@@ -57,7 +57,7 @@ def read(text: str, source: str) -> Any:
     Raises:
         UsageError: it is no YAML, or stands for too much (``E_YAML``); with line and column.
     """
-    checked(text.encode(errors="replace"), source)
+    check_length(text.encode(errors="replace"), source)
     try:
         _check_size(text, source)
         return yaml.load(text, type("Strict", (_Strict, Loader), {}))  # noqa: S506 - a safe loader
@@ -67,7 +67,7 @@ def read(text: str, source: str) -> Any:
         raise UsageError(f"{source} is not valid YAML: {error}", code="E_YAML") from None
 
 
-def checked(data: bytes, source: str) -> bytes:
+def check_length(data: bytes, source: str) -> bytes:
     """``data``, if it is not too long. Raises UsageError (``E_YAML``)."""
     if len(data) > MOST_BYTES:
         raise UsageError(f"{source} has more than {MOST_BYTES} bytes", code="E_YAML")
@@ -82,7 +82,7 @@ def _check_size(text: str, source: str) -> None:
     for event in yaml.parse(text, Loader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise _too_large(source, event, "an alias to what it is part of, or to nothing")
+                raise _size_error(source, event, "an alias to what it is part of, or to nothing")
             values += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             values += 1
@@ -96,12 +96,12 @@ def _check_size(text: str, source: str) -> None:
             if anchor:
                 sizes[anchor] = values - before
         if len(opened) > MOST_DEPTH:
-            raise _too_large(source, event, f"more than {MOST_DEPTH} levels")
+            raise _size_error(source, event, f"more than {MOST_DEPTH} levels")
         if values > MOST_VALUES:
-            raise _too_large(source, event, f"more than {MOST_VALUES} values, what aliases stand for included")
+            raise _size_error(source, event, f"more than {MOST_VALUES} values, what aliases stand for included")
 
 
-def _too_large(source: str, event: yaml.Event, what: str) -> UsageError:
+def _size_error(source: str, event: yaml.Event, what: str) -> UsageError:
     mark = event.start_mark
     where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
     return UsageError(f"{source}{where} has {what}", code="E_YAML", hint="write it plainly")
@@ -141,7 +141,7 @@ def places(text: str) -> dict[Place, tuple[yaml.Mark, yaml.Mark]]:
     return marks
 
 
-def where(marks: Mapping[Place, tuple[yaml.Mark, yaml.Mark]], path: Place, *, key: bool) -> tuple[int, ...]:
+def position(marks: Mapping[Place, tuple[yaml.Mark, yaml.Mark]], path: Place, *, key: bool) -> tuple[int, ...]:
     """Line and column of the value at ``path``, of its key, or of what should have it; empty if that is not known."""
     for depth in range(len(path), -1, -1):
         if key_and_value := marks.get(path[:depth]):
@@ -150,6 +150,6 @@ def where(marks: Mapping[Place, tuple[yaml.Mark, yaml.Mark]], path: Place, *, ke
     return ()
 
 
-def as_key(name: str) -> str:
+def quote_key(name: str) -> str:
     """``name`` as a key of a mapping in braces, in quotes where YAML needs them: what a hint shows can be copied."""
     return yaml.safe_dump({name: 0}, default_flow_style=True, allow_unicode=True, width=1000).strip()[1:-4]

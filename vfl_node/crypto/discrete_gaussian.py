@@ -34,32 +34,32 @@ class DiscreteLaplace:
     def draw(self) -> int:
         """The next number."""
         while True:
-            rest = self._below(self._scale)
-            if not self._at_most_one(rest, self._scale):
+            rest = self._draw_below(self._scale)
+            if not self._accept(rest, self._scale):
                 continue
             whole = 0
-            while self._at_most_one(1, 1):
+            while self._accept(1, 1):
                 whole += 1
-            size, negative = rest + self._scale * whole, self._below(2)
+            size, negative = rest + self._scale * whole, self._draw_below(2)
             if size or not negative:  # or 0 would come twice as often
                 return -size if negative else size
 
     def _exponential(self, numerator: int, denominator: int) -> bool:
         """True with probability exp(−numerator/denominator)."""
         while numerator > denominator:
-            if not self._at_most_one(1, 1):
+            if not self._accept(1, 1):
                 return False
             numerator -= denominator
-        return self._at_most_one(numerator, denominator)
+        return self._accept(numerator, denominator)
 
-    def _at_most_one(self, numerator: int, denominator: int) -> bool:
+    def _accept(self, numerator: int, denominator: int) -> bool:
         """The same where the fraction is 1 at most."""
         count = 1
-        while self._below(denominator * count) < numerator:
+        while self._draw_below(denominator * count) < numerator:
             count += 1
         return count % 2 == 1
 
-    def _below(self, bound: int) -> int:
+    def _draw_below(self, bound: int) -> int:
         """Uniform in 0 … bound − 1."""
         bits = (bound - 1).bit_length()
         size = (bits + 7) // 8

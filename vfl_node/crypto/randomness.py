@@ -64,7 +64,7 @@ class Randomness:
         """The next ``count`` bytes."""
         return self._stream.update(bytes(count))
 
-    def below(self, bound: int) -> int:
+    def draw_below(self, bound: int) -> int:
         """Uniform integer in 0 … bound−1 (rejection sampling)."""
         bits = (bound - 1).bit_length()
         size = (bits + 7) // 8
@@ -158,7 +158,7 @@ def _quantile() -> tuple[NDArray[np.float64], ...]:
         for order in range(4):
             table[3 - order, segment] = series[order] * (half * 2.0 ** (SEGMENT_BITS - 51)) ** order  # a unit: the last bit
         last = (segment + 1) % (1 << SEGMENT_BITS) == 0  # the next octave's segments are twice as wide
-        w, slope = _along(series, 3 * half if last else 2 * half)
+        w, slope = _evaluate(series, 3 * half if last else 2 * half)
         if last:
             slope *= 2
     table.setflags(write=False)
@@ -176,7 +176,7 @@ def _series(w: float, slope: float, orders: int = 9) -> list[float]:
     return series
 
 
-def _along(series: list[float], step: float) -> tuple[float, float]:
+def _evaluate(series: list[float], step: float) -> tuple[float, float]:
     """Value and slope of the series at distance ``step``."""
     value = slope = 0.0
     for coefficient in reversed(series):

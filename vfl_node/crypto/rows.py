@@ -39,7 +39,7 @@ class RowIndex:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._words, self._order, tied = _ordered(rows)
+        self._words, self._order, tied = _sort(rows)
         self.distinct = not tied.any()
         self._unique_words = not (self._words[1:] == self._words[:-1]).any()
 
@@ -71,7 +71,7 @@ class RowIndex:
         """Bisect the ranks ``low`` to ``high``, whose first words are equal, by whole rows."""
         while len(unsettled := np.flatnonzero(low < high)):
             middle = (low[unsettled] + high[unsettled]) // 2
-            less = _less(self._rows[self._order[middle]], queries[unsettled])
+            less = _precedes(self._rows[self._order[middle]], queries[unsettled])
             low[unsettled[less]] = middle[less] + 1
             high[unsettled[~less]] = middle[~less]
         return low
@@ -82,20 +82,20 @@ def order_rows(rows: Rows) -> NDArray[np.int64]:
 
     Cost and memory: as :class:`RowIndex` to build.
     """
-    return _ordered(rows)[1]
+    return _sort(rows)[1]
 
 
 def is_strictly_ascending(rows: Rows) -> bool:
     """Whether the rows are sorted and no two are equal; O(n), with almost no memory."""
     for start in range(0, len(rows) - 1, _SLICE_ROWS):
         some = rows[start : start + _SLICE_ROWS + 1]
-        if not _less(some[:-1], some[1:]).all():
+        if not _precedes(some[:-1], some[1:]).all():
             return False
         _unmap(rows)
     return True
 
 
-def _ordered(rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.bool_]]:
+def _sort(rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.bool_]]:
     """First words, ascending; positions in ascending order of rows; whether each row equals the one before in this order."""
     words = np.empty(len(rows), dtype=np.uint64)
     for begin in range(0, len(rows), _SLICE_ROWS):
@@ -133,7 +133,7 @@ def _words(columns: Rows) -> NDArray[np.uint64]:
     return padded.view(">u8")[:, 0].astype(np.uint64)
 
 
-def _less(a: Rows, b: Rows) -> NDArray[np.bool_]:
+def _precedes(a: Rows, b: Rows) -> NDArray[np.bool_]:
     """Whether each row of ``a`` comes before that of ``b`` in byte order, bool[n]."""
     at = (a != b).argmax(axis=1)[:, np.newaxis]  # the first byte that differs; 0 if none does
     return (np.take_along_axis(a, at, axis=1) < np.take_along_axis(b, at, axis=1))[:, 0]

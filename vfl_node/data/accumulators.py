@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from vfl_node.data.cells import absent, is_number, numbers_of, text_of, written, zero_led
+from vfl_node.data.cells import absent, is_number, numbers_of, text_of, write_points, zero_led
 from vfl_node.data.missing_words import ABSENT, MISSING
 from vfl_node.data.notation import Wrong
 from vfl_node.data.shapes import are_parts_of_dates, may_have_thousands
@@ -35,7 +35,7 @@ class _Growing:
         self._values[self._used : end] = values
         self._used = end
 
-    def taken(self) -> NDArray[np.float64]:
+    def take(self) -> NDArray[np.float64]:
         """The values; nothing can be added afterwards."""
         self._values.resize(self._used, refcheck=False)
         return self._values
@@ -73,10 +73,10 @@ class FeatureCells:
     def extend(self, cells: pa.Array) -> None:
         """Add cells, one at least, of any type that has a text."""
         if self._cells is None:
-            self._cells = _NumberCells(self._decimal) if self._as_numbers(cells) else _LevelCells()
+            self._cells = _NumberCells(self._decimal) if self._holds_numbers(cells) else _LevelCells()
         self._cells.extend(cells)
 
-    def _as_numbers(self, cells: pa.Array) -> bool:
+    def _holds_numbers(self, cells: pa.Array) -> bool:
         if is_number(cells.type) or self._kind:
             return is_number(cells.type) and self._kind != "categorical"
         return self._repeatable and not np.isinf(numbers_of(cells, self._decimal)).any()
@@ -107,17 +107,17 @@ class _NumberCells:
             if self._plain and _are_whole(values[:_LOOKED_AT]):
                 self._zero_led += zero_led(text_of(cells))
                 self._longer += zero_led(text_of(cells), digits=2) if self._zero_led else 0
-            self._grouped = self._grouped and self._all_grouped(text_of(cells), values)
+            self._grouped = self._grouped and self._is_grouped(text_of(cells), values)
         self._values.extend(values)
 
     def column(self) -> ParsedNumbers | None:
-        values = self._values.taken()
+        values = self._values.take()
         if not self._plain or (self._words and not self._some) or (self._grouped and self._points):
             return None
         led = self._zero_led if self._zero_led and _are_whole(values) else 0
         return ParsedNumbers(values, 0 if led and are_parts_of_dates(values, longer=self._longer > 0) else led)
 
-    def _all_grouped(self, text: pa.Array, values: NDArray[np.float64]) -> bool:
+    def _is_grouped(self, text: pa.Array, values: NDArray[np.float64]) -> bool:
         """Whether points may separate thousands in all cells; quick where the first ones or the absence of points tell."""
         if not may_have_thousands(text[:_LOOKED_AT], values[:_LOOKED_AT]):
             return False
@@ -165,7 +165,7 @@ class _LevelCells:
 def wrong_number(cell: pa.Array, decimal: str) -> Wrong:
     """What a cell is that is neither missing nor a finite number."""
     try:
-        infinite = np.isinf(float(written(text_of(cell), decimal)[0].as_py()))
+        infinite = np.isinf(float(write_points(text_of(cell), decimal)[0].as_py()))
     except ValueError:
         infinite = False
     return "an infinite number" if infinite else "text"

@@ -107,13 +107,13 @@ def numbers_of(cells: pa.Array, decimal: str = ".") -> NDArray[np.float64]:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if pa.types.is_decimal(cells.type):
-        return _parsed(cells.cast(pa.string()), ".")  # Arrow's own conversion is not always that to the nearest number
+        return _parse(cells.cast(pa.string()), ".")  # Arrow's own conversion is not always that to the nearest number
     if is_number(cells.type):
         return _float64(cells.cast(pa.float64(), safe=False))
-    return _parsed(text_of(cells), decimal)
+    return _parse(text_of(cells), decimal)
 
 
-def written(text: pa.Array, decimal: str) -> pa.Array:
+def write_points(text: pa.Array, decimal: str) -> pa.Array:
     """Numbers in ``text`` as Python writes them; a number with a point, where decimals have a comma, is none."""
     if decimal == ".":
         return text
@@ -130,20 +130,20 @@ def text_of(cells: pa.Array) -> pa.Array:
     if pa.types.is_float16(kind):
         return text_of(cells.cast(pa.float32()))
     if pa.types.is_floating(kind):
-        return _of_floats(cells)
+        return _format_floats(cells)
     if pa.types.is_timestamp(kind):
         zone = kind.tz is not None
         text = pc.replace_substring((cells.cast(pa.timestamp(kind.unit)) if zone else cells).cast(pa.string()), " ", "T")
-        text = pc.binary_join_element_wise(_shortened(text), "Z", "") if zone else _shortened(text)
-        return _infinite_named(text, cells.cast(pa.int64()))
+        text = pc.binary_join_element_wise(_strip_zeros(text), "Z", "") if zone else _strip_zeros(text)
+        return _name_infinite(text, cells.cast(pa.int64()))
     if pa.types.is_date32(kind):
-        return _infinite_named(cells.cast(pa.string()), cells.cast(pa.int32()))
+        return _name_infinite(cells.cast(pa.string()), cells.cast(pa.int32()))
     if pa.types.is_decimal(kind) or pa.types.is_time(kind):
-        return _shortened(cells.cast(pa.string()))
+        return _strip_zeros(cells.cast(pa.string()))
     return cells.cast(pa.string())
 
 
-def _infinite_named(text: pa.Array, moments: pa.Array) -> pa.Array:
+def _name_infinite(text: pa.Array, moments: pa.Array) -> pa.Array:
     """The text of dates; those that databases call infinite, the last and the first ones of their type, are called so."""
     last = np.iinfo(moments.type.to_pandas_dtype()).max
     if pc.min_max(moments)["max"].as_py() == last or (pc.min_max(moments)["min"].as_py() or 0) <= -last:
@@ -157,7 +157,7 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _of_floats(cells: pa.Array) -> pa.Array:
+def _format_floats(cells: pa.Array) -> pa.Array:
     values = cells.to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         whole = (np.abs(values) < _WHOLE) & (np.trunc(values) == values)
@@ -165,17 +165,17 @@ def _of_floats(cells: pa.Array) -> pa.Array:
     return pc.if_else(pa.array(np.isnan(values)), None, pc.coalesce(digits, cells.cast(pa.string())))
 
 
-def _shortened(text: pa.Array) -> pa.Array:
+def _strip_zeros(text: pa.Array) -> pa.Array:
     """Without zeros at the end of a fraction, and without a point after which nothing follows."""
     return pc.replace_substring_regex(text, r"^([^.]*)(?:\.0*|(\.[0-9]*[1-9])0*)$", r"\1\2")
 
 
-def _parsed(text: pa.Array, decimal: str) -> NDArray[np.float64]:
-    values = _all_numbers(written(text, decimal))
+def _parse(text: pa.Array, decimal: str) -> NDArray[np.float64]:
+    values = _parse_plain(write_points(text, decimal))
     if values is None:
         gone = pc.or_(pc.is_in(text, value_set=_MISSING.cast(text.type)), pa.array(absent(text, ABSENT)))
-        text = written(pc.if_else(gone, pa.scalar(None, text.type), text), decimal)
-        values = _all_numbers(text)
+        text = write_points(pc.if_else(gone, pa.scalar(None, text.type), text), decimal)
+        values = _parse_plain(text)
     if values is None:
         plain = pc.match_substring_regex(text, PLAIN)
         values = _float64(pc.if_else(plain, text, pa.scalar(None, text.type)).cast(pa.float64()))
@@ -184,7 +184,7 @@ def _parsed(text: pa.Array, decimal: str) -> NDArray[np.float64]:
     return values
 
 
-def _all_numbers(text: pa.Array) -> NDArray[np.float64] | None:
+def _parse_plain(text: pa.Array) -> NDArray[np.float64] | None:
     """The numbers, if every cell that is not null is a finite one."""
     try:
         values = _float64(text.cast(pa.float64()))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data.cells import numbers_of
-from vfl_node.data.levels import mostly_rare, near_unique
+from vfl_node.data.levels import find_near_unique, mostly_rare
 from vfl_node.data.shapes import Seems
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn, values_of
 from vfl_node.errors import DataError
@@ -67,15 +67,15 @@ def feature_profile(name: str, column: Column, decimal: str, *, declared: bool) 
         profile = ColumnProfile(name, use, declared, int(absent.sum()), len(np.unique(values[~absent])))
         if isinstance(column, NumericColumn):
             profile = replace(profile, zero_led=column.zero_led, seems=column.seems)
-        return replace(profile, written=_in_words(column.notation))
+        return replace(profile, written=_describe(column.notation))
     missing = int(np.count_nonzero(column.codes < 0))
     numbers = None if declared else _numbers(column, decimal)
-    text = column.detected and near_unique(column) is not None
+    text = column.detected and find_near_unique(column) is not None
     rare = mostly_rare(column) is not None
     return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers, near_unique=text, rare=rare)
 
 
-def _in_words(notation: Notation | None) -> str:
+def _describe(notation: Notation | None) -> str:
     """How cells are written, without the unit, which is a part of them."""
     if notation is None:
         return ""

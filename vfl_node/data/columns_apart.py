@@ -37,7 +37,7 @@ _NAMES_SHOWN = 20
 
 def id_columns_of(data: Data, id_form: IdForm | tuple[IdForm, ...], party: str) -> tuple[str, ...]:
     """The columns that identify a record, one for each form. Raises DataError (``E_CONFIG``)."""
-    id_columns, forms = each(data.id), each(id_form)
+    id_columns, forms = make_tuple(data.id), make_tuple(id_form)
     if len(id_columns) != len(forms):
         raise DataError(
             f"{party}: data.id names {_columns(id_columns)} ({', '.join(id_columns)}), "
@@ -64,7 +64,7 @@ def key_columns_of(data: Data, keys: Keys, party: str) -> dict[str, tuple[str, .
     Raises:
         DataError: it takes two columns for a place, or one for another key, and there are more or fewer (``E_CONFIG``).
     """
-    columns = {name: each(data.keys.get(name, name)) for name in keys}
+    columns = {name: make_tuple(data.keys.get(name, name)) for name in keys}
     for name, key in keys.items():
         if len(columns[name]) != (2 if key.kind == "place" else 1):
             raise DataError(
@@ -135,7 +135,7 @@ def columns_set_apart(
     return set_apart | {name: "row number" for name in text.names if name not in named and _numbers_rows(text, name)}
 
 
-def left_out(set_apart: Mapping[str, Apart], *, needs_label: bool) -> dict[str, Apart]:
+def select_left_out(set_apart: Mapping[str, Apart], *, needs_label: bool) -> dict[str, Apart]:
     """Those of ``set_apart`` that an owner may have taken for features: labels that are not needed, and row numbers."""
     return {name: use for name, use in set_apart.items() if use == "row number" or (use == "label" and not needs_label)}
 
@@ -166,7 +166,7 @@ def _names_hint(text: TextColumns | Beginning, name: str, named: Mapping[str, st
     return f"did you mean {by_folded[near[0]]!r}? {listed}" if near else listed
 
 
-def each(one_or_several: T | tuple[T, ...]) -> tuple[T, ...]:
+def make_tuple(one_or_several: T | tuple[T, ...]) -> tuple[T, ...]:
     """One or several things as several."""
     return one_or_several if isinstance(one_or_several, tuple) else (one_or_several,)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from vfl_node.data.dates import seconds_of
 from vfl_node.data.missing_words import ABSENT
-from vfl_node.data.notation import INFINITE, LOOKED_AT, SHARE, chosen, means_infinite, without
+from vfl_node.data.notation import INFINITE, LOOKED_AT, SHARE, choose_reading, means_infinite, remove_words
 from vfl_node.data.tables import CategoricalColumn, DateColumn
 from vfl_node.settings.declared import ISO, UNSAID, Notation
 
@@ -44,7 +44,7 @@ _LIKE = re.compile(
     r"[A-Za-z]{3,9}\.? [0-9]{1,2},? [0-9]{4})(?![0-9])"
 )
 _PIVOT = 69
-"""Of years of two digits: POSIX."""
+"""The first year of two digits that is of the last century: POSIX."""
 
 
 def dates_in(
@@ -68,12 +68,12 @@ def dates_in(
         formats = [notation.date_format or ISO]
     if not formats:
         return None
-    kept = without(column, (*ABSENT, *notation.missing, *(INFINITE if means_infinite(notation.missing) else ())))
+    kept = remove_words(column, (*ABSENT, *notation.missing, *(INFINITE if means_infinite(notation.missing) else ())))
     rows, readings = kept.counts, [(each, seconds_as(kept.levels, each)) for each in formats]
     infinite = np.array([level.lower() in INFINITE for level in kept.levels], np.bool_)
     if not declared and rows[_finite(readings) | infinite].sum() < SHARE * rows.sum():
         return None
-    found, seconds = chosen(readings, rows, preferred=not whole)
+    found, seconds = choose_reading(readings, rows, preferred=not whole)
     absent = np.minimum(seconds_as(notation.missing, found), seconds_as(notation.missing, ISO))
     seconds[np.isin(seconds, absent[np.isfinite(absent)])] = np.nan
     said = Notation(missing=notation.missing, date_format=notation.date_format or (None if found == ISO else found))
@@ -102,19 +102,19 @@ def _possible(levels: Sequence[str], said: str | None) -> list[str]:
         return []
     others = (each for each in FORMATS if said is None or each[0] == "Y" or "b" in each)
     formats = dict.fromkeys((said, *others) if said else others)
-    return [each for each in formats if 2 * sum(_compiled(each).match(level) is not None for level in look) > len(look)]
+    return [each for each in formats if 2 * sum(_compile(each).match(level) is not None for level in look) > len(look)]
 
 
 @cache
 def _pattern(written: str, time: str = _TIME) -> str:
-    """Of a whole cell. Where nothing stands between them, days and months have two digits."""
+    """The pattern of a whole cell. Where nothing stands between them, days and months have two digits."""
     digits = "{2}" if len(written) == 3 else "{1,2}"
-    patterns = _PATTERNS | {of: f"(?P<{of}>[0-9]{digits})" for of in "dm"}
-    return f"^{''.join(patterns.get(of, re.escape(of)) for of in written)}{time}$"
+    patterns = _PATTERNS | {part: f"(?P<{part}>[0-9]{digits})" for part in "dm"}
+    return f"^{''.join(patterns.get(sign, re.escape(sign)) for sign in written)}{time}$"
 
 
 @cache
-def _compiled(written: str) -> re.Pattern[str]:
+def _compile(written: str) -> re.Pattern[str]:
     return re.compile(_pattern(written, r"(?:[T ]\d{1,2}:.*)?" if written == ISO else _TIME), re.ASCII)
 
 
@@ -128,7 +128,7 @@ def _seconds(parts: Mapping[str, pa.Array], valid: pa.Array) -> NDArray[np.float
     year = numbers("Y")
     if "y" in parts:
         year = numbers("y") + np.where(numbers("y") < _PIVOT, 2000, 1900)
-    month = _of_names(parts["b"]) if "b" in parts else numbers("m")
+    month = _month_numbers(parts["b"]) if "b" in parts else numbers("m")
     day, hour, minute, second = map(numbers, "dHMS")
     half = pc.fill_null(pc.utf8_lower(parts["p"]), "").to_numpy(zero_copy_only=False)
     usable = valid.to_numpy(zero_copy_only=False) & (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
@@ -140,7 +140,7 @@ def _seconds(parts: Mapping[str, pa.Array], valid: pa.Array) -> NDArray[np.float
     return np.where(usable, days * 86_400.0 + hour * 3600 + minute * 60 + second, np.inf)
 
 
-def _of_names(names: pa.Array) -> NDArray[np.int64]:
+def _month_numbers(names: pa.Array) -> NDArray[np.int64]:
     """Months by their English names, from 1; 0: none."""
     known = pa.array([month[:length] for length in (3, None) for month in _MONTHS])
     lower = pc.replace_substring_regex(pc.utf8_lower(pc.fill_null(names, "")).cast(pa.string()), "^sept$", "sep")

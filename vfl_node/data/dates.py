@@ -119,7 +119,7 @@ def parts_of(column: Column) -> Iterator[tuple[Part | None, NumericColumn | Cate
         yield part, read
 
 
-def of_days(days: NDArray[np.float64]) -> DateColumn:
+def date_column(days: NDArray[np.float64]) -> DateColumn:
     """The dates of float64[n] days since 1970-01-01; NaN: missing."""
     with np.errstate(over="ignore"):
         return DateColumn(np.clip(np.rint(days * DAY_S), -_FARTHEST, _FARTHEST))

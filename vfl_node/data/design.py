@@ -62,7 +62,7 @@ RESOLUTION = 1 << 16
 """Steps per unit, if the table's own integers are not kept."""
 
 MOST_AS_IT_IS = MOST // RESOLUTION
-"""Of numbers with ``scaling: none``, the largest."""
+"""The largest number with ``scaling: none``."""
 
 CENTRED = int(transforms.CLIP) * RESOLUTION
 """No integer of a column that is centred, such as a standardised one, is larger."""
@@ -155,7 +155,7 @@ class Categories(Levels):
 
     coded: tuple[int, ...]
 
-    def known(self, column: CategoricalColumn) -> NDArray[np.int64]:
+    def match(self, column: CategoricalColumn) -> NDArray[np.int64]:
         """Codes int64[n]; −1 for a level that was not in the table."""
         codes = self.apply(column)
         return np.where((codes == 0) & (column.codes >= 0), -1, codes)
@@ -230,7 +230,7 @@ class LinearEncoder(StoredEncoder):
             column = column_for(encoding, table)
             if isinstance(encoding, Categories):
                 assert isinstance(column, CategoricalColumn)
-                codes = encoding.known(column)
+                codes = encoding.match(column)
                 for code in encoding.coded:
                     integers[:, place] = codes == code
                     place += 1
@@ -292,14 +292,14 @@ def _numeric(
 
 def _scale(name: str, present: NDArray[np.float64], scaling: LinearScaling, common: tuple[float, int]) -> Numbers | None:
     if scaling == "auto":
-        scaling = transforms.chosen(present)
+        scaling = transforms.choose_scaling(present)
     if scaling == "standard":
         return _standard(name, present)
     if scaling == "unit":
         peak, resolution = common
         return LinearScale(name=name, centre=0.0, unit=peak, resolution=resolution, most=resolution, method="unit")
     if scaling == "none":
-        return _as_it_is(name, present)
+        return _identity(name, present)
     return TransformedNumbers(name=name, transform=transforms.fit(present, scaling))
 
 
@@ -309,7 +309,7 @@ def _standard(name: str, present: NDArray[np.float64]) -> LinearScale | None:
     return LinearScale(name=name, centre=mean, unit=sd, resolution=RESOLUTION, most=CENTRED) if sd else None
 
 
-def _as_it_is(name: str, present: NDArray[np.float64]) -> LinearScale:
+def _identity(name: str, present: NDArray[np.float64]) -> LinearScale:
     if np.abs(present).max(initial=0.0) > MOST_AS_IT_IS:
         raise DataError(
             f"column {name!r} holds numbers beyond ±{MOST_AS_IT_IS}, too large to be left as they are",

@@ -22,11 +22,11 @@ class ColumnEncoding(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the column."""
+        """Name of the column."""
 
     @property
     def part(self) -> Part | None:
-        """Of the date."""
+        """Part of the date."""
 
     @property
     def method(self) -> ScalingMethod | None:
@@ -61,8 +61,8 @@ class EncodedColumn:
         """In words, without the name."""
         if self.kind in ("categorical", "list"):
             merged = f", {self.merged:,} rare or unseen ones merged" if self.merged else ""
-            of = "items" if self.kind == "list" else "levels"
-            said = [f"{self.levels:,} {of}{merged}" if self.levels or self.merged else "left out"]
+            what = "items" if self.kind == "list" else "levels"
+            said = [f"{self.levels:,} {what}{merged}" if self.levels or self.merged else "left out"]
             said += [f"{self.cut:,} cut short"] if self.cut else []
         else:
             said = [self.transform or "left out", *self.parts]
@@ -71,25 +71,25 @@ class EncodedColumn:
 
 def encoded_columns(table: Table, encodings: Iterable[ColumnEncoding]) -> tuple[EncodedColumn, ...]:
     """What ``encodings`` make of each column of ``table``."""
-    of: dict[str, list[ColumnEncoding]] = {name: [] for name in table.columns}
+    by_column: dict[str, list[ColumnEncoding]] = {name: [] for name in table.columns}
     for encoding in encodings:
-        of[encoding.name].append(encoding)
+        by_column[encoding.name].append(encoding)
     described = []
     for name, column in table.columns.items():
-        method = next((encoding.method for encoding in of[name] if encoding.method), None)
+        method = next((encoding.method for encoding in by_column[name] if encoding.method), None)
         if isinstance(column, ListColumn):
-            own = sum(len(encoding.levels) for encoding in of[name] if isinstance(encoding, ListLevels))
+            own = sum(len(encoding.levels) for encoding in by_column[name] if isinstance(encoding, ListLevels))
             empty = int(np.count_nonzero(column.lengths == 0))
-            others = len(np.unique(column.codes)) - own if of[name] else 0
+            others = len(np.unique(column.codes)) - own if by_column[name] else 0
             described.append(EncodedColumn(name, "list", None, own, others, (), empty, column.cut))
         elif isinstance(column, CategoricalColumn):
-            own = sum(len(encoding.levels) for encoding in of[name] if isinstance(encoding, Levels))
+            own = sum(len(encoding.levels) for encoding in by_column[name] if isinstance(encoding, Levels))
             present = len(np.unique(column.codes[column.codes >= 0]))
             missing = int(np.count_nonzero(column.codes < 0))
             described.append(EncodedColumn(name, "categorical", None, own, present - own, (), missing))
         else:
             kind: Literal["date", "numeric"] = "date" if isinstance(column, DateColumn) else "numeric"
-            parts = tuple(encoding.part for encoding in of[name] if encoding.part and isinstance(encoding, Levels))
+            parts = tuple(encoding.part for encoding in by_column[name] if encoding.part and isinstance(encoding, Levels))
             missing = int(np.count_nonzero(np.isnan(values_of(column))))
             described.append(EncodedColumn(name, kind, method, None, None, parts, missing))
     return tuple(described)
@@ -115,4 +115,7 @@ def column_for(encoding: ColumnEncoding, table: Table) -> NumericColumn | Catego
 
 def kinds_of(encodings: Iterable[ColumnEncoding]) -> dict[str, Kind]:
     """Column → kind, of those that any of these reads."""
-    return {of.name: "date" if of.part else "categorical" if isinstance(of, Levels) else "numeric" for of in encodings}
+    return {
+        encoding.name: "date" if encoding.part else "categorical" if isinstance(encoding, Levels) else "numeric"
+        for encoding in encodings
+    }

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vfl_node.configuration.yaml_text import as_key
+from vfl_node.configuration.yaml_text import quote_key
 from vfl_node.data.accumulators import FeatureKind, ParsedNumbers
 from vfl_node.data.date_formats import dates_in
 from vfl_node.data.images import CORRECT_PIXEL, missing_pixel
@@ -24,8 +24,8 @@ from vfl_node.data.notation import (
     decimal_of,
     numbers_in,
     plain_notation,
+    remove_words,
     sentinels,
-    without,
 )
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn
 from vfl_node.data.text_columns import TextColumns
@@ -80,7 +80,7 @@ def column_of(
         return _dates(text, name, dates, declared)
     assert isinstance(column, CategoricalColumn)
     said = Notation(missing=notation.missing) if notation.missing else None
-    return replace(without(column, notation.missing), detected=kind is None, notation=said)
+    return replace(remove_words(column, notation.missing), detected=kind is None, notation=said)
 
 
 def _numbers(
@@ -107,12 +107,12 @@ def _numeric(text: TextColumns, name: str, numbers: NumbersRead, declared: Decla
         word = "say data.missing: [inf]" if numbers.infinite[wrong[0]] else "name its word in data.missing"
         hint = f"correct the cell; if the value is missing leave it empty or {word}; or {_otherwise(kind_of(declared))}"
         raise DataError(
-            f"{text.where(name, int(wrong[0]))}: {what} in numeric column {name!r} ({many})",
+            f"{text.locate(name, int(wrong[0]))}: {what} in numeric column {name!r} ({many})",
             code="E_NUMERIC",
             hint=CORRECT_PIXEL if pixel else hint,
         )
     if pixel and len(missing := np.flatnonzero(np.isnan(values))):
-        raise missing_pixel(text.where(name, int(missing[0])), name, len(missing))
+        raise missing_pixel(text.locate(name, int(missing[0])), name, len(missing))
     zero_led, seems = (0 if declared or pixel else numbers.zero_led), numbers.seems
     if pixel or (declared and seems == "codes"):
         seems = None
@@ -124,7 +124,7 @@ def _dates(text: TextColumns, name: str, column: DateColumn, declared: Declared 
     if len(wrong):
         written = column.notation.date_format if column.notation else None
         raise DataError(
-            f"{text.where(name, int(wrong[0]))}: no date in date column {name!r} ({_cells(len(wrong), len(column.seconds))})",
+            f"{text.locate(name, int(wrong[0]))}: no date in date column {name!r} ({_cells(len(wrong), len(column.seconds))})",
             code="E_DATE",
             hint=f"write dates {f'as {written}' if written else 'as YYYY-MM-DD, with a time as YYYY-MM-DDTHH:MM:SS'}; if "
             f"the value is missing leave the cell empty or name its word in data.missing; or {_otherwise(kind_of(declared))}",
@@ -143,13 +143,13 @@ def _one_reading(text: TextColumns, name: str) -> Iterator[None]:
             raise DataError(
                 f"{text.source}: the numbers of column {name!r} can be read {one}, or {other}",
                 code="E_NUMERIC",
-                hint=f"say which: data.columns: {{{as_key(name)}: {{kind: numeric, {one.setting}}}}}, or {other.setting}; "
+                hint=f"say which: data.columns: {{{quote_key(name)}: {{kind: numeric, {one.setting}}}}}, or {other.setting}; "
                 "data.thousands says it of all columns",
             ) from None
         raise DataError(
             f"{text.source}: the dates of column {name!r} can be read as {one}, or as {other}",
             code="E_DATE",
-            hint=f"say which: data.columns: {{{as_key(name)}: {{kind: date, date_format: {one}}}}}, or {other}; "
+            hint=f"say which: data.columns: {{{quote_key(name)}: {{kind: date, date_format: {one}}}}}, or {other}; "
             "data.date_format says it of all columns",
         ) from None
 
@@ -158,5 +158,5 @@ def _otherwise(kind: Kind | None) -> str:
     return "declare it categorical in data.columns" if kind is None else "declare it otherwise"
 
 
-def _cells(wrong: int, of: int) -> str:
-    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {of}"
+def _cells(wrong: int, total: int) -> str:
+    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {total}"

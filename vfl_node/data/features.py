@@ -30,7 +30,7 @@ from pydantic import Field, model_validator
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.data import transforms
-from vfl_node.data.dates import Part, of_days, part_of, parts_of, varies
+from vfl_node.data.dates import Part, date_column, part_of, parts_of, varies
 from vfl_node.data.images import Image, missing_pixel
 from vfl_node.data.levels import Levels
 from vfl_node.data.lists import ListLevels
@@ -87,7 +87,7 @@ class Features:
         """Number of columns, p + c, and those of lists."""
         return self.numeric.shape[1] + self.categorical.shape[1] + len(self.lists)
 
-    def each_bag(self) -> list[NDArray[np.int32]]:
+    def split_bags(self) -> list[NDArray[np.int32]]:
         """The codes of each column of lists, int32[n, length]: views."""
         if self.bags is None:
             return []
@@ -99,7 +99,7 @@ class Features:
         bags = None if self.bags is None else self.bags[rows]
         return replace(self, numeric=self.numeric[rows], categorical=self.categorical[rows], bags=bags)
 
-    def followed_by(self, *others: Features) -> Features:
+    def append(self, *others: Features) -> Features:
         """These rows, followed by those of ``others``, which have the same encoding."""
         parts = (self, *others)
         return replace(
@@ -131,7 +131,7 @@ class Scale(Frozen):
 
     @classmethod
     def fit(cls, name: str, values: NDArray[np.float64], scaling: Scaling, part: Part | None = None) -> Scale:
-        """Of the fitted float64[k]. Unscaled days are counted from the first fitted one."""
+        """The scale of the fitted float64[k]. Unscaled days are counted from the first fitted one."""
         transform = transforms.fit(values, scaling)
         if part and isinstance(transform, transforms.Unscaled) and not np.isnan(values).all():
             transform = transforms.Unscaled(start=float(np.floor(np.nanmin(values))))
@@ -155,7 +155,7 @@ class Scale(Frozen):
 Encoding = Scale | Levels | ListLevels
 
 
-def _with_transforms(first: versions.Document) -> versions.Document:
+def _add_transforms(first: versions.Document) -> versions.Document:
     """Version 1 had ``mean`` and ``sd`` of a numeric column beside its name."""
 
     def later(column: Any) -> Any:
@@ -176,7 +176,7 @@ class Encoder(StoredEncoder):
     """
 
     version: ClassVar[int] = 5
-    steps: ClassVar[versions.Steps] = {1: _with_transforms, 2: dict, 3: dict, 4: dict}  # without images, lists, notations
+    steps: ClassVar[versions.Steps] = {1: _add_transforms, 2: dict, 3: dict, 4: dict}  # without images, lists, notations
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     image: Image | None = None
@@ -198,11 +198,11 @@ class Encoder(StoredEncoder):
             scaling: of numbers.
             least_rows: a level or an item that fewer fitted rows have is merged with other rare ones.
         """
-        pixels = _fitted_pixels(table, rows)
+        pixels = _fit_pixels(table, rows)
         columns = (
             encoding
             for name, column in table.columns.items()
-            for encoding in ([pixels[name]] if name in pixels else _fitted(name, column, rows, scaling, least_rows))
+            for encoding in ([pixels[name]] if name in pixels else _fit_column(name, column, rows, scaling, least_rows))
         )
         return cls(columns=tuple(columns), image=table.image, notations=notations_of(table))
 
@@ -285,7 +285,7 @@ class Encoder(StoredEncoder):
         """The columns that ``features`` encodes; cells of ``table`` if they are encoded so."""
         scaled = iter(features.numeric.T)
         indicators = iter(features.numeric.T[sum(isinstance(encoding, Scale) for encoding in self.columns) :])
-        codes, bags = iter(features.categorical.T), iter(features.each_bag())
+        codes, bags = iter(features.categorical.T), iter(features.split_bags())
         columns: dict[str, Column] = {}
         for encoding in self.columns:
             if isinstance(encoding, Levels):
@@ -300,7 +300,7 @@ class Encoder(StoredEncoder):
             values = encoding.undo(next(scaled), own.values if isinstance(own, NumericColumn) else np.empty(0))
             if encoding.indicator:
                 values[next(indicators) == 1] = np.nan
-            columns[encoding.name] = of_days(values) if encoding.part else NumericColumn(values)
+            columns[encoding.name] = date_column(values) if encoding.part else NumericColumn(values)
         return columns
 
 
@@ -309,7 +309,7 @@ def kind_of(encoding: Encoding) -> Literal["numeric", "categorical", "date", "li
     return "date" if encoding.part else encoding.kind
 
 
-def _fitted_pixels(table: Table, rows: NDArray[np.int64]) -> dict[str, Scale]:
+def _fit_pixels(table: Table, rows: NDArray[np.int64]) -> dict[str, Scale]:
     """How each column of the image is encoded: one mean and one standard deviation for each channel."""
     fitted = {}
     for channel in table.image.channels if table.image else ():
@@ -318,7 +318,7 @@ def _fitted_pixels(table: Table, rows: NDArray[np.int64]) -> dict[str, Scale]:
     return fitted
 
 
-def _fitted(name: str, column: Column, rows: NDArray[np.int64], scaling: Scaling, least_rows: int) -> Iterator[Encoding]:
+def _fit_column(name: str, column: Column, rows: NDArray[np.int64], scaling: Scaling, least_rows: int) -> Iterator[Encoding]:
     """How one column is encoded; of a date all parts but those categories that do not vary."""
     for part, read in parts_of(column):
         if isinstance(read, NumericColumn):

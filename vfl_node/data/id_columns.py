@@ -40,18 +40,18 @@ def identifiers_of(columns: Sequence[pa.Array], forms: Sequence[IdForm]) -> Iden
     Raises:
         UnusableId: the first row that has none.
     """
-    parts = [_in_ascii(cells, form) for cells, form in zip(columns, forms, strict=True)]
+    parts = [_canonical_ascii(cells, form) for cells, form in zip(columns, forms, strict=True)]
     if any(part is None for part in parts):
-        return Identifiers.of(_one_by_one(columns, forms))
+        return Identifiers.from_items(_one_by_one(columns, forms))
     if len(parts) == 1:
-        return _as_identifiers(parts[0])
+        return _to_identifiers(parts[0])
     pieces: list[pa.Array | str] = ["composite:"]
     for part in parts:
         pieces += [pc.binary_length(part).cast(pa.string()), ":", part]
-    return _as_identifiers(pc.binary_join_element_wise(*pieces, ""))
+    return _to_identifiers(pc.binary_join_element_wise(*pieces, ""))
 
 
-def _in_ascii(cells: pa.Array, form: IdForm) -> pa.Array | None:
+def _canonical_ascii(cells: pa.Array, form: IdForm) -> pa.Array | None:
     """As :func:`canonical`, if all cells are ASCII and have a canonical form."""
     if cells.null_count or not pc.all(pc.string_is_ascii(cells)).as_py():
         return None
@@ -81,7 +81,7 @@ def _one_by_one(columns: Sequence[pa.Array], forms: Sequence[IdForm]) -> list[by
     return ids
 
 
-def _as_identifiers(cells: pa.Array) -> Identifiers:
+def _to_identifiers(cells: pa.Array) -> Identifiers:
     _, offsets, text = cells.buffers()
     ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset : cells.offset + len(cells) + 1].astype(np.int64)
     return Identifiers(text.slice(ends[0], ends[-1] - ends[0]).to_pybytes(), ends - ends[0])

@@ -130,7 +130,7 @@ class Identifiers(Sequence[bytes]):
         offsets.flags.writeable = False
 
     @classmethod
-    def of(cls, items: Iterable[bytes]) -> Identifiers:
+    def from_items(cls, items: Iterable[bytes]) -> Identifiers:
         """Take the ids one by one, in their order; ``items`` is never in memory as a whole."""
         text, lengths, rest = BytesIO(), array("q"), iter(items)
         while batch := list(islice(rest, _BATCH)):
@@ -141,7 +141,7 @@ class Identifiers(Sequence[bytes]):
         return cls(text.getvalue(), offsets)
 
     @classmethod
-    def joined(cls, parts: Iterable[Identifiers]) -> Identifiers:
+    def concatenate(cls, parts: Iterable[Identifiers]) -> Identifiers:
         """The ids of all ``parts``, one after the other."""
         texts, lengths = [b""], [np.zeros(1, dtype=np.int64)]
         for part in parts:

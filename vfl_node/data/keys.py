@@ -48,7 +48,7 @@ def read_keys(text: TextColumns, data: Data, keys: Keys, party: str) -> dict[str
             read[name] = _number(text, columns[0], name, key.low, key.high)
         elif isinstance(key, DateKey):
             low, high = (float((np.datetime64(day, "D") - _EPOCH_DAY).astype(np.int64)) * DAY_S for day in (key.low, key.high))
-            read[name] = _within(text, columns[0], name, seconds_in(text, columns[0]), low, high + DAY_S - 1, "date")
+            read[name] = _check_bounds(text, columns[0], name, seconds_in(text, columns[0]), low, high + DAY_S - 1, "date")
         else:
             cells = tuple(text.cells(columns[0]))
             _refuse(text, columns[0], name, np.array([cell in MISSING for cell in cells]), "no value", "E_KEY_MISSING")
@@ -76,10 +76,10 @@ def _bounds(key: Key) -> str:
 
 
 def _number(text: TextColumns, column: str, key: str, low: float, high: float) -> NDArray[np.float64]:
-    return _within(text, column, key, text.numbers(column), low, high, "number")
+    return _check_bounds(text, column, key, text.numbers(column), low, high, "number")
 
 
-def _within(
+def _check_bounds(
     text: TextColumns, column: str, key: str, values: NDArray[np.float64], low: float, high: float, what: str
 ) -> NDArray[np.float64]:
     _refuse(text, column, key, np.isnan(values), "no value", "E_KEY_MISSING")
@@ -91,7 +91,7 @@ def _within(
 def _refuse(text: TextColumns, column: str, key: str, wrong: NDArray[np.bool_], what: str, code: str) -> None:
     if count := int(np.count_nonzero(wrong)):
         raise DataError(
-            f"{text.where(column, int(np.argmax(wrong)))}: {what} for the job's key {key} ({count} such "
+            f"{text.locate(column, int(np.argmax(wrong)))}: {what} for the job's key {key} ({count} such "
             f"{'cell' if count == 1 else 'cells'} of {len(wrong)})",
             code=code,
             hint="correct these cells or leave out these records"

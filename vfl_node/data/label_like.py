@@ -80,13 +80,13 @@ def _part(column: Column, rows: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def _score(values: NDArray[np.float64], labels: NDArray[np.int64], classes: int) -> float:
     distinct, level = np.unique(values, return_inverse=True)
-    by_level = _by_level(level, labels, classes) if len(distinct) <= MOST_LEVELS else 0.0
+    by_level = _predict_by_level(level, labels, classes) if len(distinct) <= MOST_LEVELS else 0.0
     if classes > 2:
         return by_level
-    return max(by_level, *(_folded(labels, np.where(np.isnan(values), missing, values)) for missing in (-np.inf, np.inf)))
+    return max(by_level, *(_fold_auc(labels, np.where(np.isnan(values), missing, values)) for missing in (-np.inf, np.inf)))
 
 
-def _by_level(level: NDArray[np.int64], labels: NDArray[np.int64], classes: int) -> float:
+def _predict_by_level(level: NDArray[np.int64], labels: NDArray[np.int64], classes: int) -> float:
     """How well each half of the rows is predicted by what is frequent at the same level in the other half."""
     half = (np.arange(len(labels), dtype=np.uint64) * np.uint64(2654435761) >> np.uint64(16)) & np.uint64(1)  # evenly mixed
     shares = np.empty((len(labels), classes))
@@ -100,7 +100,7 @@ def _by_level(level: NDArray[np.int64], labels: NDArray[np.int64], classes: int)
     return float((shares.argmax(axis=1) == labels).mean())
 
 
-def _folded(labels: NDArray[np.int64], values: NDArray[np.float64]) -> float:
+def _fold_auc(labels: NDArray[np.int64], values: NDArray[np.float64]) -> float:
     """AUC of the values, in the direction in which it is larger."""
     area = auc(labels, values)
     return 0.0 if area is None else max(area, 1 - area)

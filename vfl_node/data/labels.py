@@ -18,7 +18,7 @@ from typing import overload
 
 import numpy as np
 
-from vfl_node.configuration.yaml_text import as_key
+from vfl_node.configuration.yaml_text import quote_key
 from vfl_node.data.cells import number
 from vfl_node.data.missing_words import is_missing_label, missing_labels
 from vfl_node.data.tables import LabelColumn
@@ -66,7 +66,7 @@ class ReadLabels:
     positive_assumed: bool = False
 
 
-def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
+def read_labels(text: TextColumns, source: LabelSource, classes: int) -> ReadLabels:
     """The labels of all rows.
 
     Args:
@@ -78,7 +78,7 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
         DataError: they are not of so many classes, or are missing in some rows (``E_LABEL``); all are the same
             (``E_ONE_CLASS``); a positive class of more than two (``E_CONFIG``).
     """
-    column, positive = of.column, with_point(of.positive, text.decimal)
+    column, positive = source.column, replace_comma(source.positive, text.decimal)
     if positive is not None and classes > 2:
         raise DataError(
             f"{text.source}: data.label.positive is for two classes, and the job has {classes} (train.classes)",
@@ -89,7 +89,7 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
     if missing := missing_labels(cells):
         absent = sum(map(is_missing_label, chain.from_iterable(label_cells(text, column))))
         raise DataError(
-            f"{_first(text, column, missing)}: the label is missing ({_such(absent, len(text))})",
+            f"{_first(text, column, missing)}: the label is missing ({_count_text(absent, len(text))})",
             code="E_LABEL",
             hint="leave out rows without a label; NULL, N/A, None and the like are none: give a class another name",
         )
@@ -109,15 +109,15 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
 def label_cells(text: TextColumns, column: str) -> Iterator[list[str]]:
     """The cells of a column of labels, a batch of rows at a time; numbers have a point, whatever the table writes."""
     for block in text.blocks(column):
-        spelt = {cell: with_point(cell, text.decimal) for cell in set(block)} if text.decimal == "," else {}
+        spelt = {cell: replace_comma(cell, text.decimal) for cell in set(block)} if text.decimal == "," else {}
         yield [spelt[cell] for cell in block] if spelt else block
 
 
 @overload
-def with_point(cell: str, decimal: str) -> str: ...
+def replace_comma(cell: str, decimal: str) -> str: ...
 @overload
-def with_point(cell: str | None, decimal: str) -> str | None: ...
-def with_point(cell: str | None, decimal: str) -> str | None:
+def replace_comma(cell: str | None, decimal: str) -> str | None: ...
+def replace_comma(cell: str | None, decimal: str) -> str | None:
     """A cell that is a number with the comma of a table whose ``decimal`` it is, with a point; another one as it is."""
     if cell is None or decimal != "," or "." in cell:
         return cell
@@ -142,7 +142,7 @@ def reading_of(cells: Collection[str], classes: int, positive: str | None = None
     """
     coded = {cell: code for cell in cells if (code := code_of(cell, classes)) is not None}
     if len(coded) == len(cells):
-        return _as_codes(coded, classes, positive)
+        return _read_codes(coded, classes, positive)
     names = {cell: _name(cell) for cell in cells}
     numbers = all(math.isfinite(number(name)) for name in names.values())
     order = sorted(set(names.values()), key=lambda name: (number(name) if numbers else 0.0, name))
@@ -156,8 +156,8 @@ def reading_of(cells: Collection[str], classes: int, positive: str | None = None
     return Reading({cell: place[name] for cell, name in names.items()}, tuple(order), classes == 2 and positive is None)
 
 
-def _as_codes(coded: Mapping[str, int], classes: int, positive: str | None) -> Reading | None:
-    """Of cells that are numbers of classes or truth values."""
+def _read_codes(coded: Mapping[str, int], classes: int, positive: str | None) -> Reading | None:
+    """Reading of cells that are numbers of classes or truth values."""
     if positive is not None and len(set(coded.values())) == 2:
         code = code_of(positive, classes)
         if code is None:
@@ -167,7 +167,7 @@ def _as_codes(coded: Mapping[str, int], classes: int, positive: str | None) -> R
     names: tuple[str, ...] = ()
     if positive is not None or any(math.isinf(number(cell)) for cell in coded):
         spelt = [[_name(cell) for cell, code in coded.items() if code == wanted] for wanted in range(classes)]
-        names = tuple(min(of, default="") for of in spelt)
+        names = tuple(min(cells, default="") for cells in spelt)
     return Reading(coded, names)
 
 
@@ -215,11 +215,11 @@ def _unreadable(text: TextColumns, column: str, cells: set[str], classes: int, p
     whole = f"whole number from 0 to {classes - 1}"
     what, allowed = ("neither 0 nor 1", "0 or 1") if classes == 2 else (f"no {whole}", f"a {whole}")
     if len(names) == classes == 2:
-        way_out = f"say which of the two numbers is positive, data.label: {{column: {as_key(column)}, positive: …}}"
+        way_out = f"say which of the two numbers is positive, data.label: {{column: {quote_key(column)}, positive: …}}"
     else:
         way_out = f"the column has {count} different labels: {all_are_classes}"
     return DataError(
-        f"{_first(text, column, wrong)}: the label is {what} ({_such(rows, len(text))})",
+        f"{_first(text, column, wrong)}: the label is {what} ({_count_text(rows, len(text))})",
         code="E_LABEL",
         hint=f"write every label as {allowed}; {way_out}",
     )
@@ -227,10 +227,10 @@ def _unreadable(text: TextColumns, column: str, cells: set[str], classes: int, p
 
 def _first(text: TextColumns, column: str, cells: Collection[str]) -> str:
     """The place of the first cell that is one of ``cells``."""
-    return text.where(
+    return text.locate(
         column, next(row for row, cell in enumerate(chain.from_iterable(label_cells(text, column))) if cell in cells)
     )
 
 
-def _such(wrong: int, of: int) -> str:
-    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {of}"
+def _count_text(wrong: int, total: int) -> str:
+    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {total}"

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.configuration.yaml_text import as_key
+from vfl_node.configuration.yaml_text import quote_key
 from vfl_node.data.dates import Part
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.errors import DataError
@@ -47,7 +47,7 @@ _NUMBER = re.compile(
 )
 
 FEW_VALUES = 100
-"""Of fewer values that is no wonder, and there are other warnings of so few records."""
+"""With fewer values many levels are no wonder, and there are other warnings of so few records."""
 
 
 class Levels(Frozen):
@@ -104,16 +104,16 @@ def check_categories(table: Table, party: str) -> None:
         DataError: nearly every value is another one (``E_TEXT_COLUMN``).
     """
     for name, column in table.columns.items():
-        if isinstance(column, CategoricalColumn) and column.detected and (counts := near_unique(column)):
+        if isinstance(column, CategoricalColumn) and column.detected and (counts := find_near_unique(column)):
             levels, values = counts
             raise DataError(
                 f"{party}: column {name!r} is text without categories: {levels:,} of its {values:,} values are distinct",
                 code="E_TEXT_COLUMN",
-                hint=f"say data.columns: {{{as_key(name)}: ignore}}, or categorical to train on it all the same",
+                hint=f"say data.columns: {{{quote_key(name)}: ignore}}, or categorical to train on it all the same",
             )
 
 
-def near_unique(column: CategoricalColumn) -> tuple[int, int] | None:
+def find_near_unique(column: CategoricalColumn) -> tuple[int, int] | None:
     """Number of levels and of values, if there are so many levels that they tell rows apart and say nothing of others."""
     counts = column.counts
     levels, values = int(np.count_nonzero(counts)), int(counts.sum())

@@ -54,7 +54,7 @@ def lists_in(cells: Iterable[pa.Array], declared: DeclaredList) -> ListColumn:
         row = pc.list_parent_indices(parts).to_numpy().astype(np.int64)
         there = np.flatnonzero(~pc.is_in(items, value_set=missing).to_numpy(zero_copy_only=False))
         count = np.bincount(row[there], minlength=len(chunk))
-        kept = _within(count, declared)
+        kept = _items_kept(count, declared)
         cut += int(np.count_nonzero(count > declared.longest))
         batches.append(items.take(pa.array(there[kept])).dictionary_encode())
         counts.append(np.minimum(count, declared.longest))
@@ -63,7 +63,7 @@ def lists_in(cells: Iterable[pa.Array], declared: DeclaredList) -> ListColumn:
     return ListColumn(codes, starts, levels, declared, cut)
 
 
-def _within(counts: NDArray[np.int64], declared: DeclaredList) -> NDArray[np.bool_]:
+def _items_kept(counts: NDArray[np.int64], declared: DeclaredList) -> NDArray[np.bool_]:
     """Which items stay, of rows that have so many: bool[sum of counts]."""
     place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     if declared.keep == "first":

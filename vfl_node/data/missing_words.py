@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from itertools import product
 
 
-def _in_any_case(words: Iterable[str]) -> frozenset[str]:
+def _spell_in_any_case(words: Iterable[str]) -> frozenset[str]:
     return frozenset("".join(letters) for word in words for letters in product(*((c.lower(), c.upper()) for c in word)))
 
 
-MISSING = _in_any_case(("nan", "-nan", "null", "nat", "n/a", "#n/a", "<na>")) | {"", "NA", "None", "?", r"\N"}
+MISSING = _spell_in_any_case(("nan", "-nan", "null", "nat", "n/a", "#n/a", "<na>")) | {"", "NA", "None", "?", r"\N"}
 """In a column of any kind, as they are spelled: of databases, Hive (``\\N``), Excel (``#N/A``), R, and pandas (``<NA>``)."""
 
 MISSING_LABELS = frozenset({*map(str.lower, MISSING), "none", "(null)", "."})

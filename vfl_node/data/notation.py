@@ -130,7 +130,7 @@ def numbers_in(
         Ambiguous: two readings are possible.
     """
     given = pa.array(column.levels, pa.large_string())
-    texts = _spelt(given)
+    texts = _spell_plainly(given)
     rows, missing = column.counts, absent(texts, ABSENT) | absent(given, map(str.lower, notation.missing))
     there = np.where(missing, 0, rows)
     own = decimal_of(notation, decimal)
@@ -145,7 +145,7 @@ def numbers_in(
     numbers = max(int(there[np.isfinite(values)].sum()) for _, values in readings)
     if not declared and (numbers + int(there[infinite].sum()) < SHARE * there.sum() or (not numbers and rows.any())):
         return None
-    form, values = chosen(readings, there, preferred=known)
+    form, values = choose_reading(readings, there, preferred=known)
     if values is not plain:
         thousands = form.thousands or notation.thousands or ""
         found = Notation(missing=notation.missing, decimal=form.decimal, thousands=thousands, unit=unit)
@@ -185,7 +185,7 @@ def means_infinite(words: Sequence[str]) -> bool:
     return not INFINITE.isdisjoint(map(str.lower, words))
 
 
-def chosen(
+def choose_reading(
     readings: Sequence[tuple[T, NDArray[np.float64]]], rows: NDArray[np.int64], *, preferred: bool = False
 ) -> tuple[T, NDArray[np.float64]]:
     """The reading, with its values, that finds the most; of equal ones the first.
@@ -207,7 +207,7 @@ def chosen(
     return name, values
 
 
-def without(column: CategoricalColumn, words: Sequence[str]) -> CategoricalColumn:
+def remove_words(column: CategoricalColumn, words: Sequence[str]) -> CategoricalColumn:
     """The column, in which cells that are ``words``, in any case, are missing; not one of its levels if none is."""
     gone = absent(pa.array(column.levels, pa.large_string()), map(str.lower, words)) if words else np.zeros(0, np.bool_)
     if not gone.any():
@@ -266,7 +266,7 @@ class _Parts:
             pc.fill_null(pc.struct_field(parts, name), "")
             for name in ("minus", "before", "second", "digits", "exponent", "after")
         )
-        units = pc.utf8_trim_whitespace(_joined(before, after, between=" "))
+        units = pc.utf8_trim_whitespace(_join(before, after, between=" "))
         there = pc.fill_null(pc.greater(pc.binary_length(digits), 0), False).to_numpy(zero_copy_only=False)
         zero = there & matches(digits, r"^[0.,]*$")
         self.unit = _commonest(units, np.where(there & ~zero, rows, 0)) if unit is None else unit
@@ -289,7 +289,7 @@ class _Parts:
         if between:  # nobody groups the digits of 1,234E+05
             usable &= ~(matches(self._digits, f"[{between}]") & matches(self._exponent, "."))
         digits = pc.replace_substring(self._digits, between, "") if between else self._digits
-        texts = _joined(self._sign, pc.replace_substring(digits, form.decimal, "."), self._exponent)
+        texts = _join(self._sign, pc.replace_substring(digits, form.decimal, "."), self._exponent)
         return np.where(usable, numbers_of(pc.if_else(pa.array(usable), texts, "0")), np.inf)
 
 
@@ -301,11 +301,11 @@ def _commonest(units: pa.Array, rows: NDArray[np.int64]) -> str:
     return str(encoded.dictionary[int(np.argmax(counts))].as_py())
 
 
-def _joined(*texts: pa.Array, between: str = "") -> pa.Array:
+def _join(*texts: pa.Array, between: str = "") -> pa.Array:
     return pc.binary_join_element_wise(*texts, pa.scalar(between, pa.large_string()))
 
 
-def _spelt(texts: pa.Array) -> pa.Array:
+def _spell_plainly(texts: pa.Array) -> pa.Array:
     """The same with ASCII's apostrophe and space, and its minus before the number."""
     *_, content = texts.buffers()
     letters = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)

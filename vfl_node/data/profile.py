@@ -17,12 +17,12 @@ from typing import get_args
 import numpy as np
 
 from vfl_node.data.column_profile import ColumnProfile, Use, feature_profile
-from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, left_out
+from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, select_left_out
 from vfl_node.data.feature_columns import column_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.images import Image
 from vfl_node.data.keys import read_keys
-from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
+from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, replace_comma
 from vfl_node.data.missing_words import missing_labels
 from vfl_node.data.reading import ids_of, image_in, table_with
 from vfl_node.data.row_columns import read_groups, read_order
@@ -168,7 +168,7 @@ def profile(
     forms: tuple[IdForm, ...] = id_form if isinstance(id_form, tuple) else (id_form,)
     label = _labels(text, data.labels, task, classes) if data.labels.column in text.names else None
     errors: list[VflError] = []
-    ids = Identifiers.of(())
+    ids = Identifiers.from_items(())
     labels: ReadLabels | None = None
     with _collecting(errors):
         ids = ids_of(text, id_columns, forms)
@@ -187,7 +187,9 @@ def profile(
     read: dict[str, KeyColumn] = {}
     with _collecting(errors):
         read = read_keys(text, data, keys, party)
-    unread = {*data.key_columns, data.order} - {column for of in key_columns_of(data, keys, party).values() for column in of}
+    unread = {*data.key_columns, data.order} - {
+        column for columns in key_columns_of(data, keys, party).values() for column in columns
+    }
     image = image_in(text, data, set_apart)
     pixels = frozenset(image.columns if image else ())
     features: dict[str, Column] = {}
@@ -208,7 +210,7 @@ def profile(
                 columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
                 columns.append(feature_profile(name, features[name], text.decimal, declared=kind is not None))
-    apart = left_out(set_apart, needs_label=needs_label)
+    apart = select_left_out(set_apart, needs_label=needs_label)
     table = None if errors else replace(table_with(labels, ids, features, image=image), keys=read, left_out=apart)
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
 
@@ -234,17 +236,17 @@ def _set_apart(text: TextColumns, name: str, use: Apart, *, read: bool) -> Colum
     return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
 
 
-def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int | None) -> LabelProfile | TargetProfile:
+def _labels(text: TextColumns, source: LabelSource, task: Task | None, classes: int | None) -> LabelProfile | TargetProfile:
     if task == "regression":
-        return TargetProfile.of(text, of.column)
-    cells = Counter(chain.from_iterable(label_cells(text, of.column)))
+        return TargetProfile.from_column(text, source.column)
+    cells = Counter(chain.from_iterable(label_cells(text, source.column)))
     present = cells.keys() - missing_labels(cells)
-    anything = task is None and classes is None and of.positive is None
+    anything = task is None and classes is None and source.positive is None
     if anything and any(code_of(cell, MOST_CLASSES) is None for cell in present):
-        target = TargetProfile.of(text, of.column)
+        target = TargetProfile.from_column(text, source.column)
         if target.other == 0:
             return target
-    reading = _reading(present, classes, with_point(of.positive, text.decimal))
+    reading = _reading(present, classes, replace_comma(source.positive, text.decimal))
     if reading is None:
         numbers = {cell: code for cell in present if (code := code_of(cell, MOST_CLASSES)) is not None}
         reading = Reading(numbers, names=())
@@ -252,7 +254,7 @@ def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int 
     for cell, rows in cells.items():
         counts[reading.class_of.get(cell, -1)] += rows
     other = counts.pop(-1, 0)
-    return LabelProfile(of.column, dict(sorted(counts.items())), other, reading.names, reading.positive_assumed)
+    return LabelProfile(source.column, dict(sorted(counts.items())), other, reading.names, reading.positive_assumed)
 
 
 def _reading(cells: Collection[str], classes: int | None, positive: str | None) -> Reading | None:
@@ -280,7 +282,7 @@ def _ids(text: TextColumns, names: tuple[str, ...]) -> IdProfile:
 
 
 def _form(text: TextColumns, names: tuple[str, ...], form: IdForm) -> FormProfile:
-    ids = Identifiers.of(_usable(text, names, form))
+    ids = Identifiers.from_items(_usable(text, names, form))
     return FormProfile(len(text) - len(ids), len(ids.repeats()))
 
 

@@ -32,13 +32,17 @@ class QuantileLevels(Frozen):
 
     @model_validator(mode="after")
     def _ascending(self) -> QuantileLevels:
-        if any(one >= other for of in (self.edges, (-1, *self.levels, len(self.edges) + 1)) for one, other in pairwise(of)):
+        if any(
+            one >= other
+            for numbers in (self.edges, (-1, *self.levels, len(self.edges) + 1))
+            for one, other in pairwise(numbers)
+        ):
             raise ValueError("edges and levels ascend, and there is an edge between intervals")
         return self
 
     @classmethod
     def fit(cls, name: str, part: Part | None, ordered: NDArray[np.float64], enough: Callable[[int], bool]) -> QuantileLevels:
-        """Of finite numbers float64[n], ascending. Equal numbers are in the same interval.
+        """The levels of finite numbers float64[n], ascending. Equal numbers are in the same interval.
 
         Args:
             name: of the column.

@@ -12,7 +12,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from vfl_node.data.columns_apart import check_ordered, columns_set_apart, each, id_columns_of, key_columns_of, left_out
+from vfl_node.data.columns_apart import (
+    check_ordered,
+    columns_set_apart,
+    id_columns_of,
+    key_columns_of,
+    make_tuple,
+    select_left_out,
+)
 from vfl_node.data.feature_columns import column_of, read_as
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers, parts
@@ -159,7 +166,7 @@ def columns_for(
     used = [name for name in reader.names if name in as_text or name not in unused]
     beginning = Beginning(reader, used)
     set_apart = columns_set_apart(beginning, data, id_columns, needs_label=needs_label, keys=keys)
-    apart = left_out(set_apart, needs_label=needs_label)
+    apart = select_left_out(set_apart, needs_label=needs_label)
     used = [name for name in used if name in as_text or name not in apart]
     image = image_in(beginning, data, set_apart) if features else None
     declared |= dict.fromkeys(image.columns if image else (), "numeric")
@@ -189,12 +196,12 @@ def table_of(
 ) -> Table:
     """The table of an input that has been read. Args, cost and Raises as :func:`read_table`."""
     id_columns = id_columns_of(data, id_form, party)
-    forms: tuple[IdForm, ...] = each(id_form)
+    forms: tuple[IdForm, ...] = make_tuple(id_form)
     set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label, keys=keys)
     ids = ids_of(text, id_columns, forms)
     check_enough(len(ids), at_least, party)
     as_text: tuple[IdForm, ...] = tuple("text" for _ in forms)
-    plain = None if forms == as_text else _joined(text, id_columns, as_text)
+    plain = None if forms == as_text else _join_ids(text, id_columns, as_text)
     labels: ReadLabels | None = None
     if needs_label:
         labels = read_targets(text, data.labels) if task == "regression" else read_labels(text, data.labels, classes)
@@ -209,7 +216,7 @@ def table_of(
     order = read_order(text, data.order, kind_of(data.columns.get(data.order))) if needs_order and data.order else None
     groups = read_groups(text, data.group) if data.group and features else None
     read = read_keys(text, data, keys, party)
-    apart = left_out(set_apart, needs_label=needs_label) if features else {}
+    apart = select_left_out(set_apart, needs_label=needs_label) if features else {}
     return replace(
         table_with(labels, ids, columns, plain, image),
         order=order,
@@ -242,7 +249,7 @@ def image_in(text: TextColumns | Beginning, data: Data, set_apart: Collection[st
 
 def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
     """The identifiers, distinct, of columns ``names`` in a form each. Raises DataError (``E_ID``, ``E_DUP_IDS``)."""
-    ids = _joined(text, names, forms)
+    ids = _join_ids(text, names, forms)
     repeats = ids.repeats()
     if len(repeats):
         shown = repeats[:_PAIRS_SHOWN]
@@ -253,22 +260,22 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
         rounded = sum(any(map(is_rounded, each)) for each in repeated)
         missing = sum(any(map(is_missing_label, each)) for each in repeated)
         raise DataError(
-            f"{text.where('+'.join(names), int(repeats[0]))}: {len(repeats)} duplicate ids ({text.unit}s {listed})",
+            f"{text.locate('+'.join(names), int(repeats[0]))}: {len(repeats)} duplicate ids ({text.unit}s {listed})",
             code="E_DUP_IDS",
             hint=_LOST_DIGITS.format(rounded) if rounded else _NO_IDS.format(missing) if missing else _ONE_ROW,
         )
     return ids
 
 
-def _joined(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
+def _join_ids(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
     def batches() -> Iterator[Identifiers]:
         before = 0
         for cells in zip(*map(text.chunks, names), strict=True):
             try:
                 yield identifiers_of(cells, forms)
             except UnusableId as unusable:
-                where, error = text.where(names[unusable.part], before + unusable.row), unusable.error
+                where, error = text.locate(names[unusable.part], before + unusable.row), unusable.error
                 raise DataError(f"{where}: {error.message}", code=error.code, hint=error.hint) from None
             before += len(cells[0])
 
-    return Identifiers.joined(batches())
+    return Identifiers.concatenate(batches())

@@ -41,7 +41,7 @@ def read_order(text: TextColumns, name: str, kind: Kind | None) -> NDArray[np.fl
         missing = bool(np.isnan(places[wrong[0]]))
         cells = f"{len(wrong)} such {'cell' if len(wrong) == 1 else 'cells'} of {len(places)}"
         raise DataError(
-            f"{text.where(name, int(wrong[0]))}: {'no value' if missing else f'no {what}'} in column {name!r}, which orders "
+            f"{text.locate(name, int(wrong[0]))}: {'no value' if missing else f'no {what}'} in column {name!r}, which orders "
             f"the records ({cells})",
             code="E_ROW_ORDER",
             hint="evaluate.hold_out takes the last records, so each needs its number or date in data.order: correct them, "

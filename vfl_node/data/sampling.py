@@ -21,7 +21,7 @@ from vfl_node.errors import DataError
 _BATCH = 1 << 14  # ids that exist as Python objects at a time
 
 
-def at_most(table: Table, most: int | None, key: bytes) -> Table:
+def sample(table: Table, most: int | None, key: bytes) -> Table:
     """``table`` itself if it has at most ``most`` records, otherwise a part of this size, in the table's order.
 
     Args:
@@ -49,7 +49,7 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         )
     parts = np.array_split(rows, -(-most // _BATCH))
     return Table(
-        ids=Identifiers.of(id_ for part in parts for id_ in table.ids.take(part)),
+        ids=Identifiers.from_items(id_ for part in parts for id_ in table.ids.take(part)),
         columns={name: rows_of(column, rows) for name, column in table.columns.items()},
         labels=labels,
         classes=table.classes,

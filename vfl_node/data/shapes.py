@@ -25,7 +25,7 @@ Seems = Literal["thousands", "codes"]
 """What the shape of a column's numbers may mean besides: that points separate thousands, or that groups of digits are codes."""
 
 LEAST_CODES = 20
-"""Of fewer values it is no wonder that they have as many digits each."""
+"""With fewer values it is no wonder that they have as many digits each."""
 
 NEARLY_ALL = 0.95
 
@@ -33,7 +33,7 @@ LOOKED_AT = 50_000
 MOST_FAR, FAR_SHARE, LEAST_OTHERS, FEW_OTHERS, OF_ZERO = 3, 0.005, 2, 10, 10
 
 LARGEST_PART = 31
-"""Of a date or a time, in two digits; without weeks and minutes, because codes of states and regions are as large."""
+"""The largest part of a date or a time, in two digits; without weeks and minutes: codes of regions are as large."""
 
 _GROUPED = r"^[+-]?(?:0|[1-9][0-9]{0,2}(?:\.[0-9]{3})?)$"
 _FEW_ENDINGS = 3

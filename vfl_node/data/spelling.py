@@ -28,7 +28,7 @@ def is_rounded(text: str) -> bool:
 
 @dataclass
 class _Spellings:
-    """Of how many ids one column is written in some way; in the form ``text`` or ``nocase``."""
+    """How many ids write one of their columns in some way; in the form ``text`` or ``nocase``."""
 
     letters: int = 0
     capitals: int = 0
@@ -71,7 +71,7 @@ def spelling_hints(ids: Identifiers, id_form: IdForm | tuple[IdForm, ...]) -> tu
     return tuple(hint for place in range(len(forms)) for hint in _column_hints(ids, forms, place, columns[place]))
 
 
-def _column_hints(ids: Identifiers, forms: tuple[IdForm, ...], place: int, of: _Spellings) -> Iterator[str]:
+def _column_hints(ids: Identifiers, forms: tuple[IdForm, ...], place: int, seen: _Spellings) -> Iterator[str]:
     n, form = len(ids), forms[place]
     if form == "integer" or not n:
         return  # compared as numbers, whatever their spelling
@@ -83,57 +83,57 @@ def _column_hints(ids: Identifiers, forms: tuple[IdForm, ...], place: int, of: _
     def say(other: IdForm) -> str:
         changed = other if len(forms) == 1 else f"[{', '.join((*forms[:place], other, *forms[place + 1 :]))}]"
         same = _repeats(ids, place, lambda text: canonical(text, other).decode())
-        return f"say align.id_form: {changed}{_refused(same)}."
+        return f"say align.id_form: {changed}{_refusal(same)}."
 
-    if form == "text" and of.capitals:
-        yield f"{ids_have(of.capitals)} capital letters: if the other party writes them otherwise, {say('nocase')}"
-    elif form == "text" and of.letters:
-        yield f"{ids_have(of.letters)} letters, none of them a capital: if the other party has capitals, {say('nocase')}"
-    if of.whole == n and of.zeros:
-        yield f"{ids_have(of.zeros)} leading zeros or a plus sign: if the other party leaves them out, {say('integer')}"
-    elif of.whole == n:
+    if form == "text" and seen.capitals:
+        yield f"{ids_have(seen.capitals)} capital letters: if the other party writes them otherwise, {say('nocase')}"
+    elif form == "text" and seen.letters:
+        yield f"{ids_have(seen.letters)} letters, none of them a capital: if the other party has capitals, {say('nocase')}"
+    if seen.whole == n and seen.zeros:
+        yield f"{ids_have(seen.zeros)} leading zeros or a plus sign: if the other party leaves them out, {say('integer')}"
+    elif seen.whole == n:
         yield f"{ids_have(n)} digits without leading zeros: if the other party has leading zeros, {say('integer')}"
-    elif of.zeros:
+    elif seen.zeros:
         yield (
-            f"{ids_have(of.zeros)} leading zeros or a plus sign. If the other party leaves them out, agree on one spelling: "
-            f"align.id_form: integer does not fit, since not every id is a whole number ({of.whole:,} of {n:,})."
+            f"{ids_have(seen.zeros)} leading zeros or a plus sign. If the other party leaves them out, agree on one spelling: "
+            f"align.id_form: integer does not fit, since not every id is a whole number ({seen.whole:,} of {n:,})."
         )
-    if of.point:
+    if seen.point:
         same = _repeats(ids, place, lambda text: match[1] if (match := _POINT.fullmatch(text)) else text)
         yield (
-            f"{ids_have(of.point)} a decimal point, as in 123.0, as when a program has read the column as numbers: write them "
-            f"without it{_refused(same)}."
+            f"{ids_have(seen.point)} a decimal point, as in 123.0, as when a program has read the column as numbers: write "
+            f"them without it{_refusal(same)}."
         )
-    if of.exponent:
+    if seen.exponent:
         yield (
-            f"{ids_have(of.exponent)} an exponent, as in 1.23e+09, as when a spreadsheet shortens long numbers, whose last "
+            f"{ids_have(seen.exponent)} an exponent, as in 1.23e+09, as when a spreadsheet shortens long numbers, whose last "
             "digits may be lost: export the column as text."
         )
-    if of.spaces:
+    if seen.spaces:
         same = _repeats(ids, place, lambda text: "".join(text.split()))
         yield (
-            f"{ids_have(of.spaces)} white space inside: if the other party has none, remove it in your table{_refused(same)}."
+            f"{ids_have(seen.spaces)} white space inside: if the other party has none, remove it in your table{_refusal(same)}."
         )
-    if of.signs:
+    if seen.signs:
         same = _repeats(ids, place, lambda text: _SIGN.sub("", text))
         yield (
-            f"{ids_have(of.signs)} signs that are neither letters nor digits, such as a hyphen, a comma or an apostrophe: if "
-            f"the other party has none, remove them in your table{_refused(same)}."
+            f"{ids_have(seen.signs)} signs that are neither letters nor digits, such as a hyphen, a comma or an apostrophe: if "
+            f"the other party has none, remove them in your table{_refusal(same)}."
         )
 
 
 def _repeats(ids: Identifiers, place: int, rewrite: Callable[[str], str]) -> int:
     """How many ids would repeat another one if their part at ``place`` were written otherwise."""
 
-    def rewritten() -> Iterator[bytes]:
+    def rewrite_ids() -> Iterator[bytes]:
         for id_ in ids:
             texts = list(parts(id_))
             texts[place] = rewrite(texts[place])
             yield composite([text.encode() for text in texts])
 
-    return len(Identifiers.of(rewritten()).repeats())
+    return len(Identifiers.from_items(rewrite_ids()).repeats())
 
 
-def _refused(same: int) -> str:
+def _refusal(same: int) -> str:
     """What is added where a spelling makes ``same`` ids repeat others."""
     return f"; {same:,} of them would then repeat another one, which is refused (E_DUP_IDS)" if same else ""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.data.tables import ListColumn, Table
-from vfl_node.settings.declared import Declared, Kind, Notation, written_as
+from vfl_node.settings.declared import Declared, Kind, Notation, declare_notation
 
 Stored = TypeVar("Stored", bound="StoredEncoder")
 
@@ -32,9 +32,9 @@ class StoredEncoder(Frozen):
 
     notations: Mapping[str, Notation] = {}
 
-    def written(self, kinds: Mapping[str, Kind]) -> dict[str, Declared]:
+    def declare(self, kinds: Mapping[str, Kind]) -> dict[str, Declared]:
         """What is declared of columns of these kinds in a table of other records."""
-        return {name: written_as(kind, self.notations.get(name)) for name, kind in kinds.items()}
+        return {name: declare_notation(kind, self.notations.get(name)) for name, kind in kinds.items()}
 
     def to_json(self) -> str:
         """Plain JSON, exact to the last bit."""
@@ -47,11 +47,11 @@ class StoredEncoder(Frozen):
         Raises:
             StateError: it is not an encoder (``E_STATE_CORRUPT``), or of a version that is not known (``E_STATE_VERSION``).
         """
-        document = versions.parsed(text, cls.version, cls.steps, what=_WHAT, hint=_HINT)
+        document = versions.parse(text, cls.version, cls.steps, what=_WHAT, hint=_HINT)
         try:
             return cls.model_validate_json(json.dumps(document))
         except ValidationError:
-            raise versions.damaged(_WHAT, _HINT) from None
+            raise versions.damage_error(_WHAT, _HINT) from None
 
 
 def notations_of(table: Table) -> dict[str, Notation]:

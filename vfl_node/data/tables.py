@@ -148,7 +148,7 @@ class Table:
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
         lengths = {len(values_of(column)) for column in self.columns.values()}
-        lengths |= {len(of) for of in (self.labels, self.order, self.groups, *self.keys.values()) if of is not None}
+        lengths |= {len(values) for values in (self.labels, self.order, self.groups, *self.keys.values()) if values is not None}
         if lengths - {len(self.ids)}:
             raise ValueError("ids, columns, labels, order, groups and keys must have one entry a record")
 
@@ -171,7 +171,7 @@ class Table:
         state = hashlib.sha256()
 
         def add(part: bytes) -> None:
-            state.update(_prefixed(part))
+            state.update(_prefix_length(part))
 
         add(self.ids.digest())
         add(self.ids.canonical_order.astype("<i8").tobytes())
@@ -203,11 +203,11 @@ class Table:
         for name, key in self.keys.items():
             add(b"key" + name.encode())
             is_text = isinstance(key, tuple)
-            add(b"".join(_prefixed(cell.encode()) for cell in key) if is_text else np.asarray(key).astype("<f8").tobytes())
+            add(b"".join(_prefix_length(cell.encode()) for cell in key) if is_text else np.asarray(key).astype("<f8").tobytes())
         return state.digest()
 
 
-def _prefixed(data: bytes) -> bytes:
+def _prefix_length(data: bytes) -> bytes:
     """``data`` behind its length."""
     return len(data).to_bytes(8, "big") + data
 

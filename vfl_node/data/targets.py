@@ -17,15 +17,15 @@ LARGEST = 1e100
 """Targets lie within plus and minus this number, so that their squares can be added up."""
 
 
-def read_targets(text: TextColumns, of: LabelSource) -> ReadLabels:
+def read_targets(text: TextColumns, source: LabelSource) -> ReadLabels:
     """The target of every row, float64[n], instead of labels.
 
     Raises:
         DataError: a cell has no number or too large a one (``E_LABEL``), or all are the same (``E_ONE_CLASS``); the
             settings name a positive class (``E_CONFIG``).
     """
-    name = of.column
-    if of.positive is not None:
+    name = source.column
+    if source.positive is not None:
         raise DataError(
             f"{text.source}: data.label.positive is for two classes, and the job predicts a number (train.task: regression)",
             code="E_CONFIG",
@@ -36,7 +36,7 @@ def read_targets(text: TextColumns, of: LabelSource) -> ReadLabels:
     if len(wrong):
         row, such = int(wrong[0]), f"{len(wrong)} such {'cell' if len(wrong) == 1 else 'cells'} of {len(values)}"
         raise DataError(
-            f"{text.where(name, row)}: the target {_what(float(values[row]), text, name, row)} ({such})",
+            f"{text.locate(name, row)}: the target {_describe(float(values[row]), text, name, row)} ({such})",
             code="E_LABEL",
             hint="write every target as a number; leave out rows without one. For classes say train.task: classification",
         )
@@ -78,8 +78,8 @@ class TargetProfile:
     deviation: float | None
 
     @classmethod
-    def of(cls, text: TextColumns, name: str) -> TargetProfile:
-        """Of column ``name``."""
+    def from_column(cls, text: TextColumns, name: str) -> TargetProfile:
+        """The profile of column ``name``."""
         values = text.numbers(name)
         usable = values[np.abs(values) <= LARGEST]
         figures = [usable.min(), usable.max(), usable.mean(), usable.std()] if len(usable) else []
@@ -87,7 +87,7 @@ class TargetProfile:
         return cls(name, len(usable), len(values) - len(usable), lowest, highest, mean, deviation)
 
 
-def _what(value: float, text: TextColumns, name: str, row: int) -> str:
+def _describe(value: float, text: TextColumns, name: str, row: int) -> str:
     if np.isnan(value):
         return "is missing"
     return f"is {text.wrong_number(name, row)}" if np.isinf(value) else f"is beyond ±{LARGEST:g}"

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from vfl_node.data.accumulators import FeatureCells, FeatureKind, ParsedNumbers, wrong_number
 from vfl_node.data.cells import numbers_of, text_of
@@ -49,8 +50,9 @@ class Beginning(Reader):
         self._first: RowBatch | None = first
         self.first_row, self.header = _first_row(first), _header(self.source, first)
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract; the first time with the columns of the constructor."""
+        """The first time with the columns of the constructor."""
         if self._first is None:
             yield from self._reader.batches(columns)
         else:
@@ -110,9 +112,9 @@ class TextColumns:
                 chunks.append(batch.columns.column(name))
             for name, cells in read.items():
                 cells.extend(batch.columns.column(name))
-        self._values = self._finished(read, reader)
+        self._values = self._finish(read, reader)
 
-    def _finished(self, read: dict[str, FeatureCells], reader: Reader) -> dict[str, ParsedNumbers | CategoricalColumn]:
+    def _finish(self, read: dict[str, FeatureCells], reader: Reader) -> dict[str, ParsedNumbers | CategoricalColumn]:
         """The columns of ``read``, which is emptied; those of which some cells are no plain numbers are read again."""
         values: dict[str, ParsedNumbers | CategoricalColumn] = {}
         again: dict[str, FeatureCells] = {}
@@ -129,7 +131,7 @@ class TextColumns:
                 cells.extend(batch.columns.column(name))
         if again and rows != self._rows:
             raise DataError(f"{self.source}: changed while it was read", code="E_CSV", hint="begin again")
-        return values | {name: _there(cells.column()) for name, cells in again.items()}
+        return values | {name: _require(cells.column()) for name, cells in again.items()}
 
     def __len__(self) -> int:
         return self._rows
@@ -184,7 +186,7 @@ class TextColumns:
         batch = bisect_right(self._starts, row) - 1
         return int(self._lines[batch][row - self._starts[batch]])
 
-    def where(self, name: str, row: int) -> str:
+    def locate(self, name: str, row: int) -> str:
         """``party: path:line:column`` of one cell."""
         return f"{self.source}:{'' if self._lines is not None else 'row '}{self.line(row)}:{name}"
 
@@ -196,7 +198,7 @@ def _feature(chunks: Sequence[pa.Array], kind: FeatureKind | None, decimal: str)
     return cells.column() or _feature(chunks, "text", decimal)
 
 
-def _there(column: ParsedNumbers | CategoricalColumn | None) -> ParsedNumbers | CategoricalColumn:
+def _require(column: ParsedNumbers | CategoricalColumn | None) -> ParsedNumbers | CategoricalColumn:
     assert column is not None
     return column
 

@@ -56,10 +56,10 @@ HEAVY = 5.0
 """Excess kurtosis beyond which a column is heavy-tailed: normal 0, Laplace 3, exponential 6, log-normal 111."""
 
 FEW = 0.05
-"""The part of a column's values, or one of them, that may make all others look alike (:func:`squeezed`)."""
+"""The part of a column's values, or one of them, that may make all others look alike (:func:`is_squeezed`)."""
 
 LEAST_SPREAD = 0.1
-"""Of the standard deviation, the least that the others must have, or a model hardly sees how they differ."""
+"""Share of the standard deviation, the least that the others must have, or a model hardly sees how they differ."""
 
 _CONSTANT = 1e-12
 """A standard deviation below this share of the largest absolute value is rounding, not variation."""
@@ -74,7 +74,7 @@ class Standard(Frozen):
 
     @classmethod
     def fit(cls, present: Floats) -> Standard:
-        """Of finite numbers float64[n]; a column that is constant becomes 0."""
+        """The transform of finite numbers float64[n]; a column that is constant becomes 0."""
         mean, sd = moments(present)
         return cls(mean=mean, sd=sd or 1.0)
 
@@ -108,7 +108,7 @@ class Quantile(Frozen):
 
     @classmethod
     def fit(cls, present: Floats) -> Quantile:
-        """Of finite numbers float64[n]. Cost: a sort."""
+        """The transform of finite numbers float64[n]. Cost: a sort."""
         ordered = np.sort(present) + 0.0  # −0 is 0
         if len(ordered) == 0:
             return cls(knots=(), scores=())
@@ -122,11 +122,11 @@ class Quantile(Frozen):
 
     def apply(self, values: Floats) -> Floats:
         """As :meth:`Standard.apply`."""
-        return np.where(np.isnan(values), 0.0, _between(np.nan_to_num(values, nan=0.0), self.knots, self.scores))
+        return np.where(np.isnan(values), 0.0, _interpolate(np.nan_to_num(values, nan=0.0), self.knots, self.scores))
 
     def undo(self, scaled: Floats) -> Floats:
         """As :meth:`Standard.undo`, within the fitted range."""
-        return _between(scaled, self.scores, self.knots)
+        return _interpolate(scaled, self.scores, self.knots)
 
 
 class SignedLog(Frozen):
@@ -139,7 +139,7 @@ class SignedLog(Frozen):
 
     @classmethod
     def fit(cls, present: Floats) -> SignedLog:
-        """Of finite numbers float64[n]."""
+        """The transform of finite numbers float64[n]."""
         sizes = np.abs(present[present != 0])
         unit = float(np.sort(sizes)[len(sizes) // 2]) if len(sizes) else 1.0
         logs = _signed_log(present, unit)
@@ -188,7 +188,7 @@ def fit(values: Floats, scaling: Scaling) -> Standard | Quantile | SignedLog | U
     """
     present = values[~np.isnan(values)]
     if scaling == "auto":
-        scaling = chosen(present)
+        scaling = choose_scaling(present)
     if scaling == "none":
         return Unscaled()
     if scaling == "quantile":
@@ -196,7 +196,7 @@ def fit(values: Floats, scaling: Scaling) -> Standard | Quantile | SignedLog | U
     return SignedLog.fit(present) if scaling == "log" else Standard.fit(present)
 
 
-def chosen(present: Floats) -> Literal["standard", "quantile", "log"]:
+def choose_scaling(present: Floats) -> Literal["standard", "quantile", "log"]:
     """What ``auto`` takes for finite numbers float64[n]. Cost: a few passes, and a sort where there are extreme values."""
     mean, sd = moments(present)
     if sd == 0:
@@ -211,7 +211,7 @@ def chosen(present: Floats) -> Literal["standard", "quantile", "log"]:
     return "log" if len(counts) <= FEW_VALUES or 2 * counts.max() > len(present) else "quantile"
 
 
-def squeezed(present: Floats) -> bool:
+def is_squeezed(present: Floats) -> bool:
     """Whether ``standard`` would leave hardly any difference between most finite numbers float64[n], because of a few.
 
     Not if most numbers are equal anyway, nor where ``auto`` takes ``standard``, as of flags. Cost: a partial sort.
@@ -223,7 +223,7 @@ def squeezed(present: Floats) -> bool:
         distances = np.abs(present - np.median(present))
     most = len(present) - max(1, int(len(present) * FEW))
     _, spread = moments(present[np.argpartition(distances, most - 1)[:most]])
-    return 0 < spread < LEAST_SPREAD * sd and chosen(present) != "standard"
+    return 0 < spread < LEAST_SPREAD * sd and choose_scaling(present) != "standard"
 
 
 def moments(present: Floats) -> tuple[float, float]:
@@ -242,7 +242,7 @@ def _signed_log(values: Floats, unit: float) -> Floats:
         return np.sign(values) * np.logaddexp(0.0, np.log(np.abs(values)) - math.log(unit))
 
 
-def _between(values: Floats, knots: tuple[float, ...], levels: tuple[float, ...]) -> Floats:
+def _interpolate(values: Floats, knots: tuple[float, ...], levels: tuple[float, ...]) -> Floats:
     """``levels[k]`` at ``knots[k]``, straight lines between, and the level of the nearer end beyond; 0 without knots."""
     if not knots:
         return np.zeros(len(values))

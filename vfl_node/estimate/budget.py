@@ -60,7 +60,7 @@ class Budget:
         if self._limits.max_memory_mib is not None:
             free = min(free, (self._limits.max_memory_mib << 20) - others)
         if needed.bytes > free:
-            raise _too_little(needed, max(0, free), others)
+            raise _memory_error(needed, max(0, free), others)
         return needed.bytes
 
     def release(self, job_id: str) -> None:
@@ -69,7 +69,7 @@ class Budget:
             self._reserved.pop(job_id, None)
 
 
-def _too_little(needed: Need, free: float, others: int) -> StateError:
+def _memory_error(needed: Need, free: float, others: int) -> StateError:
     besides = f", beside {mebibytes(others)} that other jobs have reserved" if others else ""
     return StateError(
         f"this job needs about {mebibytes(needed.bytes)} of memory ({needed}); {mebibytes(free)} are free{besides}",

@@ -47,7 +47,7 @@ class Machine:
     disk_bytes_per_s: float
 
 
-def of_node(group: Group, settings: Settings | None) -> Machine:
+def measure_node(group: Group, settings: Settings | None) -> Machine:
     """What the machine does for the node with these settings; without them for one with all cores. As :func:`measure`."""
     if settings is None:
         return measure(group, len(os.sched_getaffinity(0)), temporary_place())
@@ -75,7 +75,7 @@ def measure(group: Group, cores: int, folder: Path) -> Machine:
         hash_s=_cpu_s(lambda some: group.hash_to_group(some, b"estimate"), ids, 0.1),
         power_s=_cpu_s(lambda some: group.power(some, scalar, engine), elements, 0.25),
         decode_s=_cpu_s(group.decode, elements, 0.1),
-        find_s=_cpu_s(_found, np.frombuffer(data, dtype=np.uint8).reshape(-1, group.width), 0.05),
+        find_s=_cpu_s(_find, np.frombuffer(data, dtype=np.uint8).reshape(-1, group.width), 0.05),
         sha256_s=_cpu_s(sha256, data, 0.05),
         disk_bytes_per_s=_disk_bytes_per_s(folder),
     )
@@ -90,7 +90,7 @@ def _cpu_s(operation: Callable[[Any], object], items: Sequence[Any] | Rows, budg
     return spent / done
 
 
-def _found(rows: Rows) -> object:
+def _find(rows: Rows) -> object:
     return RowIndex(rows).find(rows)
 
 

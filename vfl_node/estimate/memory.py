@@ -35,7 +35,7 @@ EPOCH_BYTES = 2048
 """Figures of an epoch, until the report is written."""
 
 FRAME_COPIES = 4
-"""Of the largest message, while one is received."""
+"""Copies of the largest message, while one is received."""
 
 UNPROTECTED = Protection()
 
@@ -105,7 +105,7 @@ def need(
     """
     columns = table.numeric + len(table.cardinalities) + sum(length for _, length in table.lists)
     conversations = {role_in(job.parties, name): len(job.parties.met_by(name)) for name in job.parties.all}
-    plan = planned(job, models) if role != "coordinator" else None
+    plan = plan_training(job, models) if role != "coordinator" else None
     linked = 2 * PLACE_BYTES * job.align.candidates if job.align.spec.by_similarity else 0
     weights = parameters(model or job, role, table, models)
     return Need(
@@ -119,7 +119,7 @@ def need(
 
 
 def _protection_bytes(job: Job, protection: Protection, role: Role, table: TableShape, weights: int) -> int:
-    plan = planned(job)
+    plan = plan_training(job)
     assert plan is not None
     rows, width, projected = plan.sent()
     if not width or role == "coordinator":
@@ -133,11 +133,11 @@ def _protection_bytes(job: Job, protection: Protection, role: Role, table: Table
 
 def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str] = NONE_DECLARED) -> int:
     """Weights of this party's networks; of the layers alone where no table is known. ``models``: as for :func:`need`."""
-    plan = planned(job, models)
+    plan = plan_training(job, models)
     return plan.parameters(role, table) if plan and role != "coordinator" else 0
 
 
-def planned(job: Job, models: Mapping[str, str] = NONE_DECLARED) -> TrainingPlan[Any] | None:
+def plan_training(job: Job, models: Mapping[str, str] = NONE_DECLARED) -> TrainingPlan[Any] | None:
     """What the job's training will send and compute; None where it trains nothing. ``models``: as for :func:`need`."""
     return job.train.planned(len(job.parties.passive), job.beside, models) if job.train else None
 
@@ -145,9 +145,9 @@ def planned(job: Job, models: Mapping[str, str] = NONE_DECLARED) -> TrainingPlan
 def frame_bytes(job: Job, model: Job | None = None) -> int:
     """The largest message of the job's conversations: no larger one is received. ``model``: as for :func:`need`."""
     largest = 2 * PIECE_BYTES
-    if plan := planned(job):
+    if plan := plan_training(job):
         largest = max(largest, plan.message_bytes(job.evaluate))
-    elif model and model.serve and (trained := planned(model)):
+    elif model and model.serve and (trained := plan_training(model)):
         largest = max(largest, trained.served_message_bytes(model.serve.batch_size))
     return min(MAX_FRAME_BYTES, largest)
 
@@ -162,18 +162,18 @@ def check_limits(
     """
     table = table or TableShape()
     weights = parameters(job, role, table, models)
-    _at_most(weights, limits.max_model_parameters, "weights of a model", "max_model_parameters")
+    _check_at_most(weights, limits.max_model_parameters, "weights of a model", "max_model_parameters")
     fewest, _ = plan_of(job.align.spec).lengths_of_one(table.rows, None) or (0, None)
     check_steps(job, fewest, limits)
 
 
 def check_steps(job: Job, rows: int, limits: Limits) -> None:
     """Refuse a job that would train for longer than this owner allows over ``rows`` shared rows, or more (``E_POLICY``)."""
-    plan = planned(job)
-    _at_most(plan.steps(job.evaluate, rows) if plan else 0, limits.max_steps, "training steps", "max_steps")
+    plan = plan_training(job)
+    _check_at_most(plan.steps(job.evaluate, rows) if plan else 0, limits.max_steps, "training steps", "max_steps")
 
 
-def _at_most(count: int, most: int, what: str, limit: str) -> None:
+def _check_at_most(count: int, most: int, what: str, limit: str) -> None:
     if count > most:
         raise PolicyError(
             f"the job has {count:,} {what} at this node, and its limit is {most:,}",

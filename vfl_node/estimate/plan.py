@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def role(self) -> Role:
-        """Of the party whose side is shown."""
+        """Role of the party whose side is shown."""
         return data_role(self.job.parties, self.party)
 
     @property
@@ -171,7 +171,7 @@ def taking_part(align: Align, records: Records, shared: Span) -> tuple[Records, 
     return taken, (round(share * shared[0]), round(share * shared[1]))
 
 
-def announced_by(parties: Parties, align: Align, records: Records) -> list[int]:
+def announced_sizes(parties: Parties, align: Align, records: Records) -> list[int]:
     """Elements that each data party announces, in the job's order, if so many records take part."""
     return [announced(records[name], align, data_role(parties, name)) for name in parties.data]
 
@@ -201,7 +201,7 @@ def training_cost(
     return job.train.planned(len(job.parties.passive), beside).cost(job.evaluate, rows, protocol)
 
 
-def outside_cost(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:
+def cost_outside(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:
     """What learning from rows outside of so many shared ``rows`` takes; None where the job has none, or nobody knows which."""
     if job.train is None or len(job.parties.passive) > 1 or not spec.every_row_is_shared:
         return None

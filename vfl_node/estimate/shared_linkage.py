@@ -38,7 +38,7 @@ class SharedCost:
 
     @property
     def pairs(self) -> int:
-        """Of records."""
+        """Pairs of records."""
         return self.plan.rows[0] * self.plan.rows[1]
 
     @property
@@ -46,7 +46,7 @@ class SharedCost:
         """On the busiest wire."""
         return max(sum(self.sent) + self.dealt // 2, self.dealt)
 
-    def both(self, count: int) -> None:
+    def add_both(self, count: int) -> None:
         """Each data party sends so many bytes."""
         self.sent = [sent + count for sent in self.sent]
 
@@ -59,7 +59,7 @@ def shared_cost(align: Align, sizes: Sequence[int]) -> SharedCost:
     for block in plan.blocks:
         _add_block(cost, len(block))
     slots = active * plan.candidates
-    cost.both(BYTES * slots + 2 * BYTES)
+    cost.add_both(BYTES * slots + 2 * BYTES)
     cost.sent[1] += BYTES * slots
     cost.dealt += BYTES * slots * (2 if plan.sigma else 1)
     cost.rounds += 3
@@ -75,7 +75,7 @@ def _add_block(cost: SharedCost, rows: int) -> None:
     plane = line * others
     cost.sent[0] += number * rows * bits + number * rows * others + plane
     cost.sent[1] += number * others * bits + _PLACE_BYTES * slots
-    cost.both(2 * -(-digits // 8) * rows * others + (2 * (digits - 1) + max(0, digits - 2)) * plane + number * slots)
+    cost.add_both(2 * -(-digits // 8) * rows * others + (2 * (digits - 1) + max(0, digits - 2)) * plane + number * slots)
     cost.dealt += 2 * BYTES * rows * others + 2 * BYTES * slots
     cost.dealt += (2 * digits + 2 * max(0, digits - 2) + digits - 1) * plane
     cost.rounds += -(-bits // block_bits(bits, (rows, others))) + 2 * digits + max(0, (digits - 1).bit_length() - 1) + 3
@@ -83,13 +83,13 @@ def _add_block(cost: SharedCost, rows: int) -> None:
     for weight in range(digits + ties):
         ones = others if weight >= ties else sum(not place >> weight & 1 for place in range(others))
         ands, rounds = _sum(ones, width)
-        cost.both((plane if weight < ties else 2 * plane) + (ands + width) * line)
+        cost.add_both((plane if weight < ties else 2 * plane) + (ands + width) * line)
         cost.dealt += (plane if weight < ties else 3 * plane) + (ands + width) * line
         cost.rounds += (2 if weight < ties else 3) + rounds
 
 
 def _sum(ones: int, width: int) -> tuple[int, int]:
-    """How many ANDs and rounds a sum of bits takes (:func:`vfl_node.crypto.shares.bits.added`)."""
+    """How many ANDs and rounds a sum of bits takes (:func:`vfl_node.crypto.shares.bits.add_bits`)."""
     left, ands, rounds = [ones + 2, *[2] * (width - 1)], 0, 0
     while True:
         left[-1] = 1

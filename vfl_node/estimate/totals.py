@@ -22,7 +22,7 @@ from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.linkage import ENCODE_S, PLACE_BYTES, linkage_cost
 from vfl_node.estimate.machine import Machine
-from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outside_cost, taking_part, terms_of, training_cost
+from vfl_node.estimate.plan import Plan, Records, announced_sizes, cost_outside, data_role, taking_part, terms_of, training_cost
 from vfl_node.estimate.shared_linkage import PAIR_S as SHARED_PAIR_S
 from vfl_node.estimate.shared_linkage import shared_cost
 from vfl_node.job.alignment import ALIGNMENTS, Align, AlignmentSpec
@@ -109,7 +109,7 @@ def pace_of(plan: Plan, table: TableShape, settings: Settings | None) -> Pace | 
         table: of the party whose side is shown.
         settings: of its node.
     """
-    cost = outside_cost(plan.job, plan.job.align.spec, plan.records, 0)
+    cost = cost_outside(plan.job, plan.job.align.spec, plan.records, 0)
     if cost is None:
         return None
     measure: Callable[..., Pace] = load(cost.pace, what="the measure of train.unaligned")
@@ -117,7 +117,7 @@ def pace_of(plan: Plan, table: TableShape, settings: Settings | None) -> Pace | 
     return measure(plan.job, {data_role(plan.job.parties, plan.party): table}, models)
 
 
-def as_json(plan: Plan, machine: Machine, costs_of: dict[str, Range]) -> dict[str, Any]:
+def to_json(plan: Plan, machine: Machine, costs_of: dict[str, Range]) -> dict[str, Any]:
     """All of it for a program: seconds, bytes, and [least, most] for each figure."""
     apart = {"job", "party", "records", "obfuscation", "columns"}
     given = {name: value for name, value in asdict(plan).items() if name not in apart}
@@ -136,20 +136,20 @@ def shows(plan: Plan, spec: AlignmentSpec) -> bool:
     return asked_for and spec.by_similarity == own.by_similarity and len(plan.job.parties.passive) <= spec.several.most
 
 
-def stages(of: AlignmentPlan, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
+def stages(protocol: AlignmentPlan, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
     """What each data party does in each stage, in the job's order; arguments as :meth:`AlignmentPlan.stages_of_several`."""
     n_a, n_p, *more = sizes
-    return of.stages_of_several(sizes, m) if more else [by_party(stage) for stage in of.stages(n_a, n_p, m)]
+    return protocol.stages_of_several(sizes, m) if more else [by_party(stage) for stage in protocol.stages(n_a, n_p, m)]
 
 
 def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Range:
     records, shared = taking_part(terms, plan.records, plan.shared)
-    sizes = announced_by(plan.job.parties, terms, records)
+    sizes = announced_sizes(plan.job.parties, terms, records)
     cost = _linkage if terms.spec.by_similarity else _cost
     cases = [
         asdict(cost(plan, machine, terms, sizes, common, m))
         | _training(plan, terms.protocol, m, common)
-        | _outside(plan, terms.spec, records, m, pace)
+        | _figures_outside(plan, terms.spec, records, m, pace)
         for common in shared
         for m in plan_of(terms.spec).lengths(terms, sizes, common, plan.obfuscation)
     ]
@@ -173,9 +173,9 @@ def _training(plan: Plan, protocol: str, m: int, common: int) -> dict[str, float
     return found
 
 
-def _outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None) -> dict[str, float]:
+def _figures_outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None) -> dict[str, float]:
     """What learning from rows outside of ``m`` shared ones takes; nothing where none is learnt from."""
-    cost = outside_cost(plan.job, spec, records, m)
+    cost = cost_outside(plan.job, spec, records, m)
     if cost is None:
         return {}
     if pace is None:
@@ -239,12 +239,12 @@ def _shared_linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[
 
 
 def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
-    of = plan_of(terms.spec)
+    protocol = plan_of(terms.spec)
     parties, width = plan.job.parties, group(plan.job.align.group).width
-    in_stages = stages(of, sizes, m)
+    in_stages = stages(protocol, sizes, m)
     total = dict(zip(parties.data, summed(in_stages), strict=True))
     own, active = total[plan.party], total[parties.active]
-    told = of.bytes_a_row * m  # by the active party to each other one
+    told = protocol.bytes_a_row * m  # by the active party to each other one
     told_by, told_to = (told * len(parties.passive), 0) if plan.party == parties.active else (0, told)
     on_wire = (active.sent + active.received) * width + told * len(parties.passive)
     computing_s = sum(max(_seconds(machine, each, width, machine.cores) for each in stage) for stage in in_stages)

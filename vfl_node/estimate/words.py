@@ -14,9 +14,9 @@ from vfl_node.estimate.plan import (
     Plan,
     Records,
     Span,
-    announced_by,
+    announced_sizes,
+    cost_outside,
     data_role,
-    outside_cost,
     taking_part,
     terms_of,
     training_cost,
@@ -61,7 +61,7 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
     return [
         head,
         *(
-            (title, *(_between(*cost[name], text) if name in cost else "–" for cost in costs.values()))
+            (title, *(_format_range(*cost[name], text) if name in cost else "–" for cost in costs.values()))
             for name, (title, text) in counted.items()
         ),
     ]
@@ -73,7 +73,7 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
     have = ", ".join(f"{name} has {_count(plan.records[name])} records" for name in plan.job.parties.data)
     if terms.spec.by_similarity:
         taken, _ = taking_part(terms, plan.records, plan.shared)
-        sizes, coordinator = announced_by(plan.job.parties, terms, taken), str(plan.job.parties.coordinator)
+        sizes, coordinator = announced_sizes(plan.job.parties, terms, taken), str(plan.job.parties.coordinator)
         if terms.comparison == "shares":
             said = [have, *shared_notes(shared_cost(terms, sizes), coordinator, plan.rtt_ms)]
         else:
@@ -85,7 +85,7 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
             f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
             "as many shared ones are counted as chance leaves of them"
         )
-    if outside := outside_cost(plan.job, terms.spec, plan.records, 0):
+    if outside := cost_outside(plan.job, terms.spec, plan.records, 0):
         said.append(f"rows outside of the alignment are learnt from {outside.when}; to compute is on one core, in all")
     _, rows = _shared_rows(plan.job.parties, terms, plan.records, plan.shared) or (None, None)
     common = _common(plan.job, terms.protocol, plan.records, plan.shared)
@@ -125,7 +125,7 @@ def _notes_on_ids(plan: Plan, machine: Machine, have: str) -> list[str]:
     owned = "not all parties own" if plan.several else "only one party owns"
     known = f"{_count(least)} are shared{' by all' * plan.several}"
     said = [
-        f"{have}; {known if least == most else f'shared may be any number, {_between(least, most, _count)}'}",
+        f"{have}; {known if least == most else f'shared may be any number, {_format_range(least, most, _count)}'}",
         f"measured on one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
         f"{_micro(machine.decode_s)} a check ({terms.group}, kernel {kernel().name}); the disk writes "
         f"{machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
@@ -140,7 +140,7 @@ def _notes_on_ids(plan: Plan, machine: Machine, have: str) -> list[str]:
     return said
 
 
-def before_start(job: Job, records: Records, shared: Span | None = None) -> list[str]:
+def describe_start(job: Job, records: Records, shared: Span | None = None) -> list[str]:
     """What training takes over the rows of this job, and over the union or the intersection instead: a sentence each.
 
     Args:
@@ -153,20 +153,20 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
         rows = _shared_rows(job.parties, terms_of(job.align, protocol), records, shared)
         if rows is not None and (takes := _takes(job, protocol, *rows, common=_common(job, protocol, records, shared))):
             words = "this job trains on {}: {}" if protocol == own else "{} would take {}"
-            beside = _beside(job, protocol, records.get(job.parties.active), *rows)
-            sentences.append(words.format(ALIGNMENTS[protocol].shared_rows, takes) + beside + _counted(job, protocol))
+            beside = _describe_outside(job, protocol, records.get(job.parties.active), *rows)
+            sentences.append(words.format(ALIGNMENTS[protocol].shared_rows, takes) + beside + _describe_counting(job, protocol))
     return sentences
 
 
-def after_alignment(job: Job, alignment: Alignment) -> str:
-    """The same once the job's parties have aligned, in one line; empty as :func:`before_start`."""
+def describe_alignment(job: Job, alignment: Alignment) -> str:
+    """The same once the job's parties have aligned, in one line; empty as :func:`describe_start`."""
     spec = alignment.spec
     takes = _takes(job, spec.name, len(alignment), len(alignment), alignment.among, alignment.common)
     if not takes:
         return ""
     active = alignment.peers.get(job.parties.active)
     records = alignment.ours if active is None else None if active.padded else active.records
-    takes += _beside(job, spec.name, records, len(alignment), len(alignment)) + _counted(job, spec.name)
+    takes += _describe_outside(job, spec.name, records, len(alignment), len(alignment)) + _describe_counting(job, spec.name)
     said, other = f"training on {spec.shared_rows}: {takes}", ALIGNMENTS[plan_of(spec).compared_with]
     rows = alignment.common if other.every_row_is_shared else alignment.union
     if rows is None:
@@ -179,7 +179,7 @@ def _shared_rows(parties: Parties, terms: Align, records: Records, shared: Span 
     """The fewest and the most shared rows, as far as the ``records`` known tell; None where they tell nothing."""
     if len(records) == len(parties.data):
         taken, common = taking_part(terms, records, shared or (0, min(records.values())))
-        sizes = announced_by(parties, terms, taken)
+        sizes = announced_sizes(parties, terms, taken)
         rows = [m for shared in common for m in plan_of(terms.spec).lengths(terms, sizes, shared, Obfuscation())]
         return min(rows), max(rows)
     (name, count), *_ = records.items()
@@ -204,36 +204,36 @@ def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | N
     if job.train is None or low is None or high is None:
         return ""
 
-    def between(fewest: int, largest: int, text: Callable[[float], str]) -> str:
-        return f"at least {text(fewest)}" if most is None else _between(fewest, largest, text)
+    def format_span(fewest: int, largest: int, text: Callable[[float], str]) -> str:
+        return f"at least {text(fewest)}" if most is None else _format_range(fewest, largest, text)
 
-    rows, sent = between(low.rows, high.rows, _count), between(low.bytes, high.bytes, _size)
-    batches = f"{between(low.batches, high.batches, _count)} batch{'es' if high.batches > 1 else ''}"
+    rows, sent = format_span(low.rows, high.rows, _count), format_span(low.bytes, high.bytes, _size)
+    batches = f"{format_span(low.batches, high.batches, _count)} batch{'es' if high.batches > 1 else ''}"
     stops = "at most " if job.evaluate.validation_fraction and most is not None else ""  # training may stop early
-    dealt = between(low.coordinator_bytes, high.coordinator_bytes, _size)
+    dealt = format_span(low.coordinator_bytes, high.coordinator_bytes, _size)
     beside = f", and {dealt} from {job.parties.coordinator}" if high.coordinator_bytes else ""
     return f"{rows} rows an {job.train.traits.unit}, {batches}, {stops}{sent} in all{beside}"
 
 
-def _counted(job: Job, protocol: str) -> str:
+def _describe_counting(job: Job, protocol: str) -> str:
     """What this job's own training was counted with; empty where nothing is taken for granted."""
     cost = training_cost(job, 1, protocol) if protocol == job.align.protocol else None
     return f" (counted with {cost.counted_with})" if cost and cost.counted_with else ""
 
 
-def _beside(job: Job, protocol: str, active: int | None, least: int, most: int | None) -> str:
+def _describe_outside(job: Job, protocol: str, active: int | None, least: int, most: int | None) -> str:
     """What the active party learns from beside so many shared rows; empty where that is nothing, or its records are hidden."""
     if active is None or most is None:
         return ""
     spec, records = ALIGNMENTS[protocol], {job.parties.active: active}
-    fewest, largest = (outside_cost(job, spec, records, rows) for rows in (most, least))
+    fewest, largest = (cost_outside(job, spec, records, rows) for rows in (most, least))
     if fewest is None or largest is None:
         return ""
-    rows = _between(fewest.rows, largest.rows, _count)
+    rows = _format_range(fewest.rows, largest.rows, _count)
     return f", and beside them {rows} rows of {job.parties.active} alone, {largest.when}"
 
 
-def _between(least: float, most: float, text: Callable[[float], str]) -> str:
+def _format_range(least: float, most: float, text: Callable[[float], str]) -> str:
     low, high = text(least), text(most)
     unit = low[len(low.split(" ")[0]) :]
     return low if low == high else f"{low.removesuffix(unit) if high.endswith(unit) else low} – {high}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from vfl_node.configuration.yaml_text import as_key
+from vfl_node.configuration.yaml_text import quote_key
 from vfl_node.data.label_like import label_like
 from vfl_node.data.tables import Table
 from vfl_node.execution.column_cautions import few
@@ -54,7 +54,7 @@ def of_labels(table: Table, classes: int) -> tuple[str, ...]:
     found = [
         f"Column {column.name!r} alone predicts the label almost perfectly ({measure} {column.score:.4f} on {column.rows:,} of "
         "your records). If it was recorded together with the label or after it, new records do not have it yet, and the model "
-        f"is useless for them: leave it out (data.columns: {{{as_key(column.name)}: ignore}})."
+        f"is useless for them: leave it out (data.columns: {{{quote_key(column.name)}: ignore}})."
         for column in label_like(table, classes)
     ]
     return (*said, *few(found, "more columns alone predict the label almost perfectly"))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from vfl_node.configuration.yaml_text import as_key
+from vfl_node.configuration.yaml_text import quote_key
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.identifiers import parts
 from vfl_node.data.levels import FEW_ROWS_EACH, mostly_rare
@@ -49,7 +49,7 @@ def of_left_out(table: Table) -> tuple[str, ...]:
     """
     return tuple(
         f"Column {name!r} is left out: {_LEFT_OUT[use]}. If it is a feature, declare its kind (data.columns); else remove it "
-        f"or say data.columns: {{{as_key(name)}: ignore}}."
+        f"or say data.columns: {{{quote_key(name)}: ignore}}."
         for name, use in table.left_out.items()
     )
 
@@ -60,14 +60,14 @@ def of_columns(table: Table) -> tuple[str, ...]:
     codes = [
         f"Column {name!r} is read as numbers, and {column.zero_led:,} of its {len(column.values):,} cells begin with a zero "
         "before other digits, as postcodes and other codes do: these zeros are lost. Declare it (data.columns: "
-        f"{{{as_key(name)}: categorical}}; numeric if it holds numbers)."
+        f"{{{quote_key(name)}: categorical}}; numeric if it holds numbers)."
         for name, column in numbers.items()
         if column.zero_led
     ]
     codes += [
         f"Column {name!r} is read as numbers with thousands in groups, and nearly each of its cells is another number of as "
         "many digits, as telephone numbers and numbers of persons and firms are. Declare it (data.columns: "
-        f"{{{as_key(name)}: ignore}}; numeric if it holds numbers)."
+        f"{{{quote_key(name)}: ignore}}; numeric if it holds numbers)."
         for name, column in numbers.items()
         if column.seems == "codes"
     ]
@@ -77,7 +77,7 @@ def of_columns(table: Table) -> tuple[str, ...]:
     far = [
         f"Column {name!r} has {count:,} cells that are farther from all others than these are from each other, as 9999 is "
         "where it stands for a missing value. If they do, say data.columns: "
-        f"{{{as_key(name)}: {{kind: {kind}, missing: [VALUE]}}}}."
+        f"{{{quote_key(name)}: {{kind: {kind}, missing: [VALUE]}}}}."
         for name, (kind, values) in scales.items()
         if (count := far_apart(values, dates=kind == "date"))
     ]
@@ -88,7 +88,7 @@ def of_columns(table: Table) -> tuple[str, ...]:
         )
     thousands = [
         f"Column {name!r} is read as numbers with decimals, and all of these have three digits, as if the points separated "
-        f"thousands. If they do, say data.columns: {{{as_key(name)}: {{kind: numeric, thousands: '.'}}}}; else decimal: '.'."
+        f"thousands. If they do, say data.columns: {{{quote_key(name)}: {{kind: numeric, thousands: '.'}}}}; else decimal: '.'."
         for name, column in numbers.items()
         if column.seems == "thousands"
     ]
@@ -120,7 +120,7 @@ def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[s
     lost = [
         f"Column {column.name!r} is read as categories, and all its {column.merged:,} levels are merged, because fewer than "
         f"train.least_rows of the training rows have each: the model gets nothing from it. Say data.columns: "
-        f"{{{as_key(column.name)}: ignore}}, or declare it as what it holds."
+        f"{{{quote_key(column.name)}: ignore}}, or declare it as what it holds."
         for column in columns
         if column.kind == "categorical"
         and not column.levels
@@ -138,12 +138,12 @@ def _proves_decimals(column: NumericColumn) -> bool:
 
 
 def _remedy(name: str, column: CategoricalColumn) -> str:
-    ignore = f"data.columns: {{{as_key(name)}: ignore}}"
+    ignore = f"data.columns: {{{quote_key(name)}: ignore}}"
     if not column.detected:
         return f"To leave it out say {ignore}."
     return (
         "If it holds numbers or dates, correct its cells or say how they are written (data.columns: "
-        f"{{{as_key(name)}: {{kind: numeric, missing: [WORD]}}}} or {{kind: date, date_format: d/m/Y}}); else say {ignore}."
+        f"{{{quote_key(name)}: {{kind: numeric, missing: [WORD]}}}} or {{kind: date, date_format: d/m/Y}}); else say {ignore}."
     )
 
 

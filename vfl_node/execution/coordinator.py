@@ -15,7 +15,7 @@ from vfl_node.execution.finish import have_stored, hear_confirmed
 from vfl_node.execution.keep import keep
 from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.process import failpoints
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.session.agree import agree
 from vfl_node.training.predictor import ReportedPredictions
 from vfl_node.training.trainer import trainer_of
@@ -47,7 +47,7 @@ class CoordinatorRun:
 
     def __init__(self, run: Run, predictions: PredictionsPart | None) -> None:
         spec, train = run.session.job.align.spec, run.session.job.train
-        self._run, self._predictions, self._started = run, predictions, now()
+        self._run, self._predictions, self._started = run, predictions, utc_now()
         self._alignment = coordination_of(spec, run.session) if spec.coordinated else None
         self._training = trainer_of(train).coordination(run.session) if train and train.coordinated else None
         self._traffic: dict[str, Traffic] = {}

@@ -15,9 +15,9 @@ from vfl_node.data.named import data_of, needs_order
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import read_table
-from vfl_node.data.sampling import at_most
+from vfl_node.data.sampling import sample
 from vfl_node.data.tables import Table, check_enough
-from vfl_node.estimate.words import before_start
+from vfl_node.estimate.words import describe_start
 from vfl_node.job import Align, Job
 from vfl_node.job.costs import TableShape
 from vfl_node.job.keys import NO_KEYS
@@ -116,7 +116,7 @@ def announce(progress: Progress, job: Job, tables: Mapping[str, Table]) -> None:
         first, *others = (table.ids for table in tables.values())
         common = len(set(first).intersection(*others))
         shared = (common, common)
-    if sentences := before_start(job, {name: len(table) for name, table in tables.items()}, shared):
+    if sentences := describe_start(job, {name: len(table) for name, table in tables.items()}, shared):
         progress.emit(TrainingCostKnown("; ".join(sentences)))
 
 
@@ -125,14 +125,14 @@ def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, part
 
     Raises:
         PolicyError: an earlier job had another part (``E_PROMISE``), or it is too small (``E_TOO_FEW``).
-        DataError: as :func:`vfl_node.data.sampling.at_most`.
+        DataError: as :func:`vfl_node.data.sampling.sample`.
 
     Leaks: how many records an earlier job had, if the peer searches for the number that is not refused; it was told then.
     """
     most = len(table) if align.at_most is None else min(align.at_most, len(table))
     check_enough(most, limits.min_set_size, party)
     promises.hold_part(memory, table.identity, most)
-    return table if most == len(table) else at_most(table, most, promises.part_seed(memory, table.identity))
+    return table if most == len(table) else sample(table, most, promises.part_seed(memory, table.identity))
 
 
 def check_named_columns(

@@ -26,9 +26,9 @@ from vfl_node.execution.known_rows import TrialParty
 from vfl_node.job import Job
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import joint
-from vfl_node.privacy.silent import attempted
+from vfl_node.privacy.silent import attempt
 from vfl_node.report import envelope, page
-from vfl_node.report.meters import with_joint
+from vfl_node.report.meters import add_joint
 from vfl_node.settings.protection import Protection
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.section import JointAttack
@@ -87,7 +87,7 @@ def _attacked(
     if attacker.table.labels is not None:
         cells, categorical = np.column_stack([cells, attacker.table.labels]), [*categorical, False]
     draws, shown = Randomness(bytes(32)), received[mine].astype(np.float64)
-    scores = attempted(lambda: joint.scores(cells[rows], shown, draws, categorical=np.array(categorical, dtype=bool)))
+    scores = attempt(lambda: joint.scores(cells[rows], shown, draws, categorical=np.array(categorical, dtype=bool)))
     value = None if scores is None else auc(synthetic, scores)
     return None if value is None else JointAttack(value=value, estimate=False, judged=len(rows))
 
@@ -100,7 +100,7 @@ def _add(folder: Path, attack: JointAttack) -> None:
     training["warnings"] = [*training["warnings"], *of_membership(attack)]
     report = envelope.Report.model_validate(document)
     if report.meters and report.meters.membership:
-        membership = with_joint(report.meters.membership, attack)
+        membership = add_joint(report.meters.membership, attack)
         report = report.model_copy(update={"meters": report.meters.model_copy(update={"membership": membership})})
     page.write(report, folder)
 

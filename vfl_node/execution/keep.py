@@ -17,7 +17,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.process import failpoints
 from vfl_node.process.files import private_folder, write_whole
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.report import envelope, page
 from vfl_node.session.session import Session
 from vfl_node.training.prediction.stored import FileShown, StoredPredictor
@@ -92,7 +92,7 @@ def keep(
         predictions=predictions,
         coordinated=coordinated,
         started=started,
-        finished=now(),
+        finished=utc_now(),
         versions=envelope.installed_versions(),
         seeded=folder.trial.seeded,
     )

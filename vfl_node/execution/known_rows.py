@@ -26,7 +26,7 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import opened
 from vfl_node.job import Job
-from vfl_node.metrics.weighted import predicted
+from vfl_node.metrics.weighted import predict_classes
 from vfl_node.models import storage
 from vfl_node.process.files import write_whole
 from vfl_node.settings.node import Settings
@@ -113,7 +113,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     name = "prediction" if job.task == "regression" else "probability"
     names = [f"probability_{k}" for k in classes or range(said.shape[1])] if several else [name]
     writer.writerow([*ids, "rows", "label", *names, *(["class"] if classes else [])])
-    likeliest = predicted(said if several else said[:, 0], job.evaluate.threshold)
+    likeliest = predict_classes(said if several else said[:, 0], job.evaluate.threshold)
     labels = table.labels[view.rows[positions]].tolist()
     spelled_labels = [classes[int(label)] if classes else repr(label).removesuffix(".0") for label in labels]
     rows = zip(view.rows[positions].tolist(), used.tolist(), spelled_labels, said.tolist(), likeliest.tolist(), strict=True)

@@ -28,7 +28,7 @@ from vfl_node.progress import (
     WorkEvent,
 )
 from vfl_node.report.meters import live_meters
-from vfl_node.report.words import rounded, worst_first
+from vfl_node.report.words import round_numbers, worst_first
 
 log = structlog.get_logger()
 
@@ -164,7 +164,7 @@ class LiveProgress:
 
     def _log_figures(self, figures: Mapping[str, Any]) -> None:
         if figures:
-            self._log.info("progress", **rounded(figures))
+            self._log.info("progress", **round_numbers(figures))
 
 
 def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:

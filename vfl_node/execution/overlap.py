@@ -15,7 +15,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.spelling import spelling_hints
 from vfl_node.errors import PolicyError
 from vfl_node.job import Align
-from vfl_node.report.words import listed
+from vfl_node.report.words import join_names
 
 LEAST_SHARE = 0.01
 """A smaller share of the smaller set is doubted."""
@@ -71,7 +71,7 @@ class OverlapDoubt:
 
     @property
     def _finding(self) -> str:
-        those = listed(self.peers)
+        those = join_names(self.peers)
         if not self.shared:
             return f"no record is shared with {those}"
         most, records = "" if self.exact else "at most ", "1 record is" if self.shared == 1 else f"{self.shared:,} records are"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from vfl_node.configuration.models import text_of, validate
-from vfl_node.configuration.yaml_text import places, read, where
+from vfl_node.configuration.yaml_text import places, position, read
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
@@ -20,7 +20,7 @@ from vfl_node.job.unaligned import METHODS
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import Role
 from vfl_node.settings.limits import UnboundedModel
-from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, role_in, settled
+from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, resolve_paths, role_in
 from vfl_node.settings.protection import NO_TREE, Compare
 from vfl_node.settings.source import OF_A_QUERY
 
@@ -84,7 +84,7 @@ def private(document: Mapping[str, Any], *, source: str, text: str = "", base: P
     """As :func:`read_private`, of a document already read."""
     for key, reason in SET_BY_A_TRIAL.items():
         if key in document:
-            place = ":".join(map(str, (source, *where(places(text), (key,), key=True))))
+            place = ":".join(map(str, (source, *position(places(text), (key,), key=True))))
             raise UsageError(f"{place}: {key!r} cannot be set in a trial: {reason}", code="E_CONFIG", hint="leave it out")
     return PrivateSettings(document, source, text, base or Path.cwd())
 
@@ -157,7 +157,7 @@ def trial_settings(
         if role != "coordinator":
             needs_label = role in (job.label_holder, "active")
             document["data"] = _data(job, name, own.document.get("data"), files.get(name), columns, needs_label=needs_label)
-        settings[name] = settled(validate(document, Settings, source=own.source, text=own.text), own.base)
+        settings[name] = resolve_paths(validate(document, Settings, source=own.source, text=own.text), own.base)
     return settings
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.filters.values import DAY_S, KeyValues, bounds
-from vfl_node.data.columns_apart import each
+from vfl_node.data.columns_apart import make_tuple
 from vfl_node.data.missing_words import MISSING
 from vfl_node.data.readers.opening import open_auto
 from vfl_node.data.row_columns import seconds_in
@@ -33,7 +33,7 @@ def read_list(settings: LinkageAuditSettings, keys: Keys, party: str) -> Mapping
         DataError: the file cannot be read (``E_FILE``, and what readers raise), there are columns for none of the keys
             (``E_COLUMN``), or a cell is no number or date (``E_KEY_VALUE``); with the file and the line.
     """
-    named = {name: each(settings.keys.get(name, name)) for name in keys}
+    named = {name: make_tuple(settings.keys.get(name, name)) for name in keys}
     with closing(open_auto(settings.list, party=party)) as reader:
         missing = {column for name in settings.keys.keys() & named.keys() for column in named[name]}.difference(reader.names)
         columns = {name: of for name, of in named.items() if set(of) <= set(reader.names) and _fits(keys[name], of)}
@@ -67,7 +67,7 @@ def _checked(text: TextColumns, column: str, values: NDArray[np.float64]) -> NDA
     wrong = np.isinf(values)
     if wrong.any():
         raise DataError(
-            f"{text.where(column, int(wrong.argmax()))}: no value that the job's key can have, in the list of audit.linkage",
+            f"{text.locate(column, int(wrong.argmax()))}: no value that the job's key can have, in the list of audit.linkage",
             code="E_KEY_VALUE",
             hint="correct this cell, leave it empty, or name another column (audit.linkage.keys)",
         )

@@ -15,7 +15,7 @@ from vfl_node.execution.located import MOST_AXES, placed_words
 from vfl_node.execution.public_list import read_list
 from vfl_node.job import Job
 from vfl_node.job.keys import TextKey
-from vfl_node.privacy.linkage.listed import placed_errors, recognised_texts
+from vfl_node.privacy.linkage.listed import recognise_texts, registration_errors
 from vfl_node.privacy.linkage.space import KeySpace
 from vfl_node.settings.protection import LinkageAuditSettings
 
@@ -56,7 +56,7 @@ def recognisable(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str,
 
 
 def _of_texts(name: str, key: TextKey, own: KeyColumn, listed: KeyValues, job: Job) -> str:
-    found = recognised_texts([str(text) for text in own], [str(text) for text in listed], key, job.align.encoding)
+    found = recognise_texts([str(text) for text in own], [str(text) for text in listed], key, job.align.encoding)
     share = 100 * found.recognised / max(1, found.tried)
     return f"{share:.0f} % of {found.tried:,} different values of {name!r} that were tried ({found.listed:,} stand in the list)"
 
@@ -67,6 +67,6 @@ def _of_places(space: KeySpace, own: Mapping[str, KeyColumn], listed: Mapping[st
     places = places[~np.isnan(places).any(axis=1)]
     if len(space.bounds) > MOST_AXES or len(places) < 2:
         return []
-    errors = placed_errors(space.points({name: own[name] for name in space.keys}), places, space)
+    errors = registration_errors(space.points({name: own[name] for name in space.keys}), places, space)
     near = {name: error for name, error in errors.items() if np.isfinite(error)}
     return [f"{placed_words(space.keys, near)}, in the median"] if near else []

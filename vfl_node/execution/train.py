@@ -10,7 +10,7 @@ import numpy as np
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
-from vfl_node.estimate.words import after_alignment
+from vfl_node.estimate.words import describe_alignment
 from vfl_node.execution import cautions, column_cautions
 from vfl_node.execution.align import Aligned, aligned
 from vfl_node.execution.finish import finish
@@ -24,7 +24,7 @@ from vfl_node.job.training import TrainerConfig
 from vfl_node.privacy.audit import check as check_limit
 from vfl_node.privacy.audit import strongest
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.roles import DataRole, Role
 from vfl_node.session.counted import Counted, telling_training
@@ -45,7 +45,7 @@ async def play(run: Run) -> None:
     Leaks: what the job's alignment and training leak; the report says it in words.
     """
     session, folder = run.session, run.folder
-    started = now()
+    started = utc_now()
     spent = _spend(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
     points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
@@ -105,7 +105,7 @@ async def _trained(
     number = _number(run, alignment)
     _check_enough(run, result)
     check_steps(job, len(alignment), session.policy.limits)
-    if takes := after_alignment(job, alignment):
+    if takes := describe_alignment(job, alignment):
         session.progress.emit(TrainingCostKnown(takes))
     _check_settings(run, job.train)
     if session.recording.transcript and session.role == "active":

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.metrics import weighted as weighted_metrics
-from vfl_node.metrics.weighted import EPSILON, RANGES, predicted
+from vfl_node.metrics.weighted import EPSILON, RANGES, predict_classes
 
 Array = NDArray[Any]
 
@@ -39,8 +39,8 @@ class ModelOutput:
     probabilities: Array
 
     @classmethod
-    def clipped(cls, scores: Array) -> ModelOutput:
-        """Of probabilities that may leave 0 … 1, as those corrected for synthetic rows do: ranked as they are, else clipped."""
+    def clip(cls, scores: Array) -> ModelOutput:
+        """The output of probabilities that may leave 0 … 1, as corrected ones do: ranked as they are, else clipped."""
         return cls(scores, np.clip(scores, 0, 1))
 
     @classmethod
@@ -55,14 +55,14 @@ class ModelOutput:
         return self.probabilities.shape[1] if self.probabilities.ndim == 2 else 2
 
     def take(self, rows: NDArray[np.int64]) -> ModelOutput:
-        """Of these rows alone."""
+        """The output of these rows alone."""
         return ModelOutput(self.scores[rows], self.probabilities[rows])
 
     def metrics(self, names: Sequence[str], labels: Array, threshold: float = 0.5) -> dict[str, float | None]:
         """As :func:`compute`."""
         return compute(names, labels, self.scores, self.probabilities, threshold)
 
-    def weighted(self, names: Sequence[str], labels: Array, weights: Array, threshold: float = 0.5) -> dict[str, Array]:
+    def compute_weighted(self, names: Sequence[str], labels: Array, weights: Array, threshold: float = 0.5) -> dict[str, Array]:
         """As :func:`vfl_node.metrics.weighted.compute`."""
         return {**weighted_metrics.compute(names, labels, self.scores, self.probabilities, weights, threshold)}
 
@@ -96,12 +96,12 @@ def nll(labels: Array, probabilities: Array) -> float | None:
 
 def pr_auc(labels: Array, scores: Array) -> float | None:
     """Average precision; None without positives."""
-    return _unweighted(weighted_metrics.pr_auc, labels, scores)
+    return _compute_unweighted(weighted_metrics.pr_auc, labels, scores)
 
 
 def ks(labels: Array, scores: Array) -> float | None:
     """Kolmogorov–Smirnov: the largest distance between the score distributions of positives and of negatives."""
-    return _unweighted(weighted_metrics.ks, labels, scores)
+    return _compute_unweighted(weighted_metrics.ks, labels, scores)
 
 
 def lift(labels: Array, scores: Array) -> float | None:
@@ -109,14 +109,14 @@ def lift(labels: Array, scores: Array) -> float | None:
 
     The tenth may end within a row or within ties, of which the expected part counts.
     """
-    return _unweighted(weighted_metrics.lift, labels, scores)
+    return _compute_unweighted(weighted_metrics.lift, labels, scores)
 
 
 def accuracy(labels: Array, probabilities: Array, threshold: float = 0.5) -> float | None:
     """Share of rows predicted rightly, where p ≥ ``threshold`` predicts 1."""
     if len(labels) == 0:
         return None
-    return float((predicted(_numbers(probabilities), threshold) == (np.asarray(labels) == 1)).mean())
+    return float((predict_classes(_numbers(probabilities), threshold) == (np.asarray(labels) == 1)).mean())
 
 
 def f1(labels: Array, probabilities: Array, threshold: float = 0.5) -> float | None:
@@ -124,7 +124,7 @@ def f1(labels: Array, probabilities: Array, threshold: float = 0.5) -> float | N
 
     0 where no positive is found, None where no row is positive or predicted so.
     """
-    guessed = predicted(_numbers(probabilities), threshold)
+    guessed = predict_classes(_numbers(probabilities), threshold)
     return _one(weighted_metrics.f1(np.asarray(labels), guessed, np.ones((1, len(labels))), 2))
 
 
@@ -135,7 +135,7 @@ def confusion(labels: Array, probabilities: Array, threshold: float = 0.5) -> li
     """
     p = _numbers(probabilities)
     classes = p.shape[1] if p.ndim == 2 else 2
-    cells = np.asarray(labels).astype(np.int64) * classes + predicted(p, threshold)
+    cells = np.asarray(labels).astype(np.int64) * classes + predict_classes(p, threshold)
     counts: list[list[int]] = np.bincount(cells, minlength=classes**2).reshape(classes, classes).tolist()
     return counts
 
@@ -183,12 +183,12 @@ def macro_auc(labels: Array, scores: Array) -> float | None:
 
     Classes for which it is not defined, since no row or every row is theirs, are left out.
     """
-    return _each_against_the_rest(auc, labels, scores)
+    return _one_vs_rest(auc, labels, scores)
 
 
 def macro_pr_auc(labels: Array, scores: Array) -> float | None:
     """Mean of each class's :func:`pr_auc` against the rest by its column of ``scores``, [N, K], of classes that have rows."""
-    return _each_against_the_rest(pr_auc, labels, scores)
+    return _one_vs_rest(pr_auc, labels, scores)
 
 
 def macro_f1(labels: Array, probabilities: Array) -> float | None:
@@ -197,7 +197,7 @@ def macro_f1(labels: Array, probabilities: Array) -> float | None:
     Classes that no row has and none is predicted to have are left out.
     """
     p = _numbers(probabilities)
-    return _one(weighted_metrics.f1(np.asarray(labels), predicted(p, 0.5), np.ones((1, len(p))), p.shape[1]))
+    return _one(weighted_metrics.f1(np.asarray(labels), predict_classes(p, 0.5), np.ones((1, len(p))), p.shape[1]))
 
 
 def multiclass_nll(labels: Array, probabilities: Array) -> float | None:
@@ -210,7 +210,7 @@ def multiclass_nll(labels: Array, probabilities: Array) -> float | None:
 
 def multiclass_ace(labels: Array, probabilities: Array) -> float | None:
     """Mean over the K classes of :func:`ace` of each against the rest (Nixon et al. 2019)."""
-    return _each_against_the_rest(ace, labels, probabilities)
+    return _one_vs_rest(ace, labels, probabilities)
 
 
 Metric = Callable[[Array, Array], float | None]
@@ -264,23 +264,23 @@ def compute(
             name: MULTICLASS[name](labels, scores if name in RANKING else probabilities) if name in MULTICLASS else None
             for name in names
         }
-    return {name: _of_two_classes(name, labels, scores, probabilities, threshold) for name in names}
+    return {name: _score_two_classes(name, labels, scores, probabilities, threshold) for name in names}
 
 
-def _of_two_classes(name: str, labels: Array, scores: Array, probabilities: Array, threshold: float) -> float | None:
+def _score_two_classes(name: str, labels: Array, scores: Array, probabilities: Array, threshold: float) -> float | None:
     if name in DECISIONS:
         return DECISIONS[name](labels, probabilities, threshold)
     return RANKING[name](labels, scores) if name in RANKING else CALIBRATION[name](labels, probabilities)
 
 
-def _each_against_the_rest(metric: Metric, labels: Array, columns: Array) -> float | None:
+def _one_vs_rest(metric: Metric, labels: Array, columns: Array) -> float | None:
     """Mean over the K columns of what ``metric`` says of each class against the rest, where it is defined."""
     by_class = [metric(np.asarray(labels) == k, column) for k, column in enumerate(_numbers(columns).T)]
     defined = [value for value in by_class if value is not None]
     return math.fsum(defined) / len(defined) if defined else None
 
 
-def _unweighted(metric: weighted_metrics.Ranking, labels: Array, scores: Array) -> float | None:
+def _compute_unweighted(metric: weighted_metrics.Ranking, labels: Array, scores: Array) -> float | None:
     positive, numbers = np.asarray(labels) == 1, _numbers(scores)
     return _one(metric(positive, numbers, np.ones((1, len(numbers))))) if positive.any() else None
 

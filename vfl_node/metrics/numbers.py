@@ -45,15 +45,17 @@ class PredictedNumbers:
         return 2
 
     def take(self, rows: NDArray[np.int64]) -> PredictedNumbers:
-        """Of these rows alone."""
+        """The predictions of these rows alone."""
         return PredictedNumbers(self.values[rows])
 
     def metrics(self, names: Sequence[str], targets: Floats, threshold: float = 0.5) -> dict[str, float | None]:
         """The metrics ``names``; numbers have no ``threshold``."""
-        found = self.weighted(names, targets, np.ones((1, len(targets))))
+        found = self.compute_weighted(names, targets, np.ones((1, len(targets))))
         return {name: None if np.isnan(value[0]) else float(value[0]) for name, value in found.items()}
 
-    def weighted(self, names: Sequence[str], targets: Floats, weights: Floats, threshold: float = 0.5) -> dict[str, Floats]:
+    def compute_weighted(
+        self, names: Sequence[str], targets: Floats, weights: Floats, threshold: float = 0.5
+    ) -> dict[str, Floats]:
         """The metrics ``names`` for each set of ``weights``, float64[B]."""
         if np.isnan(self.values).any():
             raise ValueError("predictions hold NaN")

@@ -28,7 +28,7 @@ Flags = NDArray[np.bool_]
 
 def auc(positive: Flags, scores: Floats, weights: Floats) -> Floats:
     """Area under the ROC curve; a tie of a positive and a negative counts ½."""
-    ups, downs = _at_least(positive, scores, weights)
+    ups, downs = _cumulative_weights(positive, scores, weights)
     below = np.diff(downs, axis=1, prepend=0)  # negatives of just this score
     middle = ups - np.diff(ups, axis=1, prepend=0) / 2
     return _ratio((below * middle).sum(axis=1), ups[:, -1] * downs[:, -1])
@@ -36,14 +36,14 @@ def auc(positive: Flags, scores: Floats, weights: Floats) -> Floats:
 
 def pr_auc(positive: Flags, scores: Floats, weights: Floats) -> Floats:
     """Average precision: precision at each distinct score, weighted by the recall that it adds."""
-    ups, downs = _at_least(positive, scores, weights)
+    ups, downs = _cumulative_weights(positive, scores, weights)
     precision = _ratio(ups, ups + downs, otherwise=0.0)
     return _ratio((np.diff(ups, axis=1, prepend=0) * precision).sum(axis=1), ups[:, -1])
 
 
 def ks(positive: Flags, scores: Floats, weights: Floats) -> Floats:
     """Kolmogorov–Smirnov: the largest distance between the score distributions of positives and of negatives."""
-    ups, downs = _at_least(positive, scores, weights)
+    ups, downs = _cumulative_weights(positive, scores, weights)
     return np.abs(_ratio(ups, ups[:, -1:]) - _ratio(downs, downs[:, -1:])).max(axis=1)
 
 
@@ -53,12 +53,12 @@ def lift(positive: Flags, scores: Floats, weights: Floats) -> Floats:
     Of rows with one score that are only in part among the top, that part of their positives counts: the expectation where
     ties are broken at random.
     """
-    ups, downs = _at_least(positive, scores, weights)
+    ups, downs = _cumulative_weights(positive, scores, weights)
     rows = ups + downs
     top = TOP * rows[:, -1:]
     last = (rows < top).sum(axis=1, keepdims=True)  # the score at which the top is full
-    of_last = [np.take_along_axis(np.diff(of, axis=1, prepend=0), last, axis=1) for of in (ups, rows)]
-    ups_there, rows_there = (np.take_along_axis(of, last, axis=1) for of in (ups, rows))
+    of_last = [np.take_along_axis(np.diff(counts, axis=1, prepend=0), last, axis=1) for counts in (ups, rows)]
+    ups_there, rows_there = (np.take_along_axis(counts, last, axis=1) for counts in (ups, rows))
     within = ups_there - _ratio((rows_there - top) * of_last[0], of_last[1])
     return _ratio(within, TOP * ups[:, -1:])[:, 0]
 
@@ -71,8 +71,8 @@ def ace(positive: Flags, probabilities: Floats, weights: Floats) -> Floats:
     middle = _ratio(np.cumsum(weights, axis=1) - weights / 2, weights.sum(axis=1, keepdims=True), otherwise=0.0)
     place = np.minimum((middle * ranges).astype(np.int64), ranges - 1) + ranges * np.arange(draws)[:, None]
     mass, gaps = (
-        np.bincount(place.ravel(), of.ravel(), draws * ranges).reshape(draws, ranges)
-        for of in (weights, weights * (positive[order] - p))
+        np.bincount(place.ravel(), amounts.ravel(), draws * ranges).reshape(draws, ranges)
+        for amounts in (weights, weights * (positive[order] - p))
     )
     return _ratio(np.abs(_ratio(gaps, mass, otherwise=0.0)).sum(axis=1), (mass > 0).sum(axis=1))
 
@@ -105,7 +105,7 @@ def losses(labels: NDArray[Any], probabilities: Floats) -> Floats:
     return -np.where(labels == 1, np.log(p), np.log1p(-p))
 
 
-def predicted(probabilities: Floats, threshold: float) -> NDArray[np.int64]:
+def predict_classes(probabilities: Floats, threshold: float) -> NDArray[np.int64]:
     """The class that probabilities say: 1 from ``threshold`` on, or the likeliest of K (of equal ones the first)."""
     return (probabilities >= threshold).astype(np.int64) if probabilities.ndim == 1 else probabilities.argmax(axis=1)
 
@@ -129,29 +129,29 @@ def compute(
         if len(labels) == 0:
             return np.full(len(weights), np.nan)
         if name in RANKING:
-            return _each_against_the_rest(RANKING[name], labels, scores, weights)
+            return _one_vs_rest(RANKING[name], labels, scores, weights)
         match name:
             case "ace":
-                return _each_against_the_rest(ace, labels, probabilities, weights)
+                return _one_vs_rest(ace, labels, probabilities, weights)
             case "nll":
                 return mean(losses(labels, probabilities), weights)
             case "accuracy":
-                return mean(predicted(probabilities, threshold) == labels, weights)
+                return mean(predict_classes(probabilities, threshold) == labels, weights)
             case "f1":
-                return f1(labels, predicted(probabilities, threshold), weights, classes)
+                return f1(labels, predict_classes(probabilities, threshold), weights, classes)
         raise KeyError(name)
 
     return {name: metric(name) for name in names}
 
 
-def _each_against_the_rest(metric: Ranking, labels: NDArray[Any], scores: Floats, weights: Floats) -> Floats:
+def _one_vs_rest(metric: Ranking, labels: NDArray[Any], scores: Floats, weights: Floats) -> Floats:
     if scores.ndim == 1:
         return metric(labels == 1, scores, weights)
     by_class = [metric(labels == k, column, weights) for k, column in enumerate(scores.T) if (labels == k).any()]
     return _mean_of_defined(np.stack(by_class, axis=1))
 
 
-def _at_least(positive: Flags, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
+def _cumulative_weights(positive: Flags, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Weight of the positives, and of the negatives, with each distinct score or a higher one: float64[B, D], highest first."""
     order = np.argsort(-scores, kind="stable")
     descending = scores[order]

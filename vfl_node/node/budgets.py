@@ -18,7 +18,7 @@ def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, A
     """
     peers = {name: _peer(settings, name) for name in settings.peers}
     models = {}
-    for record in store.all():
+    for record in store.records():
         path = store.folder / "jobs" / record.id / "shown"
         if path.exists():
             models[record.id] = _model(FileShown(path, settings.limits.rows_per_model))
@@ -27,7 +27,7 @@ def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, A
 
 def _peer(settings: Settings, name: str) -> dict[str, Any] | None:
     try:
-        used = counts_with(settings, name).used()
+        used = counts_with(settings, name).usage()
     except StateError:
         return None
     return {limit: {"used": count, "allowed": getattr(settings.limits, limit)} for limit, count in used.items()}

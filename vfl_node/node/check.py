@@ -29,7 +29,7 @@ from vfl_node.job import IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.node.doubts import doubts
 from vfl_node.node.spending import check_budget
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.roles import Task
 from vfl_node.settings.node import DEFAULT_TABLE, Data, Settings
 from vfl_node.training.table_use import table_use_of
@@ -41,7 +41,7 @@ HEAD_ROWS = 10_000
 
 
 STATUSES = ("checking", "unusable", "unknown", "usable")
-"""Of a table, the first counts for several."""
+"""Statuses of a table; the first counts for several."""
 
 
 @dataclass(frozen=True)
@@ -297,9 +297,9 @@ class StartCheck:
     def _check(self) -> None:
         for name, data in self._tables.items():
             said = {} if isinstance(self._settings.data, Data) else {"table": name}
-            self._found[name] = self._checked(data, said)
+            self._found[name] = self._check_table(data, said)
 
-    def _checked(self, data: Data, said: dict[str, str]) -> dict[str, Any]:
+    def _check_table(self, data: Data, said: dict[str, str]) -> dict[str, Any]:
         """What is found in one table; ``said`` goes into each line of the log."""
         try:
             checked = check_table(self._settings, data=data, rows=HEAD_ROWS)
@@ -313,11 +313,11 @@ class StartCheck:
             "status": "unusable" if checked.errors else "usable",
             "rows": checked.profile.rows if checked.profile else None,
             "whole": checked.profile.whole if checked.profile else None,
-            "checked": now(),
-            "errors": [described(error) for error in checked.errors],
+            "checked": utc_now(),
+            "errors": [describe_error(error) for error in checked.errors],
         }
 
 
-def described(error: VflError) -> dict[str, str]:
+def describe_error(error: VflError) -> dict[str, str]:
     """An error for its owner, as JSON."""
     return {"code": error.code, "message": error.message, "hint": error.hint}

@@ -44,7 +44,7 @@ class Client:
         self._owners = owners
 
     @classmethod
-    def of(cls, settings: Settings) -> Client:
+    def from_settings(cls, settings: Settings) -> Client:
         """The client of the running node with these settings. Raises UsageError (``E_NOT_RUNNING``)."""
         return cls(running(settings)["http"] or "", owners=settings.state_dir / OWNERS_SOCKET)
 
@@ -73,11 +73,11 @@ class Client:
 
     def job(self, job_id: str) -> dict[str, Any]:
         """One job."""
-        return self._call("GET", _of(job_id))
+        return self._call("GET", _job_path(job_id))
 
     def report(self, job_id: str) -> dict[str, Any]:
         """The report of a job that has ended."""
-        return self._call("GET", f"{_of(job_id)[len('/api') :]}/report.json")
+        return self._call("GET", f"{_job_path(job_id)[len('/api') :]}/report.json")
 
     def report_path(self, job_id: str) -> Path | None:
         """Where that report lies as a page; None where the state folder is not known here."""
@@ -89,11 +89,11 @@ class Client:
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job."""
-        return self._call("POST", f"{_of(job_id)}/cancel")
+        return self._call("POST", f"{_job_path(job_id)}/cancel")
 
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost."""
-        return self._call("POST", f"{_of(job_id)}/resume")
+        return self._call("POST", f"{_job_path(job_id)}/resume")
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended; their ids (:meth:`vfl_node.node.store.Store.prune`)."""
@@ -109,15 +109,15 @@ class Client:
             request: the records, as CSV.
             waiting: called again and again until the answer comes.
         """
-        return self._fetch("POST", f"{_of(model)}/predictions", request, waiting)
+        return self._fetch("POST", f"{_job_path(model)}/predictions", request, waiting)
 
     def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
         """Submit a job that aligns and predicts new records; returns its first view, when the node has read them."""
-        return self._call("POST", f"{_of(model)}/predictions?rows=new", request, lambda: None)
+        return self._call("POST", f"{_job_path(model)}/predictions?rows=new", request, lambda: None)
 
     def predictions(self, job_id: str) -> bytes:
         """What a job of :meth:`predict_new` found, as CSV."""
-        return self._fetch("GET", f"{_of(job_id)}/predictions")
+        return self._fetch("GET", f"{_job_path(job_id)}/predictions")
 
     def watch(self, job_id: str, *, interval_s: float = 0.2) -> Iterator[dict[str, Any]]:
         """The job's view again and again until it has ended."""
@@ -175,7 +175,7 @@ class Client:
         return str(self._owners or f"http://{self.address}")
 
 
-def _of(job_id: str) -> str:
+def _job_path(job_id: str) -> str:
     """The path of one job. Raises UsageError (``E_UNKNOWN_JOB``) where no job can have this id: its path would be another."""
     if not JOB_ID.fullmatch(job_id):
         raise UsageError(f"no job {job_id!r} here", code="E_UNKNOWN_JOB", hint="`vfl-node jobs` lists them")

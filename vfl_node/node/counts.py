@@ -29,7 +29,7 @@ class PartnerCounts:
         self._folder, self._peer = folder, peer
         self._lock = threading.Lock()
 
-    def used(self) -> dict[str, float]:
+    def usage(self) -> dict[str, float]:
         """Name of the limit → how much of it is used: of one over a set or a table, of that of which most is used.
 
         Raises:
@@ -38,10 +38,10 @@ class PartnerCounts:
         account = self.account()
         return {
             "inputs_per_peer": len(self._lines("inputs")),
-            "changes_per_peer": max(0, _most_over_one_set(self._lines("changes")) - 1),
-            "trainings_per_set": _most_over_one_set(self._lines("trainings")),
-            "models_served": _most_over_one_set(self._lines("models")),
-            "linkages_per_set": _most_over_one_set(self._lines("linkages")),
+            "changes_per_peer": max(0, _largest_count(self._lines("changes")) - 1),
+            "trainings_per_set": _largest_count(self._lines("trainings")),
+            "models_served": _largest_count(self._lines("models")),
+            "linkages_per_set": _largest_count(self._lines("linkages")),
             "epsilon_per_partner": round(max((epsilon_of(account.spent(name).mu) for name in account.tables), default=0), 2),
         }
 
@@ -58,7 +58,7 @@ class PartnerCounts:
             return number
 
     def account(self) -> Account:
-        """What hidden trainings have spent with this peer. Raises StateError as :meth:`used`."""
+        """What hidden trainings have spent with this peer. Raises StateError as :meth:`usage`."""
         lines, accepted = self._lines("spent"), self._read(self._folder / "accepted")
         if accepted is not None and (loss := loss_line(int(accepted))) not in lines:  # it is written when the two next meet
             lines.append(loss)
@@ -103,7 +103,7 @@ class PartnerCounts:
             return None
 
 
-def _most_over_one_set(lines: Sequence[str]) -> int:
-    """Of lines that begin with what stands for a set or a table, how many count over one at most: some do over every one."""
+def _largest_count(lines: Sequence[str]) -> int:
+    """The largest count over one set or table, which each line begins with; some lines count over every one."""
     own = [line for line in lines if " " in line and not line.startswith(LOSS)]
     return len(lines) - len(own) + max(Counter(line.partition(" ")[0] for line in own).values(), default=0)

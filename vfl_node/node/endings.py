@@ -10,7 +10,7 @@ from vfl_node.errors import Cancelled, Paused, StateError, VflError
 from vfl_node.node.predictions import account
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
 
 log = structlog.get_logger()
@@ -29,7 +29,7 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
     """
     outcome = store.outcome(record)
     if outcome.confirmed:
-        record = replace(record, state="done", finished=record.finished or now(), code=None, message=None, hint=None)
+        record = replace(record, state="done", finished=record.finished or utc_now(), code=None, message=None, hint=None)
     if record.over:
         try:
             if record.state == "cancelled":
@@ -41,7 +41,7 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
     return record
 
 
-def cancelled_by_owner() -> Cancelled:
+def owner_cancellation() -> Cancelled:
     """This node's owner cancelled the job."""
     return Cancelled(OWN_WISH, for_peer="its owner cancelled the job")
 
@@ -51,7 +51,7 @@ def node_stopping() -> Paused:
     return Paused("this node is stopping", for_peer="its node is stopping and will come back")
 
 
-def quarantined(deaths: int) -> StateError:
+def quarantine_error(deaths: int) -> StateError:
     """The process died so often while it ran the job that only the owner can resume it."""
     return StateError(
         f"this node's process has died {deaths} times while it ran this job, and does not begin it by itself again",

@@ -64,14 +64,14 @@ def explain(error: BaseException) -> VflError:
         case OSError():
             return fault(error)
         case sqlite3.Error():
-            return _of_index(str(error))
+            return _index_error(str(error))
         case torch.cuda.OutOfMemoryError():
-            return _refused("the GPU's memory is full", "E_GPU_MEMORY", "free its memory", "its memory is full")
+            return _refusal("the GPU's memory is full", "E_GPU_MEMORY", "free its memory", "its memory is full")
         case MemoryError():
-            return _refused("this machine's memory is full", "E_MEMORY", "free memory", "its memory is full")
+            return _refusal("this machine's memory is full", "E_MEMORY", "free memory", "its memory is full")
         case RuntimeError() if "start new thread" in str(error):
             raise_it = "raise the limit of threads (ulimit -u, TasksMax)"
-            return _refused("no more threads can be started", "E_THREAD", raise_it, "it has no thread to spare")
+            return _refusal("no more threads can be started", "E_THREAD", raise_it, "it has no thread to spare")
     return VflError(f"internal error: {type(error).__name__}", hint="see the node's log")
 
 
@@ -105,19 +105,19 @@ def _is_full(folder: Path) -> bool:
         return False
 
 
-def _of_index(text: str) -> StateError:
+def _index_error(text: str) -> StateError:
     """The error of a node whose index of jobs SQLite could not read or write, for SQLite's message."""
     text = text.lower()
     stuck = "it cannot store its state"
     if "full" in text:
-        return _refused(f"no room for the job index: {text}", "E_DISK_FULL", "free space", "its disk is full")
+        return _refusal(f"no room for the job index: {text}", "E_DISK_FULL", "free space", "its disk is full")
     if "locked" in text or "busy" in text:
-        return _refused(f"the job index is locked: {text}", "E_STATE_LOCKED", "end what holds jobs.sqlite open", stuck)
+        return _refusal(f"the job index is locked: {text}", "E_STATE_LOCKED", "end what holds jobs.sqlite open", stuck)
     if "malformed" in text or "not a database" in text:
         hint = "stop the node, and restore jobs.sqlite from a backup or move it away to begin with an empty index"
         return StateError(f"the job index is damaged: {text}", code="E_STATE_CORRUPT", hint=hint, for_peer=stuck)
-    return _refused(f"the job index cannot be read or written: {text}", "E_STATE", "see to the disk of state_dir", stuck)
+    return _refusal(f"the job index cannot be read or written: {text}", "E_STATE", "see to the disk of state_dir", stuck)
 
 
-def _refused(what: str, code: str, remedy: str, for_peer: str) -> StateError:
+def _refusal(what: str, code: str, remedy: str, for_peer: str) -> StateError:
     return StateError(what, code=code, hint=f"{remedy}, then go on: vfl-node resume JOB", for_peer=for_peer)

@@ -48,12 +48,12 @@ def audit(
     wished = settings.audit.features
     names = (wished.names if wished else ()) if columns is None else tuple(columns)
     share = (wished.known_share if wished else KNOWN_SHARE) if known_share is None else known_share
-    job, folder = _ended(settings, job_id)
+    job, folder = _load_ended(settings, job_id)
     table = _part(settings, job)
     return feature_audit.audit(settings, job, folder, table, names, share, Randomness(secrets.token_bytes(32)))
 
 
-def _ended(settings: Settings, job_id: str) -> tuple[Job, JobFolder]:
+def _load_ended(settings: Settings, job_id: str) -> tuple[Job, JobFolder]:
     """A job that has left a half of a model here, and its folder."""
     if settings.role != "passive":
         raise UsageError(
@@ -81,7 +81,7 @@ def _ended(settings: Settings, job_id: str) -> tuple[Job, JobFolder]:
 def _state(settings: Settings, job_id: str) -> str:
     """How the job is, by the running node or by its index. Raises UsageError (``E_UNKNOWN_JOB``)."""
     try:
-        return str(Client.of(settings).job(job_id)["state"])
+        return str(Client.from_settings(settings).job(job_id)["state"])
     except UsageError as error:
         if error.code != "E_NOT_RUNNING":
             raise

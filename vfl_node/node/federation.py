@@ -89,8 +89,8 @@ class LocalFederation:
             known: dict[str, dict[str, str]] = {}
             for name in [*listening, *parties.passive]:
                 peers: dict[str, Any] = {
-                    peer: {"relayed": True} if of.relayed else known.get(peer, {})
-                    for peer, of in peers_in(parties, name).items()
+                    peer: {"relayed": True} if address.relayed else known.get(peer, {})
+                    for peer, address in peers_in(parties, name).items()
                 }
                 accepted = {"accept_jobs_from": [parties.active]} if name != parties.active else {}
                 self._start(name, {"peers": peers, **accepted} | ({"listen": "127.0.0.1:0"} if name in listening else {}))
@@ -104,7 +104,7 @@ class LocalFederation:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with _undisturbed():
+        with _ignore_interrupts():
             for process in self._processes.values():
                 if process.poll() is None:
                     process.send_signal(signal.SIGTERM)
@@ -143,10 +143,10 @@ class LocalFederation:
         folders = {name: JobFolder(self._folder / name / "state" / "jobs" / view["id"]) for name in self._job.parties.all}
         for name, folder in folders.items():
             copy_artefacts(folder.artefacts, gathered[name])
-        self._extras.make(self._job, folders, lambda: self._ended(folders), gathered)
+        self._extras.make(self._job, folders, lambda: self._gather_ended(folders), gathered)
         return gathered
 
-    def _ended(self, folders: Mapping[str, JobFolder]) -> dict[str, TrialParty]:
+    def _gather_ended(self, folders: Mapping[str, JobFolder]) -> dict[str, TrialParty]:
         """What each data party has of a job that has ended."""
         parties, halves = self._job.parties, {}
         for name in parties.data:
@@ -254,7 +254,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
+def _ignore_interrupts() -> Iterator[None]:
     """Ignore a second Ctrl-C while processes are ended and keys are removed."""
     if threading.current_thread() is not threading.main_thread():  # where no signal arrives, and none may be set
         yield

@@ -111,7 +111,7 @@ class Index:
         self._db.execute("INSERT OR IGNORE INTO pruned VALUES (?, ?)", [job_id, state])
         self._db.execute("DELETE FROM jobs WHERE id = ?", [job_id])
 
-    def pruned(self, job_id: str) -> str | None:
+    def pruned_state(self, job_id: str) -> str | None:
         """The state of the row of this id that was removed; None if none was."""
         row = self._db.execute("SELECT state FROM pruned WHERE id = ?", [job_id]).fetchone()
         return row[0].decode() if row else None
@@ -136,9 +136,9 @@ class Index:
 
 def _digest(values: Sequence[object]) -> bytes:
     """SHA-256 of a row's cells, as they are given to SQLite or as it gives them back, in hexadecimal."""
-    cells = [value.decode("latin-1") if isinstance(value, bytes) else _as_stored(value) for value in values]
+    cells = [value.decode("latin-1") if isinstance(value, bytes) else _to_stored(value) for value in values]
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest().encode()
 
 
-def _as_stored(value: object) -> object:
+def _to_stored(value: object) -> object:
     return value.encode().decode("latin-1") if isinstance(value, str) else value

@@ -147,7 +147,7 @@ class Jobs:
 
     def views(self) -> list[dict[str, Any]]:
         """Every job as the board and the command line show it, newest first."""
-        return [self._view(record) for record in self._store.all()]
+        return [self._view(record) for record in self._store.records()]
 
     def view(self, job_id: str) -> dict[str, Any] | None:
         """One job, or None."""
@@ -166,7 +166,7 @@ class Jobs:
         If the service ends meanwhile, asking raises why.
         """
         spec = job.canonical()
-        for record in self._store.all():
+        for record in self._store.records():
             if record.spec == spec and not record.over:
                 self._works.resume(record.id)
                 work = self._works.get(record.id)

@@ -21,7 +21,7 @@ from vfl_node.node.faults import JOB_DONE, explain, returns
 from vfl_node.node.peers import Peers
 from vfl_node.node.pulse import threads_cpu_s
 from vfl_node.progress import PeersAwaited, Progress
-from vfl_node.report.words import listed
+from vfl_node.report.words import join_names
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe
@@ -105,14 +105,14 @@ class Meeting:
         awaits = self._awaits(peer)
         if not awaits:
             return error
-        hint = f"ask the owner of {listed(awaits)}, then go on: vfl-node resume JOB"
+        hint = f"ask the owner of {join_names(awaits)}, then go on: vfl-node resume JOB"
         return PeerLost(f"no conversation with {self._describe(peer)}", code=error.code, hint=hint)
 
     def check(self) -> None:
         """Raise the owner's wish to stop, or why a party that was met has left; otherwise show who is waited for."""
         self._stop.check()
         self._give_way()
-        for peer in self._left():
+        for peer in self._find_left():
             raise self._last_word(peer)
         missing = self._missing()
         absent = [peer for peer in missing if not self._peers.online(peer)]  # whom the next one waits for, too
@@ -175,7 +175,7 @@ class Meeting:
             later = [ended.get()[1] for _ in range(len(threads) - len(over))]
             # A refusal is what this party knows itself; other errors may come of closed processes.
             failures += [error for error in later if isinstance(error, PeerError | PolicyError)]
-            failures += [self._last_word(peer) for peer in self._left()] + ([interruption] if interruption else [])
+            failures += [self._last_word(peer) for peer in self._find_left()] + ([interruption] if interruption else [])
             raise min(failures, key=lambda error: isinstance(error, PeerLost))
 
     def _wind_up(self, threads: Sequence[threading.Thread]) -> bool:
@@ -192,7 +192,7 @@ class Meeting:
     def _describe(self, peer: str) -> str:
         """``peer`` in words, and for whom it waits itself: this party may have no link with them."""
         awaits = self._awaits(peer)
-        return self._peers.describe(peer) + (f", which waits for {listed(awaits)}" if awaits else "")
+        return self._peers.describe(peer) + (f", which waits for {join_names(awaits)}" if awaits else "")
 
     def _awaits(self, peer: str) -> tuple[str, ...]:
         """For whom ``peer`` waits, as it has said last; nobody while its own link is down."""
@@ -202,7 +202,7 @@ class Meeting:
         """Parties not met yet."""
         return [peer for peer in self._others if peer not in self._pipes]
 
-    def _left(self) -> list[str]:
+    def _find_left(self) -> list[str]:
         """Parties met that have left."""
         return [peer for peer, pipe in self._pipes.items() if pipe.ended]
 
@@ -213,9 +213,9 @@ class Meeting:
         except VflError as wish:
             return wish
         going = (pipe for peer, pipe in self._pipes.items() if self.channels[peer].phase_name != CONFIRM)
-        return next((pipe.broken for pipe in going if pipe.broken), None) or self._stalled()
+        return next((pipe.broken for pipe in going if pipe.broken), None) or self._find_stalled()
 
-    def _stalled(self) -> PeerLost | None:
+    def _find_stalled(self) -> PeerLost | None:
         """The loss of a party for which this one waits while no other makes progress, though their links are up.
 
         Its conversation ends.
@@ -223,7 +223,7 @@ class Meeting:
         if self._stall_s is None:
             return None
         now = time.monotonic()
-        moved, said = max(pipe.moved for pipe in self._pipes.values()), max(map(self._peers.moved, self._pipes))
+        moved, said = max(pipe.moved for pipe in self._pipes.values()), max(map(self._peers.last_progress, self._pipes))
         word = now - said <= self._stall_s
         limit_s = self._stall_s * (WORD_COUNTS if word and not self._owed() else 1)
         for peer, pipe in self._pipes.items():
@@ -248,7 +248,7 @@ class Meeting:
         """Tell the other parties why this one leaves, and whether it comes back."""
         comes_back = returns(error) or error.code in ("E_JOB_ENDED", JOB_DONE)
         if isinstance(error, PeerLost):
-            lost = listed(self._lost or self._left() or self._missing() or ["another party"])
+            lost = join_names(self._lost or self._find_left() or self._missing() or ["another party"])
             error = PeerLost(error.message, code=error.code, for_peer=f"it lost {lost}")
         elif isinstance(error, PeerError) and error.code in (PeerError.default_code, Cancelled.default_code):
             error = PeerError(error.message, code=error.code, for_peer=error.message)  # what a peer said is for all of them

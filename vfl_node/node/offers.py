@@ -50,7 +50,7 @@ class Offers:
     def hear(self, peer: str, notice: Notice) -> Notice | None:
         """Answer an offer or a cancellation that ``peer`` sent over its link."""
         if notice.WhichOneof("body") == "cancel":
-            with _outlived(peer):
+            with _outlive_errors(peer):
                 self._hear_cancel(peer, notice.cancel)
             return None
         offer = notice.offer
@@ -76,12 +76,12 @@ class Offers:
         It ignores what it has heard before. It is told what this owner cancelled; by an active party what any owner did, since
         passive ones do not tell each other.
         """
-        with _outlived(peer):
+        with _outlive_errors(peer):
             self._tell_ends(peer)
 
     def _tell_ends(self, peer: str) -> None:
         relays = self._settings.role == "active"
-        records = [record for record in self._store.all() if not record.damaged and peer in record.parties]
+        records = [record for record in self._store.records() if not record.damaged and peer in record.parties]
         cancelled = (record for record in records if record.state == "cancelled" and (relays or record.message == OWN_WISH))
         for record in islice(cancelled, MOST_CANCELLED):
             reason = "" if record.message == OWN_WISH else record.message
@@ -137,7 +137,7 @@ class Offers:
         if record is not None:
             self._go_on(peer, offer, record)
             return
-        if state := self._store.pruned(offer.job_id):
+        if state := self._store.pruned_state(offer.job_id):
             text = f"job {offer.job_id} has ended here ({state}), and was pruned"
             raise PeerError(text, code=_code_of(state), for_peer=f"the job has already ended there ({state})")
         if peer not in self._settings.accept_jobs_from:
@@ -190,7 +190,7 @@ class Offers:
 
 
 @contextmanager
-def _outlived(peer: str) -> Iterator[None]:
+def _outlive_errors(peer: str) -> Iterator[None]:
     """A context whose errors the link with ``peer`` outlives: the index may not be readable at the moment."""
     try:
         yield

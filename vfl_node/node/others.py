@@ -205,9 +205,9 @@ class Others:
         meeting.hears(name, tuple(other for other in self._parties.all if other in reply.awaits))
         (self.queueing.add if reply.waits else self.queueing.discard)(name)
         if not reply.accepted:
-            self._refused(name, reply)
+            self._raise_refusal(name, reply)
 
-    def _refused(self, name: str, reply: OfferReply) -> None:
+    def _raise_refusal(self, name: str, reply: OfferReply) -> None:
         """Raise what it means for the job that ``name`` does not take part; nothing if its submitter hears it anyway."""
         reason, code = peer_text(reply.reason), peer_text(reply.code, 40)
         if code not in ENDED and (code in NOT_NOW or self._verdict.bound):  # such as a full disk: it may be able to, later
@@ -221,12 +221,12 @@ class Others:
                 hint, for_peer = f"ask the owner of {name}", f"{name} refused the job: {reason}"
                 raise PeerError(f"{for_peer} ({code})", code="E_REFUSED", hint=hint, for_peer=for_peer)
             return
-        error = self._ended(name, code, reason)
+        error = self._ended_error(name, code, reason)
         if not self._verdict.hear(name, error):
             raise PeerLost(f"{error.message}, and {self._parties.active} has not said so yet")
         raise error
 
-    def _ended(self, name: str, code: str, reason: str) -> PeerError:
+    def _ended_error(self, name: str, code: str, reason: str) -> PeerError:
         """The job has ended at ``name``."""
         if code == JOB_DONE:
             return PeerError(

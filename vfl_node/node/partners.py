@@ -139,7 +139,7 @@ class Partner(PartnerCounts):
     def seen(self) -> int:
         """How many alignments the peer has begun with this node, by the last count that it sent."""
         with self._lock:
-            return self._met()[1]
+            return self._count_meetings()[1]
 
     def check_not_older(self, peer_has_seen: int) -> None:
         """Refuse to go on if the peer has seen alignments that this node does not remember, unless the owner accepted the loss.
@@ -152,7 +152,7 @@ class Partner(PartnerCounts):
             StateError: the peer has seen alignments that are not remembered (``E_STATE_OLDER``).
         """
         with self._lock:
-            begun, seen = self._met()
+            begun, seen = self._count_meetings()
             if peer_has_seen <= begun:
                 return
             accepted = self._read(self._folder / "accepted")
@@ -168,18 +168,18 @@ class Partner(PartnerCounts):
     def begin(self) -> int:
         """Count an alignment that begins with this peer; returns how many there were, this one included."""
         with self._lock:
-            begun, seen = self._met()
+            begun, seen = self._count_meetings()
             write_checked(self._folder / "met", b"%d %d" % (begun + 1, seen))
             return begun + 1
 
     def saw(self, begun: int) -> None:
         """Remember how many alignments the peer says that it has begun."""
         with self._lock:
-            own, seen = self._met()
+            own, seen = self._count_meetings()
             if begun > seen:
                 write_checked(self._folder / "met", b"%d %d" % (own, begun))
 
-    def _met(self) -> tuple[int, int]:
+    def _count_meetings(self) -> tuple[int, int]:
         """How many alignments this node has begun with the peer, and how many the peer says that it has begun."""
         begun, seen = map(int, (self._read(self._folder / "met") or b"0 0").split())
         return begun, seen

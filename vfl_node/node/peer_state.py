@@ -49,13 +49,13 @@ class PeerState:
     moves: int = 0
     pipes: weakref.WeakKeyDictionary[StreamPipe, str] = field(default_factory=weakref.WeakKeyDictionary)
 
-    def up(self, link: LinkStream) -> LinkStream | None:
+    def connect(self, link: LinkStream) -> LinkStream | None:
         """``link`` is up; returns the one before it, if that was still there."""
         previous, self.link, self.since = self.link, link, time.time()
         self.cause = self.code = ""
         return previous
 
-    def down(self, cause: str, code: str) -> bool:
+    def disconnect(self, cause: str, code: str) -> bool:
         """There is no link, for ``cause``; returns whether that is news."""
         news = self.link is not None or self.cause != cause
         if self.link is not None:
@@ -63,7 +63,7 @@ class PeerState:
         self.cause, self.code = cause, code
         return news
 
-    def ended(self, link: LinkStream) -> None:
+    def end_link(self, link: LinkStream) -> None:
         """``link`` has ended; nothing changes if there is another one by now."""
         if self.link is link:
             self.link, self.since = None, time.time()

@@ -86,7 +86,9 @@ class Peers:
             for name, peer in settings.connected.items()
             if peer.address
         }
-        self._certificates = CertificateWatch(credentials, self._dialers, self._states, self._down) if credentials else None
+        self._certificates = (
+            CertificateWatch(credentials, self._dialers, self._states, self._disconnect) if credentials else None
+        )
         self._calls = Calls(
             self._dialers,
             check=self._check_process,
@@ -143,7 +145,7 @@ class Peers:
         """Whether the link with ``peer`` is up. Takes no lock: callers may hold one that is taken under this object's."""
         return self._states[peer].link is not None
 
-    def moved(self, peer: str) -> float:
+    def last_progress(self, peer: str) -> float:
         """When ``peer`` last made progress with anything, as far as its beats tell (monotonic seconds)."""
         with self._changed:
             return self._states[peer].moved
@@ -224,7 +226,7 @@ class Peers:
             except VflError as error:
                 if error.code != "E_CALL_BACK":
                     self._states[peer].dialable = False
-                    self._down(peer, error.message, error.code)
+                    self._disconnect(peer, error.message, error.code)
             except Exception:
                 log.exception("internal error", peer=peer)  # the link is begun again whatever happened
             self._stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
@@ -238,11 +240,11 @@ class Peers:
         if answer is None or mistake:
             link.close()
             if mistake and not self.online(peer):  # otherwise there is another link, which works
-                self._down(peer, mistake.message, mistake.code)
+                self._disconnect(peer, mistake.message, mistake.code)
             return
         with self._changed:
             state = self._states[peer]
-            previous = state.up(link)
+            previous = state.connect(link)
             self._changed.notify_all()
         if previous is not None:
             previous.close()
@@ -254,7 +256,7 @@ class Peers:
                 notice = link.receive(BEAT_S)
                 now = time.monotonic()
                 if now - beaten >= BEAT_S:
-                    self._send(peer, link, Notice(beat=self._beats.next(peer)))
+                    self._send(peer, link, Notice(beat=self._beats.make_beat(peer)))
                     beaten = now
                 if notice is not None:
                     heard = now
@@ -265,10 +267,10 @@ class Peers:
             with self._changed:
                 ours = state.link is link
             if ours and not self._stopping.is_set():
-                self._down(peer, error.message, error.code)
+                self._disconnect(peer, error.message, error.code)
         finally:
             with self._changed:
-                state.ended(link)
+                state.end_link(link)
             link.close()
 
     def _silent(self, peer: str) -> None:
@@ -299,9 +301,9 @@ class Peers:
             self._recorder.notice(self._settings.name, peer, notice)
         link.send(notice)
 
-    def _down(self, peer: str, cause: str, code: str) -> None:
+    def _disconnect(self, peer: str, cause: str, code: str) -> None:
         with self._changed:
-            news = self._states[peer].down(cause, code)
+            news = self._states[peer].disconnect(cause, code)
             self._changed.notify_all()
         if news and cause:
             log.warning("peer absent", peer=peer, cause=cause, code=code)

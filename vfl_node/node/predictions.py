@@ -17,7 +17,7 @@ from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
 from vfl_node.prediction.play import Coordinating, Predicting, reported
 from vfl_node.prediction.requests import Records, Requests, read_records
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.report import envelope, page
 from vfl_node.session.memory import joint
 from vfl_node.settings.node import Settings
@@ -95,7 +95,7 @@ def supersede(store: Store, job: Job) -> None:
     if not job.is_service:
         return
     spec = job.canonical()
-    for record in store.all():
+    for record in store.records():
         if record.spec == spec and record.state == "failed" and record.over and not store.has_report(record):
             store.remove(record)
 
@@ -169,7 +169,7 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         training=None,
         predictions=reported(predictor, record.job, settings.name, count, settings.protection),
         started=record.submitted,
-        finished=now(),
+        finished=utc_now(),
         versions=envelope.installed_versions(),
     )
     page.write(report, folder.artefacts)

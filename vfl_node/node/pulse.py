@@ -64,7 +64,7 @@ class Beats:
         self._states, self._lock, self._steps, self._relays = states, lock, steps, relays
         self._pulse = Pulse()
 
-    def next(self, peer: str) -> Beat:
+    def make_beat(self, peer: str) -> Beat:
         """What to tell ``peer`` now. It is one bit, so a beat does not tell how much there is to do."""
         with self._lock:
             state, now = self._states[peer], self._position(peer)

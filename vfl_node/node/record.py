@@ -9,7 +9,7 @@ from vfl_node.errors import VflError
 from vfl_node.job import Job, parse_job
 from vfl_node.node.faults import RESUMABLE
 from vfl_node.node.states import UNFINISHED, State
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class Record:
         """The shared part of the job."""
         return parse_job(self.spec, source=f"job {self.id}")
 
-    def ended(self, error: VflError) -> Record:
+    def fail(self, error: VflError) -> Record:
         """This job as it is once it has failed with ``error``."""
-        return replace(self, state="failed", finished=now(), code=error.code, message=error.message, hint=error.hint)
+        return replace(self, state="failed", finished=utc_now(), code=error.code, message=error.message, hint=error.hint)
 
 
 def damaged_record(job_id: str) -> Record:

@@ -33,7 +33,7 @@ from vfl_node.prediction.play import PREDICTIONS
 from vfl_node.prediction.requests import PredictionRequest
 from vfl_node.process import failpoints
 from vfl_node.process.files import write_whole
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.node import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
@@ -67,7 +67,7 @@ class Node:
             StateError: the state folder cannot be used.
         """
         self.settings = settings
-        self._started = now()
+        self._started = utc_now()
         credentials = None
         if settings.tls:
             credentials = load_credentials(settings.tls, name=settings.name, federation=settings.federation)

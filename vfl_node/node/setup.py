@@ -12,7 +12,7 @@ import yaml
 
 from vfl_node.errors import UsageError
 from vfl_node.roles import Role
-from vfl_node.transport.authority import described, make_authority, make_key_and_request, sign
+from vfl_node.transport.authority import describe, make_authority, make_key_and_request, sign
 from vfl_node.transport.credentials import write_private
 
 CONFIG = """\
@@ -142,12 +142,12 @@ def certify(folders: list[Path], authority: Path) -> list[Written]:
             certificate.write_bytes(issued)
             write_private(key, secret)
             written += [
-                Written(certificate, described(issued)),
+                Written(certificate, describe(issued)),
                 Written(key, "its key: whoever has it can pose as every party"),
             ]
         signed = sign(certificate.read_bytes(), key.read_bytes(), request.read_bytes())
         (folder / "node.crt").write_bytes(signed)
-        written.append(Written(folder / "node.crt", described(signed)))
+        written.append(Written(folder / "node.crt", describe(signed)))
         if not ((folder / "ca.crt").exists() and certificate.samefile(folder / "ca.crt")):
             shutil.copyfile(certificate, folder / "ca.crt")
             written.append(Written(folder / "ca.crt", "a copy of the authority's certificate"))

@@ -56,7 +56,7 @@ def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> I
         for table in sorted({*settings.tables, *account.tables}):
             spent, left = account.spent(table), None if limit is None else account.left(table, limit)
             jobs, forgotten = (
-                {of.job_id: round(epsilon_of(of.mu), 3) for of in account.expenses(table, forgotten=gone)}
+                {expense.job_id: round(epsilon_of(expense.mu), 3) for expense in account.expenses(table, forgotten=gone)}
                 for gone in (False, True)
             )
             yield {

@@ -33,7 +33,7 @@ from vfl_node.node.record import Record, damaged_record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault, private_file
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 
 log = structlog.get_logger()
 
@@ -117,7 +117,7 @@ class Store:
             submitter=submitter,
             spec=job.canonical(),
             state="waiting",
-            submitted=now(),
+            submitted=utc_now(),
         )
         self.check_there()
         try:
@@ -190,18 +190,18 @@ class Store:
             raise UsageError(f"no job {job_id!r} here", code="E_UNKNOWN_JOB", hint="`vfl-node jobs` lists them")
         return record
 
-    def all(self) -> list[Record]:
+    def records(self) -> list[Record]:
         """Every job, newest first. Raises StateError where the index cannot be read."""
         return self._records()
 
     def count(self, submitter: str) -> int:
         """How many jobs of ``submitter`` are in the index. Raises StateError where the index cannot be read."""
-        with self._lock, self._explained():
+        with self._lock, self._explain_errors():
             return self._index.count(submitter)
 
-    def unfinished(self) -> list[Record]:
+    def list_unfinished(self) -> list[Record]:
         """Jobs that go on after a restart, oldest first."""
-        return [record for record in reversed(self.all()) if record.state in UNFINISHED]
+        return [record for record in reversed(self.records()) if record.state in UNFINISHED]
 
     def prune(self, *, days: float | None, keep: int | None, models: bool = False, dry: bool = False) -> list[str]:
         """Remove jobs that have ended for good, with their folders: reports, models and predictions.
@@ -222,7 +222,7 @@ class Store:
         Raises:
             StateError: the index cannot be read or written; jobs before that one are gone.
         """
-        records = self.all()
+        records = self.records()
         needed = {record.predict["model"] for record in records if record.predict and not record.over}
         waiting = "unconfirmed" if days is not None else ""  # such a job may wait for a party that is gone for good
         over = [record for record in records if (record.over or record.state == waiting) and record.id not in needed]
@@ -237,16 +237,16 @@ class Store:
 
     def remove(self, record: Record) -> None:
         """Remove a job that has ended for good, with its folder; its id stays known. Raises StateError."""
-        with self._lock, self._explained():
+        with self._lock, self._explain_errors():
             self.check_there()
             self._index.prune(record.id, record.state)
             self._unwritten.pop(record.id, None)
         shutil.rmtree(self.folder / "jobs" / record.id, ignore_errors=True)
 
-    def pruned(self, job_id: str) -> State | None:
+    def pruned_state(self, job_id: str) -> State | None:
         """In which state a job of this id was pruned; None if none was."""
-        with self._lock, self._explained():
-            return cast(State | None, self._index.pruned(job_id))
+        with self._lock, self._explain_errors():
+            return cast(State | None, self._index.pruned_state(job_id))
 
     def job_folder(self, record: Record) -> JobFolder:
         """The private folder of a job."""
@@ -282,14 +282,14 @@ class Store:
             return self._partners[peer]
 
     def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"]) -> None:
-        with self._lock, self._explained():
+        with self._lock, self._explain_errors():
             self.check_there()
             failpoints.reach("index")
             self._index.put({name: getattr(record, name) for name in COLUMNS}, anew=verb == "INSERT")
             self._unwritten.pop(record.id, None)
 
     def _records(self, job_id: str | None = None) -> list[Record]:
-        with self._lock, self._explained():
+        with self._lock, self._explain_errors():
             rows = self._index.rows(job_id)
             return [
                 self._unwritten.get(row_id) or (Record(**cast(dict[str, Any], values)) if values else damaged_record(row_id))
@@ -297,7 +297,7 @@ class Store:
             ]
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Turn errors of the system and of SQLite into a StateError that says what to do."""
         try:
             yield

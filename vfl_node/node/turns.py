@@ -57,7 +57,7 @@ class Turns:
             self._line_up(turn)
         return turn
 
-    def _next(self, holding: Set[Turn]) -> Turn | None:
+    def _choose_next(self, holding: Set[Turn]) -> Turn | None:
         """Whose turn it is while ``holding`` have places: that of the first job that can go on; if none can, of the first."""
         fitting = self._fitting(self._waiting, holding)
         awake = [turn for turn in fitting if turn._rests_until <= time.monotonic()] or fitting
@@ -108,7 +108,7 @@ class Turn:
         """The job that would go on in the place of this one, and has none otherwise."""
         turns = self._turns
         with turns._changed:
-            following, heir = turns._next(turns._holding), turns._next(turns._holding - {self})
+            following, heir = turns._choose_next(turns._holding), turns._choose_next(turns._holding - {self})
             return heir if heir is not None and heir._able and heir is not following else None
 
     def take(self, timeout_s: float) -> bool:
@@ -117,7 +117,7 @@ class Turn:
         with turns._changed:
             while self in turns._waiting:
                 room = bool(turns._fitting([self], turns._holding))
-                if room and turns._next(turns._holding) is self:
+                if room and turns._choose_next(turns._holding) is self:
                     turns._waiting.remove(self)
                     turns._holding.add(self)
                     turns._changed.notify_all()  # there may be room for the next one

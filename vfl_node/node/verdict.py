@@ -64,13 +64,13 @@ class Verdict:
             yield
         except Exception as cause:
             error = explain(cause)
-            if isinstance(error, Paused) or not self._undecided(error):
+            if isinstance(error, Paused) or not self._is_undecided(error):
                 raise
             if error.code == VflError.default_code:
                 log.exception("internal error", job=self._outcome.path.name)
             raise PeerLost(error.message, hint=error.hint, for_peer=error.for_peer) from None
 
-    def on(self, failure: VflError) -> tuple[State, VflError | None]:
+    def judge(self, failure: VflError) -> tuple[State, VflError | None]:
         """The state of a job whose run broke off with ``failure``, and the error to show. A wish to end it goes first."""
         outcome, wish = self._outcome, self._stop.wish
         if wish and not isinstance(wish, Paused):
@@ -81,13 +81,13 @@ class Verdict:
             return "paused", failure if failure.code != Paused.default_code else None
         if failure.code == Cancelled.default_code:
             return "cancelled", failure
-        if self._undecided(failure) or (isinstance(failure, PeerLost) and outcome.sealed):
+        if self._is_undecided(failure) or (isinstance(failure, PeerLost) and outcome.sealed):
             text = f"this party's part is stored, and it is not known whether all others have stored theirs: {failure.message}"
             hint = failure.hint or "it goes on when the others are back, or by vfl-node resume JOB"
             return "unconfirmed", PeerLost(text, code="E_UNCONFIRMED", hint=hint)
         return "failed", failure
 
-    def _undecided(self, error: VflError) -> bool:
+    def _is_undecided(self, error: VflError) -> bool:
         """Whether ``error`` would end for good a job of which this party has stored its part, and may not end it.
 
         Of others only the active party may; an error of this party's own, such as a table that is gone, is no reason any more.

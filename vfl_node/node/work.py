@@ -25,7 +25,7 @@ from vfl_node.execution.inputs import announce, read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.node import retries
-from vfl_node.node.endings import cancelled_by_owner, conclude
+from vfl_node.node.endings import conclude, owner_cancellation
 from vfl_node.node.faults import explain
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.others import Others
@@ -39,7 +39,7 @@ from vfl_node.node.verdict import Verdict
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.progress import InputRefused, PeersAwaited, Queued
 from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
@@ -93,7 +93,7 @@ class Work:
         self.for_peer = ""
         self._interruption, self._deadline, self._since = "", 0.0, 0.0
         if self._folder.cancelled:  # before this node was last killed
-            self.requests.close() if self.requests else self.verdict.end_with(cancelled_by_owner())
+            self.requests.close() if self.requests else self.verdict.end_with(owner_cancellation())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
         # Last: were anything after this to fail, nobody would leave the turn.
         self.turn = None if self._job.is_service else turns.enter(lambda: self.others.able, record.peer(settings.name))
@@ -142,7 +142,7 @@ class Work:
         if self.requests and self._conversing and not self.requests.closed:
             self.requests.close()
             return []
-        if self.verdict.end_with(cancelled_by_owner()):
+        if self.verdict.end_with(owner_cancellation()):
             return self.others.names
         if self.verdict.decides:
             raise UsageError(f"job {self.record.id} is done: all parties have stored their parts", code="E_JOB_ENDED")
@@ -158,7 +158,7 @@ class Work:
             if failure.code == VflError.default_code:  # a defect of ours: say so, keep the node alive
                 log.exception("internal error", job=self.record.id)
             self.ended = True  # whoever wants an end from now on finds the job as it is stored
-            self._end(*self.verdict.on(failure))
+            self._end(*self.verdict.judge(failure))
 
     def _run(self) -> None:
         """Run the job from the queue to its report, in as many turns as it takes."""
@@ -232,7 +232,7 @@ class Work:
             except PeerLost as error:
                 self._since = time.monotonic()
                 if self.requests and self.requests.closed:
-                    self.verdict.end_with(cancelled_by_owner())
+                    self.verdict.end_with(owner_cancellation())
                 self.stop.check()
                 if error.code == "E_PEER_ABSENT":
                     if not self._interruption:
@@ -329,7 +329,7 @@ class Work:
 
     def _end(self, state: State, error: VflError | None = None) -> None:
         """Store how the job ended and tell whoever waits for it. Never raises: every job ends, even if the disk is broken."""
-        changes: dict[str, Any] = {"state": state, "finished": None if state in UNFINISHED else now()}
+        changes: dict[str, Any] = {"state": state, "finished": None if state in UNFINISHED else utc_now()}
         if error is not None:
             changes |= {"code": error.code, "message": error.message, "hint": error.hint or None}
         with suppress(OSError):

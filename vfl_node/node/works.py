@@ -16,7 +16,7 @@ import structlog
 from vfl_node.errors import Paused, PeerError, PolicyError, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.job import Job
-from vfl_node.node.endings import conclude, node_stopping, quarantined
+from vfl_node.node.endings import conclude, node_stopping, quarantine_error
 from vfl_node.node.faults import explain
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
@@ -24,7 +24,7 @@ from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turns
 from vfl_node.node.work import Work
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import MOST_SERVICES, Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 
@@ -68,10 +68,10 @@ class Works:
 
     def start(self) -> None:
         """Go on with jobs that were unfinished when the node last stopped; destroy the secrets of those that are over."""
-        for record in self._store.all():
+        for record in self._store.records():
             if record.over:
                 self._store.destroy_secrets(record)
-        for record in self._store.unfinished():
+        for record in self._store.list_unfinished():
             self._go_on(record.id)
         self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
         self._watcher.start()
@@ -172,7 +172,7 @@ class Works:
                 if isinstance(cause, UsageError):
                     message, hint = f"this version cannot read it: {error.message}", "submit it again"
                     error = StateError(message, code="E_STATE_VERSION", hint=hint)
-                if conclude(self._settings, self._store, record.ended(error)).state == "done":
+                if conclude(self._settings, self._store, record.fail(error)).state == "done":
                     return
                 raise error from None
             alive = {job_id: other for job_id, other in self._works.items() if other.alive}
@@ -221,7 +221,7 @@ class Works:
         with self._lock:
             if self.get(record.id):
                 return None
-            record = replace(record, state=state, finished=now(), code=code, message=message, hint=None)
+            record = replace(record, state=state, finished=utc_now(), code=code, message=message, hint=None)
             return conclude(self._settings, self._store, record)
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
@@ -242,7 +242,7 @@ class Works:
             if record.state == "running" and not confirmed:  # neither ended nor paused: the process died in it
                 record = replace(record, deaths=record.deaths + 1)
                 if record.deaths >= self._settings.quarantine_after:
-                    conclude(self._settings, self._store, record.ended(quarantined(record.deaths)))
+                    conclude(self._settings, self._store, record.fail(quarantine_error(record.deaths)))
                     log.warning("job put aside", job=job_id, code="E_QUARANTINED", deaths=record.deaths)
                     return
                 with suppress(StateError):  # on a full disk this death is not counted
@@ -304,11 +304,11 @@ def check_room(settings: Settings, works: Sequence[Work], stored: int, submitter
     theirs = sum(work.record.submitter == submitter and work.turn is not None for work in works)
     waiting = sum(work.record.submitter == settings.name and work.place > 0 for work in works)
     share = min(MOST_QUEUED_OF_PEER, MOST_QUEUED // max(1, len(settings.accept_jobs_from)))
-    of = f"jobs of {submitter}"
+    scope = f"jobs of {submitter}"
     for concerns, many, most, what, hint in (
-        (peer, stored, settings.limits.jobs_per_peer, of, "vfl-node prune, or raise limits.jobs_per_peer"),
+        (peer, stored, settings.limits.jobs_per_peer, scope, "vfl-node prune, or raise limits.jobs_per_peer"),
         (serves, services, MOST_SERVICES - peer, "services of predictions", WAIT),  # the last one is for this owner
-        (peer and not serves, theirs, share, of, WAIT),
+        (peer and not serves, theirs, share, scope, WAIT),
         (not (peer or serves), waiting, MOST_QUEUED, "jobs that wait for their turn", WAIT),
     ):
         if concerns and many >= most:

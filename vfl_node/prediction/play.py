@@ -19,7 +19,7 @@ from vfl_node.prediction.models import Model
 from vfl_node.prediction.requests import Records, Requests
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit
 from vfl_node.process.files import private_folder, write_whole
-from vfl_node.process.machine import now
+from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import role_in
 from vfl_node.settings.protection import Protection
 from vfl_node.training.prediction.stored import FileShown, FileTally
@@ -71,7 +71,7 @@ async def play(run: Run, predicting: Predicting) -> None:
     Leaks: as :meth:`vfl_node.training.predictor.Predictor.learnt` says.
     """
     session, folder, model = run.session, run.folder, predicting.model
-    started, result = now(), None
+    started, result = utc_now(), None
     predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.policy.limits.rows_per_model)
     points = [ALIGNED] if folder.load_alignment(session.others) else []
     point = await agreed(run, [*points, KEPT] if folder.whole else points)

@@ -23,10 +23,10 @@ from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.job import Job
-from vfl_node.metrics.weighted import predicted
+from vfl_node.metrics.weighted import predict_classes
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.roles import Task
-from vfl_node.settings.declared import Declared, as_fitted
+from vfl_node.settings.declared import Declared, declare_fitted
 from vfl_node.settings.node import Data, Settings
 from vfl_node.training.prediction.stored import StoredPredictor
 from vfl_node.training.predictor import Predicted, predictor_of
@@ -80,7 +80,7 @@ class Records:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*self.ids, *names, *(["class"] if self.classes else [])])
         spelled = zip(*map(self.text.cells, self.ids), strict=True)
-        likeliest = predicted(probabilities, self.threshold)
+        likeliest = predict_classes(probabilities, self.threshold)
         for ids, row, place in zip(spelled, columns.tolist(), likeliest.tolist(), strict=True):
             there = row[0] == row[0]  # not NaN
             values = [*map(repr, row), *self.classes[place : place + 1]] if there else [""] * (len(row) + bool(self.classes))
@@ -106,7 +106,7 @@ def read_records(
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
     with closing(open_input(source, party=party)) as reader:
-        fitted = {name: as_fitted(declared) for name, declared in kinds.items()}
+        fitted = {name: declare_fitted(declared) for name, declared in kinds.items()}
         present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
         columns = {**present, **fitted} if all_columns else present
         as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image

@@ -65,7 +65,7 @@ class Attachment:
     carries = ""
 
     def follow_on(self, carried: Mapping[str, Tensor]) -> None:
-        """Take in what :meth:`so_far` gave at the end of the repeat before; nothing in the first."""
+        """Take in what :meth:`carry_over` gave at the end of the repeat before; nothing in the first."""
 
     def epoch_begins(self, epoch: int, steps: int) -> None:
         """Make ready for epoch ``epoch``, from 0, of so many steps.
@@ -81,7 +81,7 @@ class Attachment:
     def step_done(self, step: TrainingStep) -> None:
         """Look at a step, and do what is due after it. Nothing is sent."""
 
-    def awaited(self) -> Mapping[str, Any]:
+    def wait(self) -> Mapping[str, Any]:
         """What was still being found when the epoch before ended, as :meth:`epoch_ends`; waits for it."""
         return {}
 
@@ -100,7 +100,7 @@ class Attachment:
             PolicyError: as :meth:`epoch_ends`.
         """
 
-    def broken_off(self) -> None:
+    def break_off(self) -> None:
         """Take in what was seen of an epoch that does not come to its end."""
 
     def findings(self, before: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -111,12 +111,12 @@ class Attachment:
         """
         return {}
 
-    def so_far(self) -> dict[str, Tensor]:
+    def carry_over(self) -> dict[str, Tensor]:
         """What this repeat and all before it leave to the next one."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint at the end of an epoch must hold, once :meth:`awaited` was called."""
+        """All that a checkpoint at the end of an epoch must hold, once :meth:`wait` was called."""
         return {}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:

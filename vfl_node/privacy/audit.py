@@ -44,10 +44,10 @@ from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import Judged, audit_equal_weights
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.privacy.sample import Bounds, Sample
-from vfl_node.privacy.silent import attempted
+from vfl_node.privacy.silent import attempt
 
 WEIGHT = 0.3
-"""Of the newest epoch in a moving average, whose first value is that of its first epoch."""
+"""Weight of the newest epoch in a moving average, whose first value is that of its first epoch."""
 
 AT_ONCE = 4096
 """Rows of steps that wait until the attacks see them; a step's may be more."""
@@ -103,7 +103,7 @@ class Audit(Attachment):
         self._strongest = math.nan
         """The moving average of the epochs' strongest attack, folded."""
         self._earlier: dict[str, Tensor] = {}
-        """What earlier repeats have shown, see :meth:`so_far`; empty in the first."""
+        """What earlier repeats have shown, see :meth:`carry_over`; empty in the first."""
         self.judged: dict[str, int] = {}
         self.held_out: Judged | None = None
         self._begin(0)
@@ -129,11 +129,11 @@ class Audit(Attachment):
         self._take_in()
         if not self._sample.steps:
             return {}
-        values = {name: attempted(attack.score) for name, attack in self._attacks.items()}
-        judged = {name: attempted(partial(getattr, attack, "judged")) for name, attack in self._attacks.items()}
+        values = {name: attempt(attack.score) for name, attack in self._attacks.items()}
+        judged = {name: attempt(partial(getattr, attack, "judged")) for name, attack in self._attacks.items()}
         self.judged |= {name: rows for name, rows in judged.items() if rows is not None}
-        self._averages = {name: _moved(self._averages.get(name, math.nan), value) for name, value in values.items()}
-        self._strongest = _moved(self._strongest, strongest(values))
+        self._averages = {name: _update_average(self._averages.get(name, math.nan), value) for name, value in values.items()}
+        self._strongest = _update_average(self._strongest, strongest(values))
         self._begin_epoch(self._epoch + 1)
         check(self._party, self._strongest, self._limit)
         return values
@@ -180,7 +180,7 @@ class Audit(Attachment):
             tensors |= prefixed(name, attack.state())
         return tensors
 
-    def so_far(self) -> dict[str, Tensor]:
+    def carry_over(self) -> dict[str, Tensor]:
         """What this repeat and all before it have shown by shared position, for the audit of the next one; may be empty.
 
         Synthetic rows are the same in every repeat, so their twins add up: ``ATTACK.sums``, float64[m], and
@@ -191,11 +191,11 @@ class Audit(Attachment):
         tensors: dict[str, Tensor] = {}
         for name, attack in self._attacks.items():
             if attack.lasts == "job":
-                tensors |= prefixed(name, attack.so_far())
+                tensors |= prefixed(name, attack.carry_over())
         return tensors
 
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
-        """Take in what :meth:`so_far` gave at the end of the repeat before."""
+        """Take in what :meth:`carry_over` gave at the end of the repeat before."""
         self._earlier = dict(earlier)
         for name, attack in self._attacks.items():
             if seen := under(name, earlier):
@@ -230,7 +230,7 @@ class Audit(Attachment):
         for batch in self._waiting:
             self._sample.meet(batch)
             for attack in self._attacks.values():
-                attempted(partial(attack.see, batch))  # a step that it cannot use is passed over
+                attempt(partial(attack.see, batch))  # a step that it cannot use is passed over
         self._waiting, self._rows_waiting = [], 0
 
 
@@ -257,7 +257,7 @@ def check(party: str, folded: float | None, limit: float | None, *, where: str =
     )
 
 
-def _moved(average: float, newest: float | None) -> float:
+def _update_average(average: float, newest: float | None) -> float:
     """The moving average after one more value; NaN stands for none."""
     if newest is None:
         return average

@@ -19,7 +19,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.attacks import ATTACKS, distance_ratio
 from vfl_node.privacy.attacks.attack import Attack, Positions, Scores, Subset
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
-from vfl_node.privacy.silent import attempted
+from vfl_node.privacy.silent import attempt
 from vfl_node.privacy.sketches import Floats, Sketch, leaves, nearest, twins
 
 SAMPLE = 1024
@@ -68,10 +68,10 @@ def audit_equal_weights(
     kinds = {name: ATTACKS[name] for name in ATTACKS} if attacks is None else attacks
     running = {name: kind(synthetic, scope) for name, kind in kinds.items() if works_at_once(kind)}
     for attack in running.values():
-        attempted(partial(attack.see, batch))
+        attempt(partial(attack.see, batch))
     return Judged(
-        {name: attempted(attack.score) for name, attack in running.items()},
-        {name: attempted(partial(getattr, attack, "judged")) or 0 for name, attack in running.items()},
+        {name: attempt(attack.score) for name, attack in running.items()},
+        {name: attempt(partial(getattr, attack, "judged")) or 0 for name, attack in running.items()},
     )
 
 
@@ -85,22 +85,22 @@ class _OneStep:
         share = max(SAMPLE // 2, SAMPLE - min(map(len, kinds)))
         self._sample = order[:SAMPLE]
         self.met = Subset(np.arange(len(rows)), len(rows))
-        self.followed = Subset(np.concatenate([of[:share] for of in kinds]), len(rows))
+        self.followed = Subset(np.concatenate([kind[:share] for kind in kinds]), len(rows))
 
     def alone(self, batch: Batch) -> Batch:
         """The sample of which half is synthetic if there are enough, on the CPU."""
         places = self.followed.positions
         return Batch(batch.epoch, batch.positions[places], batch.rows[torch.from_numpy(places).to(batch.rows.device)].cpu())
 
-    def beside(self, batch: Batch) -> NDArray[np.int64]:
+    def select_beside(self, batch: Batch) -> NDArray[np.int64]:
         """The sample of which half is synthetic if there are enough."""
         return self.followed.positions
 
-    def together(self, batch: Batch) -> Batch:
+    def select_together(self, batch: Batch) -> Batch:
         """A random sample."""
         return Batch(batch.epoch, self._sample, batch.rows[torch.from_numpy(self._sample).to(batch.rows.device)])
 
-    def reduced(self, batch: Batch) -> Tensor:
+    def reduce(self, batch: Batch) -> Tensor:
         """The rows as they are."""
         return batch.rows
 
@@ -113,7 +113,7 @@ class _OneStep:
         return self.met.positions, nearest(self._sketches, leaves(self._sketches, self._randomness.derive("tree")))
 
     def ratios(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
-        """Of the sample, beside all rows."""
+        """The ratios of the sample, beside all rows."""
         which = self.followed.positions
         return which, distance_ratio.scores(self._rows, torch.from_numpy(which)).numpy()
 

@@ -72,15 +72,15 @@ class Compared(Attachment):
     def step_done(self, step: TrainingStep) -> None:
         """As :meth:`Attachment.step_done`: keep its embeddings."""
         self._kept.append(torch.stack([embedding.detach().cpu() for embedding in step.embeddings]))
-        while sum(of.shape[1] for of in self._kept) - self._kept[0].shape[1] >= self._most:
+        while sum(rows.shape[1] for rows in self._kept) - self._kept[0].shape[1] >= self._most:
             self._kept.popleft()
 
-    def unlike(self, held_out: Sequence[Tensor]) -> dict[str, float] | None:
+    def share_unlike(self, held_out: Sequence[Tensor]) -> dict[str, float] | None:
         """Peer → share of its trained rows that are unlike its ``held_out`` ones, float32[n, d]; None of too few."""
         if not self._kept or len(held_out[0]) < LEAST:
             return None
         of_each = zip(self._peers, self._newest(), held_out, strict=True)
-        return {peer: unlike(trained, of[:MOST].cpu()) for peer, trained, of in of_each}
+        return {peer: share_unlike(trained, rows[:MOST].cpu()) for peer, trained, rows in of_each}
 
     @override
     def tensors(self) -> dict[str, Tensor]:
@@ -95,7 +95,7 @@ class Compared(Attachment):
         return torch.cat(list(self._kept), dim=1)[:, -self._most :]
 
 
-def unlike(trained: Tensor, held_out: Tensor) -> float:
+def share_unlike(trained: Tensor, held_out: Tensor) -> float:
     """Share of ``trained`` rows, float32[t, d], far from all rows ``held_out``, float32[n, d]; see the module."""
     held, learnt = held_out.double(), trained.double()
     deviations = held.std(dim=0)
@@ -115,8 +115,8 @@ def _nearest(rows: Tensor, others: Tensor, rank: int) -> Tensor:
     return torch.cat([torch.cdist(block, others).kthvalue(rank, dim=1).values for block in blocks])
 
 
-def warned(unlike: Mapping[str, float] | None) -> tuple[str, ...]:
-    """A warning of each passive party of whose rows more are :func:`unlike` than honest work explains."""
+def warn(unlike: Mapping[str, float] | None) -> tuple[str, ...]:
+    """A warning of each passive party of whose rows more are :func:`share_unlike` than honest work explains."""
     return tuple(
         f"{share:.0%} of {peer}'s embeddings of rows trained on are unlike all those of rows held out (about {USUAL:.0%} are "
         f"usual). Lots decide which rows are held out, so {peer} treated them differently: by a fault, or to put a trigger "

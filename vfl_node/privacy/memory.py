@@ -29,8 +29,8 @@ METER_ROWS = 4096
 """Rows that the label meter judges at most."""
 
 METER_COPIES = 48
-"""Of these rows' numbers: gradients and embeddings by step and in order, of the epoch under way and of the one being judged,
-means before and after, what attacks compute in float64, and a checkpoint. 25 to 37 were measured at a width of 512."""
+"""Copies of these rows' numbers: gradients and embeddings by step and in order, of the epoch under way and of the one being
+judged, means before and after, what attacks compute in float64, and a checkpoint. 25 to 37 were measured at a width of 512."""
 
 LEVELS = 257
 """Outputs of a decoder for one column at most: categories, and a missing one."""
@@ -92,7 +92,7 @@ def _audit_bytes(columns: Sequence[str], table: TableShape, width: int, projecte
 
 
 def _outputs(columns: Sequence[str], table: TableShape) -> int:
-    """Of a decoder of these columns; none: of all."""
+    """Outputs of a decoder of these columns; none: of all."""
     most = table.numeric + sum(min(levels, LEVELS) for levels in table.cardinalities)
     return min(most, LEVELS * len(columns)) if columns else most
 

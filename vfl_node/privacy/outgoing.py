@@ -71,10 +71,10 @@ class Exit:
         """Whether there are defences."""
         return bool(self._defences)
 
-    def before(self, leaving: Leaving) -> None:
+    def prepare(self, leaving: Leaving) -> None:
         """Let the defences prepare for embeddings of a training step, which are computed next."""
         for defence in self._defences:
-            defence.before(leaving)
+            defence.prepare(leaving)
 
     def settle(self, rows: Sequence[Leaving]) -> None:
         """Let the defences prepare for embeddings by weights that stay; ``rows`` are the batches of all rows trained on."""
@@ -107,7 +107,7 @@ class Exit:
         for observer in self._observers:
             observer.see(Sent(leaving.positions, sent, sent if gradients is None else gradients))
 
-    def held_out(
+    def protect_held_out(
         self, tensors: Sequence[Tensor], leaving: Sequence[Leaving], *, earlier: Sequence[tuple[Tensor, Leaving]] = ()
     ) -> list[Tensor]:
         """What may be sent in place of ``tensors``, once the observers have judged all of it together.
@@ -120,9 +120,9 @@ class Exit:
         Raises:
             PolicyError: an observer refuses.
         """
-        sent = [self.protect(tensor, of) for tensor, of in zip(tensors, leaving, strict=True)]
-        known = [self.protect(tensor, of) for tensor, of in earlier]
-        positions = [of.positions for of in (*leaving, *(of for _, of in earlier))]
+        sent = [self.protect(tensor, details) for tensor, details in zip(tensors, leaving, strict=True)]
+        known = [self.protect(tensor, details) for tensor, details in earlier]
+        positions = [sent_at.positions for sent_at in (*leaving, *(sent_at for _, sent_at in earlier))]
         for observer in self._observers:
             observer.judge(np.concatenate(positions), torch.cat([*sent, *known]))
         return sent
@@ -133,7 +133,7 @@ class Exit:
         return torch.stack(terms).sum() if terms else None
 
     def figures(self) -> list[Mapping[str, float]]:
-        """Of each defence, in their order, what it says of the steps since the last call."""
+        """What each defence, in their order, says of the steps since the last call."""
         return [defence.figures() for defence in self._defences]
 
     def state(self) -> dict[str, Tensor]:

@@ -49,7 +49,7 @@ class AuditOfPeers(Attachment):
         self._audits = {attacker: audit() for attacker in attackers}
         self.judged: dict[str, int] = {}
 
-    def of_peer(self, peer: str) -> Audit:
+    def peer_audit(self, peer: str) -> Audit:
         """What sees all that leaves for ``peer``."""
         return self._audits[peer]
 
@@ -98,9 +98,9 @@ class AuditOfPeers(Attachment):
         """As :meth:`Audit.tensors`, of each attacker."""
         return in_parts({attacker: audit.tensors() for attacker, audit in self._audits.items()})
 
-    def so_far(self) -> dict[str, Tensor]:
-        """As :meth:`Audit.so_far`, of each attacker."""
-        return in_parts({attacker: audit.so_far() for attacker, audit in self._audits.items()})
+    def carry_over(self) -> dict[str, Tensor]:
+        """As :meth:`Audit.carry_over`, of each attacker."""
+        return in_parts({attacker: audit.carry_over() for attacker, audit in self._audits.items()})
 
     @override
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:

@@ -85,19 +85,19 @@ class Sample:
             self._alone = Batch(batch.epoch, positions, batch.rows[rows].cpu(), gradients, batch.mean_of)
         return self._alone
 
-    def beside(self, batch: Batch) -> NDArray[np.int64]:
+    def select_beside(self, batch: Batch) -> NDArray[np.int64]:
         """A few rows of the sample, half of them synthetic if there are enough, at the steps that get a closer look."""
         if not self._closer:
             return np.empty(0, dtype=np.int64)
         places = self.followed.places(batch.positions[self._among])
         return self._among[np.argsort(self._rank[places], kind="stable")[: self._bounds.beside]]
 
-    def together(self, batch: Batch) -> Batch | None:
+    def select_together(self, batch: Batch) -> Batch | None:
         """The first rows at the steps that get a closer look; a batch has its rows in random order."""
         most = self._bounds.together
         return Batch(batch.epoch, batch.positions[:most], batch.rows[:most]) if self._closer else None
 
-    def reduced(self, batch: Batch) -> Tensor:
+    def reduce(self, batch: Batch) -> Tensor:
         """Sketches of all rows."""
         if self._sketch is None:
             self._sketch = Sketch(batch.rows.shape[1], self._drawn.derive("directions"))
@@ -114,7 +114,7 @@ class Sample:
         return self.met.positions, nearest(*self._tree(epoch))
 
     def ratios(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
-        """Of the sample, within the same leaves."""
+        """The ratios of the sample, within the same leaves."""
         followed = self.followed.positions
         return followed, distance_ratios(*self._tree(epoch), self.met.places(followed).astype(np.int64))
 
@@ -141,6 +141,6 @@ def follow(
     share = max(most // 2, most - least)
     drawn = [positions[randomness.permutation(len(positions))[:share]] for positions in kinds]
     positions = np.concatenate(drawn)
-    rank = np.concatenate([2 * np.arange(len(of)) + kind for kind, of in enumerate(drawn)])
+    rank = np.concatenate([2 * np.arange(len(rows)) + kind for kind, rows in enumerate(drawn)])
     order = np.argsort(positions)
     return positions[order], rank[order]

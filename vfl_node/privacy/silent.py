@@ -26,7 +26,7 @@ UNUSABLE = (
 """What is raised where numbers are of no use; everything else is a defect."""
 
 
-def attempted(attack: Callable[[], T]) -> T | None:
+def attempt(attack: Callable[[], T]) -> T | None:
     """What ``attack`` gives; None where it meets numbers that are of no use to it."""
     try:
         with np.errstate(all="ignore"):
@@ -45,8 +45,8 @@ def silent(epochs: Iterable[Mapping[str, float | None]], waits: Mapping[str, int
     shown = list(epochs)
     names = {
         name: sum(value is None for value in missing)
-        for name in dict.fromkeys(name for of in shown for name in of)
-        if None in (missing := [of[name] for of in shown[waits.get(name, 1) - 1 :] if name in of])
+        for name in dict.fromkeys(name for figures in shown for name in figures)
+        if None in (missing := [figures[name] for figures in shown[waits.get(name, 1) - 1 :] if name in figures])
     }
     if not names:
         return ()

@@ -106,7 +106,7 @@ def _hang() -> None:
     threading.Event().wait()
 
 
-def _out_of_memory() -> None:
+def _exhaust_memory() -> None:
     import torch
 
     raise torch.cuda.OutOfMemoryError("CUDA out of memory (told to by a failpoint)")
@@ -120,7 +120,7 @@ ACTIONS: Mapping[str, Callable[[], None]] = {
     "enospc": _raise(errno.ENOSPC),
     "emfile": _raise(errno.EMFILE),
     "eio": _raise(errno.EIO),
-    "gpu-memory": _out_of_memory,
+    "gpu-memory": _exhaust_memory,
     "slow": lambda: time.sleep(0.1),
     "tell": lambda: None,
 }

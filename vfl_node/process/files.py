@@ -26,7 +26,7 @@ _HEAD_BYTES = 4 + 2 + 32
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 VERSION = 1
-"""Of checked files; raised when what they hold can no longer be read by earlier releases."""
+"""Version of checked files; raised when what they hold can no longer be read by earlier releases."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -89,7 +89,7 @@ def fault(error: OSError) -> StateError:
 
 def write_checked(path: Path, data: bytes) -> None:
     """As :func:`write_whole`, with a head by which :func:`read_checked` knows that ``data`` are what was written."""
-    write_whole(path, checked(data))
+    write_whole(path, add_head(data))
 
 
 def read_checked(path: Path, *, hint: str = "restore it from a backup") -> bytes:
@@ -103,7 +103,7 @@ def read_checked(path: Path, *, hint: str = "restore it from a backup") -> bytes
         FileNotFoundError: there is none.
         StateError: other bytes than were written (``E_STATE_CORRUPT``), or a newer release wrote them (``E_STATE_VERSION``).
     """
-    return verified(path.read_bytes(), str(path), hint=hint)
+    return verify(path.read_bytes(), str(path), hint=hint)
 
 
 def holds_checked(path: Path) -> bool:
@@ -112,14 +112,14 @@ def holds_checked(path: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def checked(data: bytes) -> bytes:
+def add_head(data: bytes) -> bytes:
     """``data`` behind its head."""
     version = VERSION.to_bytes(2, "big")
     return _MAGIC + version + _digest(version, data) + data
 
 
-def verified(file: bytes, name: str, *, hint: str) -> bytes:
-    """What :func:`checked` made ``file`` of; args as :func:`read_checked`, ``name`` for its errors. Raises StateError."""
+def verify(file: bytes, name: str, *, hint: str) -> bytes:
+    """What :func:`add_head` made ``file`` of; args as :func:`read_checked`, ``name`` for its errors. Raises StateError."""
     head, data = file[:_HEAD_BYTES], file[_HEAD_BYTES:]
     version = head[4:6]
     if head[:4] != _MAGIC or head[6:] != _digest(version, data):

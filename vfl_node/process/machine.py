@@ -33,7 +33,7 @@ def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> float:
             if kind in _FILES:
                 root = groups / kind
                 for folder in (root / own.strip("/"), *(root / own.strip("/")).parents):
-                    free = min(free, _left(folder, *_FILES[kind]))
+                    free = min(free, _free_in_group(folder, *_FILES[kind]))
                     if folder == root:
                         break
     return free
@@ -46,7 +46,7 @@ def used_bytes() -> int:
     return int(match[1]) * 1024 if match else 0
 
 
-def _left(folder: Path, most: str, used: str, cache: str) -> float:
+def _free_in_group(folder: Path, most: str, used: str, cache: str) -> float:
     """What a control group may still take; its page cache can be given up. Infinite where it has no limit, or does not say."""
     with suppress(OSError, ValueError):
         limit = int((folder / most).read_text())
@@ -55,6 +55,6 @@ def _left(folder: Path, most: str, used: str, cache: str) -> float:
     return math.inf
 
 
-def now() -> str:
+def utc_now() -> str:
     """The time in UTC, ISO 8601, to the second."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from markupsafe import Markup
 
 WIDTH = 380
-"""Of every drawing, in its own units: about a telephone's screen or half a page, so that its text stays legible."""
+"""Width of every drawing, in its own units: about a telephone's screen or half a page, so that its text stays legible."""
 
 TEXT = 13
 """Font size, in the same units."""
@@ -126,7 +126,7 @@ def line_chart(
     if second:
         _curve(svg, x, y, second.points, f"curve {second.style}", f"dot {second.style}", f"{second.label}, {x_label}")
     _text(svg, x(last_x) + 8, y(last_y) + 4, f"{last_y:.3g}", "value")
-    return _written(svg)
+    return _to_markup(svg)
 
 
 def curves_chart(
@@ -149,7 +149,7 @@ def curves_chart(
         _text(svg, x.end + 6, y(value) - 5, label, "tick")  # right of every curve
     for curve in curves:
         _curve(svg, x, y, curve.points, f"curve {curve.style}", f"dot {curve.style}", f"{curve.label}, {x_label}")
-    return _written(svg)
+    return _to_markup(svg)
 
 
 def dot_chart(
@@ -181,7 +181,7 @@ def dot_chart(
         dot = _add(svg, "circle", class_=f"dot {mark.style}", cx=x(mark.value), cy=y, r=5.0)
         _add(dot, "title", parts[index])
         _text(svg, WIDTH - 40, y + 4, figure(mark.value), "value")
-    return _written(svg)
+    return _to_markup(svg)
 
 
 def calibration_chart(name: str, title: str, curves: Sequence[CalibrationChart]) -> Markup:
@@ -193,8 +193,8 @@ def calibration_chart(name: str, title: str, curves: Sequence[CalibrationChart])
     ]
     svg = _drawing(name, title, "; ".join(parts) + ".", 360)
     words = "predicted probability", "share of positives among them"
-    _against_each_other(svg, curves, [0, 0.2, 0.4, 0.6, 0.8, 1], words, ("predicted", "observed"), "{:.3f}".format)
-    return _written(svg)
+    _draw_calibration(svg, curves, [0, 0.2, 0.4, 0.6, 0.8, 1], words, ("predicted", "observed"), "{:.3f}".format)
+    return _to_markup(svg)
 
 
 def agreement_chart(name: str, title: str, curves: Sequence[CalibrationChart], *, figure: Callable[[float], str]) -> Markup:
@@ -209,13 +209,13 @@ def agreement_chart(name: str, title: str, curves: Sequence[CalibrationChart], *
     ]
     svg = _drawing(name, title, "; ".join(parts) + ".", 360)
     values = [value for curve in curves for a, b, _ in curve.points for value in (a, b)]
-    _against_each_other(
+    _draw_calibration(
         svg, curves, ticks(min(values), max(values)), ("predicted", "actual mean"), ("predicted", "actual"), figure
     )
-    return _written(svg)
+    return _to_markup(svg)
 
 
-def _against_each_other(
+def _draw_calibration(
     svg: ET.Element,
     curves: Sequence[CalibrationChart],
     levels: Sequence[float],
@@ -263,7 +263,7 @@ def bar_chart(name: str, title: str, rows: Sequence[Row], *, guides: Sequence[fl
                 start = min(x(bar.start), WIDTH - width)
                 _add(svg, "rect", class_=f"bar {bar.style}", x=start, y=y, width=width, height=thickness, rx=3)
         top += height
-    return _written(svg)
+    return _to_markup(svg)
 
 
 def _drawing(name: str, title: str, description: str, height: int) -> ET.Element:
@@ -339,5 +339,5 @@ def _add(parent: ET.Element, tag: str, text: str = "", **attributes: float | str
     return child
 
 
-def _written(svg: ET.Element) -> Markup:
+def _to_markup(svg: ET.Element) -> Markup:
     return Markup(ET.tostring(svg, encoding="unicode"))  # noqa: S704 - the serialiser has escaped it

@@ -189,8 +189,8 @@ def build(
         boosted_tree_note=(results.rival_note or None) if results else None,
         meters=meters_of(job, role, alignment, protection, training) if training and alignment else None,
         predictions=_predictions(job, party, predictions, protection) if predictions else None,
-        phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
-        learnt=_learnt(job, party, alignment, coordinated, last.disclosures if last else None),
+        phases={phase: PhaseTraffic(**asdict(sent)) for phase, sent in traffic.items()},
+        learnt=_collect_entries(job, party, alignment, coordinated, last.disclosures if last else None),
         versions=dict(versions),
     )
 
@@ -229,8 +229,8 @@ def _sizes(
         group=alignment.group,
         records=records,
         ours=alignment.ours,
-        theirs=_of_each({name: facts.records for name, facts in alignment.peers.items()}),
-        padded=_of_each({name: facts.padded for name, facts in alignment.peers.items()}),
+        theirs=_arrange_by_peer({name: facts.records for name, facts in alignment.peers.items()}),
+        padded=_arrange_by_peer({name: facts.padded for name, facts in alignment.peers.items()}),
         rows=len(alignment),
         union=alignment.union,
         intersection=alignment.common,
@@ -248,7 +248,7 @@ def _linkage(facts: LinkageFacts) -> dict[str, Any]:
     return {name: value for name, value in asdict(facts).items() if name != "coordinator_learnt"}
 
 
-def _of_each(figures: Mapping[str, T]) -> Any:
+def _arrange_by_peer(figures: Mapping[str, T]) -> Any:
     """The figure of the only peer, or peer → figure."""
     first, *others = figures.values()
     return figures if others else first
@@ -306,7 +306,7 @@ def _predictions(job: Job, party: str, predictions: ReportedPredictions, protect
     )
 
 
-def _learnt(
+def _collect_entries(
     job: Job, party: str, alignment: Alignment | None, *further: Mapping[str, tuple[Disclosure, ...]] | None
 ) -> dict[str, tuple[LedgerEntry, ...]]:
     """This party's entries as its protocols gave them; another's as far as this party can know them."""

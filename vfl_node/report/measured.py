@@ -63,5 +63,5 @@ def _confusion(job: Job, counts: Confusion) -> ConfusionMatrix:
 
 def intervals_of(job: Job, intervals: Mapping[str, ConfidenceInterval]) -> dict[str, Interval] | None:
     """Metric → its interval; None without any."""
-    by_metric = {metric: Interval(repeats=job.evaluate.repeats, **of) for metric, of in intervals.items()}
+    by_metric = {metric: Interval(repeats=job.evaluate.repeats, **interval) for metric, interval in intervals.items()}
     return by_metric or None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from vfl_node.privacy.labels.words import INFORMED, known_by
+from vfl_node.privacy.labels.words import INFORMED, describe_known
 from vfl_node.progress import CONSTANT, Rebuilt
 from vfl_node.training.section import JointAttack, Section
 
@@ -72,7 +72,7 @@ def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection
         labels = labels_meter(trained.audits.labels, trained.audits.trainings, unmetered or off or few)
     if role == "passive":
         off = "" if protection.features else "audit.features names no column in this node's settings"
-        found = {name: dict(of) for name, of in (trained.audits.features or {}).items()}
+        found = {name: dict(figures) for name, figures in (trained.audits.features or {}).items()}
         columns = columns_meter(found, unmetered or off or "too few rows could be judged")
     return Meters(labels=labels, membership=_membership(alignment, protection, trained, unmetered), columns=columns)
 
@@ -83,15 +83,15 @@ def _membership(alignment: Alignment, protection: Protection, trained: Trained, 
     off = "" if protection.membership else "audit.membership is false in this node's settings"
     none = "no shared row of this party is made up" if not alignment.missing else "too few rows could be judged"
     meter = membership_meter(trained.audits.membership, 1, unmetered or off or none)
-    return with_joint(meter, trained.audits.joint) if trained.audits.joint else meter
+    return add_joint(meter, trained.audits.joint) if trained.audits.joint else meter
 
 
 def live_meters(attacks: Figures, labels: Figures, rebuilt: Rebuilt) -> dict[str, Any]:
     """Name → meter of those of which an epoch shows something, as JSON; figures as in the events of a job under way."""
     columns = {}
-    for name, of in rebuilt.items():
-        attack, value = _strongest({attack: success for attack, success in of.items() if attack != CONSTANT})
-        columns[name] = {"worst": value, "constant": of.get(CONSTANT), "attack": attack}
+    for name, figures in rebuilt.items():
+        attack, value = _strongest({attack: success for attack, success in figures.items() if attack != CONSTANT})
+        columns[name] = {"worst": value, "constant": figures.get(CONSTANT), "attack": attack}
     found = {
         "labels": labels_meter(labels, 0, ""),
         "membership": membership_meter(attacks, 0, ""),
@@ -106,22 +106,22 @@ def level_of(value: float, low: float = LOW, some: float = SOME) -> Level:
 
 
 def labels_meter(figures: Figures, over: int, why: str) -> Meter:
-    """Of the attacks on labels (``figures``, folded) after so many trainings; ``why`` none ran, where none did."""
+    """The meter of the attacks on labels (``figures``, folded) after so many trainings; ``why`` none ran, where none did."""
     name, value = _strongest(figures)
     if name is None or value is None:
         return Meter(level="not_measured", why=why)
-    return Meter(level=level_of(value), value=value, attack=name, knows=known_by(name), over=over)
+    return Meter(level=level_of(value), value=value, attack=name, knows=describe_known(name), over=over)
 
 
 def membership_meter(figures: Figures, over: int, why: str) -> Meter:
-    """Of the attacks on membership, not folded; ``why`` as :func:`labels_meter`."""
-    name, value = _strongest({name: None if of is None else 0.5 + abs(of - 0.5) for name, of in figures.items()})
+    """The meter of the attacks on membership, not folded; ``why`` as :func:`labels_meter`."""
+    name, value = _strongest({name: None if auc is None else 0.5 + abs(auc - 0.5) for name, auc in figures.items()})
     if name is None or value is None:
         return Meter(level="not_measured", why=why)
     return Meter(level=level_of(value), value=value, attack=name, knows="nothing", over=over)
 
 
-def with_joint(meter: Meter, attack: JointAttack) -> Meter:
+def add_joint(meter: Meter, attack: JointAttack) -> Meter:
     """The ``meter`` of membership beside the attack with both parties' columns, if that tells more."""
     value = 0.5 + abs(attack.value - 0.5)
     if meter.level == "open" or (meter.value or 0.0) >= value:
@@ -130,11 +130,16 @@ def with_joint(meter: Meter, attack: JointAttack) -> Meter:
 
 
 def columns_meter(found: Mapping[str, Mapping[str, Any]], why: str) -> Meter:
-    """Of the attacks on columns (column → ``worst``, ``constant``, ``attack``, ``known``); ``why`` as :func:`labels_meter`."""
+    """The meter of the attacks on columns.
+
+    Args:
+        found: column → ``worst``, ``constant``, ``attack``, ``known``.
+        why: as :func:`labels_meter`.
+    """
     gains = {
-        name: (of["worst"] - (of["constant"] or 0.0)) / max(1 - (of["constant"] or 0.0), 1e-9)
-        for name, of in found.items()
-        if of.get("worst") is not None
+        name: (figures["worst"] - (figures["constant"] or 0.0)) / max(1 - (figures["constant"] or 0.0), 1e-9)
+        for name, figures in found.items()
+        if figures.get("worst") is not None
     }
     if not gains:
         return Meter(level="not_measured", why=why)

@@ -22,7 +22,7 @@ from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import charts, read_labels, rebuilt, results
 from vfl_node.report.charts import Bar, LineChart, Row
-from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, listed
+from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, join_names
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def render(report: Report) -> str:
     train = _train(report)
     peers = names.others(report.party)
     met = [name for name in peers if name in names.met_by(report.party)]
-    peer, partner, unit = listed(peers), listed(met), train.traits.unit if train else ""
+    peer, partner, unit = join_names(peers), join_names(met), train.traits.unit if train else ""
     readings = results.readings(data, train.classes if train else 2)
-    aligned = _reported_alignment(report, train, peer) if report.alignment else None
+    aligned = _describe_alignment(report, train, peer) if report.alignment else None
     return environment.get_template("report.html.j2").render(
         report=data,
         seeded=SEEDED if report.seeded else None,
@@ -120,7 +120,7 @@ def _trainer_words(report: Report, train: TrainerConfig | None, peer: str) -> Tr
             role=report.role,
             peer=peer,
             active=parties.active,
-            passive=listed(parties.passive),
+            passive=join_names(parties.passive),
             coordinator=parties.coordinator,
             epochs=len(training.epochs),
             steps=training.steps,
@@ -141,10 +141,10 @@ def _environment() -> tuple[Environment, str]:
         "bytes": human_bytes,
         "count": human_count,
         "duration": human_seconds,
-        "difference": results.written_difference,
-        "listed": listed,
-        "interval": results.written_interval,
-        "metric": results.written,
+        "difference": results.format_difference,
+        "listed": join_names,
+        "interval": results.format_interval,
+        "metric": results.format_value,
         "time": human_time,
     }
     return environment, environment.get_template("style.css.j2").render()
@@ -186,7 +186,7 @@ def _audit(report: dict[str, Any], unit: str) -> dict[str, Any] | None:
     if not curves:
         return None
     means, most = report["training"]["audit"], report["training"]["max_attack_auc"]
-    strongest = max((name for name in names if means.get(name) is not None), key=lambda name: folded(means[name]), default=None)
+    strongest = max((name for name in names if means.get(name) is not None), key=lambda name: fold(means[name]), default=None)
     guides = [(0.5, "chance")] + ([(most, "limit")] if most else [])
     last = epochs[-1]
     return {
@@ -204,12 +204,12 @@ def _audit(report: dict[str, Any], unit: str) -> dict[str, Any] | None:
             )
             for name in names
         ],
-        "strongest": strongest and (ATTACKS[strongest].title, round(100 * folded(means[strongest]))),
+        "strongest": strongest and (ATTACKS[strongest].title, round(100 * fold(means[strongest]))),
         "limit": most,
     }
 
 
-def folded(auc: float) -> float:
+def fold(auc: float) -> float:
     """An AUC read the way round in which it tells more: .3 is as good as .7."""
     return max(auc, 1 - auc)
 
@@ -222,58 +222,63 @@ def _theirs(report: dict[str, Any], peers: Sequence[str]) -> dict[str, tuple[int
     return dict.fromkeys(peers, (theirs, padded))
 
 
-def _reported_alignment(report: Report, train: TrainerConfig | None, peer: str) -> ReportedAlignment:
+def _describe_alignment(report: Report, train: TrainerConfig | None, peer: str) -> ReportedAlignment:
     """The alignment, as the words about it need it."""
-    parties, of = report.parties, report.alignment
-    assert of is not None
+    parties, alignment = report.parties, report.alignment
+    assert alignment is not None
     return ReportedAlignment(
         party=report.party,
         peer=peer,
         active=parties.active,
-        passive=listed(parties.passive),
+        passive=join_names(parties.passive),
         label_holder=train.label_holder if train else "active",
         several=len(report.parties.passive) > 1,
-        rows=of.rows,
-        intersection=of.intersection,
-        union=of.union,
-        padded=any(of.padded.values()) if isinstance(of.padded, dict) else of.padded,
-        in_shares=of.comparison == "shares",
+        rows=alignment.rows,
+        intersection=alignment.intersection,
+        union=alignment.union,
+        padded=any(alignment.padded.values()) if isinstance(alignment.padded, dict) else alignment.padded,
+        in_shares=alignment.comparison == "shares",
     )
 
 
-def _alignment_words(figures: Mapping[str, Any], of: ReportedAlignment) -> dict[str, Any]:
+def _alignment_words(figures: Mapping[str, Any], alignment: ReportedAlignment) -> dict[str, Any]:
     """What the protocol says of its alignment: its title, and paragraphs about rows, figures and what it reveals."""
     words = words_of(ALIGNMENTS[figures["protocol"]])
-    return {"title": words.title, "rows": words.rows(of), "leaks": words.leaks(of), "figures": words.figures(figures)}
+    return {
+        "title": words.title,
+        "rows": words.rows(alignment),
+        "leaks": words.leaks(alignment),
+        "figures": words.figures(figures),
+    }
 
 
 def _sizes(report: dict[str, Any], aligned: ReportedAlignment, peers: Sequence[str]) -> list[tuple[str, str]]:
     """Numbers of records and what they are of, the shared order's first."""
-    of = report["alignment"]
-    spec = ALIGNMENTS[of["protocol"]]
-    common = [] if spec.every_row_is_shared or spec.by_similarity else [(human_count(of["intersection"]), "in common")]
+    alignment = report["alignment"]
+    spec = ALIGNMENTS[alignment["protocol"]]
+    common = [] if spec.every_row_is_shared or spec.by_similarity else [(human_count(alignment["intersection"]), "in common")]
     theirs = [
         (human_count(count), f"of {peer}{', at most' if padded else ''}")
         for peer, (count, padded) in _theirs(report, peers).items()
     ]
-    ours = human_count(of["ours"]), f"of {aligned.party}"
-    return [(human_count(of["rows"]), words_of(spec).rows_title(aligned)), *common, ours, *theirs]
+    ours = human_count(alignment["ours"]), f"of {aligned.party}"
+    return [(human_count(alignment["rows"]), words_of(spec).rows_title(aligned)), *common, ours, *theirs]
 
 
 def _sets(report: dict[str, Any], peers: Sequence[str]) -> Markup:
     """Each set as a bar whose place shows the overlap; from zero where the overlap is hidden, or of more than two."""
-    of, sizes = report["alignment"], _theirs(report, peers)
+    alignment, sizes = report["alignment"], _theirs(report, peers)
     if len(peers) > 1:
         return _many_sets(report, sizes)
     ((peer, (theirs, padded)),) = sizes.items()
     assert theirs is not None  # an only peer has announced it
-    ours, shared, common, most = of["ours"], of["rows"], of["intersection"], "at most " if padded else ""
+    ours, shared, common, most = alignment["ours"], alignment["rows"], alignment["intersection"], "at most " if padded else ""
     left = 0 if common is None else ours - common
     rows = [
         Row(report["party"], human_count(ours), (Bar(0, ours, "first"),)),
         Row(peer, f"{most}{human_count(theirs)}", (Bar(left, left + theirs, "second"),)),
     ]
-    spec = ALIGNMENTS[of["protocol"]]
+    spec = ALIGNMENTS[alignment["protocol"]]
     if spec.by_similarity:
         return charts.bar_chart("sets", SETS_TITLE, rows)
     if spec.is_within_one_set:
@@ -293,17 +298,20 @@ def _sets(report: dict[str, Any], peers: Sequence[str]) -> Markup:
 
 def _many_sets(report: dict[str, Any], theirs: Mapping[str, tuple[int | None, bool]]) -> Markup:
     """The sizes of more than two sets, and of what they make together: how they overlap would take more than a line."""
-    of = report["alignment"]
-    rows = [Row(report["party"], human_count(of["ours"]), (Bar(0, of["ours"], "first"),))]
+    alignment = report["alignment"]
+    rows = [Row(report["party"], human_count(alignment["ours"]), (Bar(0, alignment["ours"], "first"),))]
     for peer, (count, padded) in theirs.items():
         most = "at most " if padded and count is not None else ""
-        rows.append(Row(peer, f"{most}{human_count(count)}", _from_zero(count, "second")))
-    for title, together in (("all together (union)", of["union"]), ("in common (intersection)", of["intersection"])):
-        rows.append(Row(title, human_count(together), _from_zero(together, "joint")))
+        rows.append(Row(peer, f"{most}{human_count(count)}", _count_bar(count, "second")))
+    for title, together in (
+        ("all together (union)", alignment["union"]),
+        ("in common (intersection)", alignment["intersection"]),
+    ):
+        rows.append(Row(title, human_count(together), _count_bar(together, "joint")))
     return charts.bar_chart("sets", SETS_TITLE, rows)
 
 
-def _from_zero(count: int | None, style: str) -> tuple[Bar, ...]:
+def _count_bar(count: int | None, style: str) -> tuple[Bar, ...]:
     """A bar of so many records; none where the number is hidden."""
     return () if count is None else (Bar(0, count, style),)
 
@@ -312,10 +320,10 @@ def _traffic(report: dict[str, Any]) -> Markup:
     rows = [
         Row(
             phase,
-            f"{human_bytes(of['bytes_sent'])} · {human_bytes(of['bytes_received'])}",
-            (Bar(0, of["bytes_sent"], "first"), Bar(0, of["bytes_received"], "second")),
+            f"{human_bytes(sent['bytes_sent'])} · {human_bytes(sent['bytes_received'])}",
+            (Bar(0, sent["bytes_sent"], "first"), Bar(0, sent["bytes_received"], "second")),
         )
-        for phase, of in report["phases"].items()
+        for phase, sent in report["phases"].items()
     ]
     return charts.bar_chart("traffic", "Bytes sent and received in each phase", rows)
 
@@ -328,7 +336,7 @@ def _settings(spec: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
         *(name for name in ("serve", "predict") if spec[name]),
     ]
     leaves = {section: _leaves(section, spec[section]) for section in sections}
-    return {section: [(name.removeprefix(f"{section}."), text) for name, text in of] for section, of in leaves.items()}
+    return {section: [(name.removeprefix(f"{section}."), text) for name, text in keys] for section, keys in leaves.items()}
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:

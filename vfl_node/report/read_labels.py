@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vfl_node.privacy.labels.words import WORDS, known_by
+from vfl_node.privacy.labels.words import WORDS, describe_known
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class LabelWords:
 
 
 def label_audit(report: Mapping[str, Any]) -> LabelWords | None:
-    """Of a report as its JSON holds it; None where no label was judged."""
+    """The label audit of a report as its JSON holds it; None where no label was judged."""
     training = report["training"]
     worst = training["label_audit"] if training else {}
     known = {name: value for name, value in worst.items() if value is not None}
@@ -65,7 +65,7 @@ def label_audit(report: Mapping[str, Any]) -> LabelWords | None:
     section = training[training["algorithm"]]
     return LabelWords(
         rows=tuple(
-            LabelRow(*WORDS[name], known_by(name), first.get(name), last.get(name), worst[name], name == strongest)
+            LabelRow(*WORDS[name], describe_known(name), first.get(name), last.get(name), worst[name], name == strongest)
             for name in WORDS
             if name in worst
         ),

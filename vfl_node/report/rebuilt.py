@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vfl_node.report.results import written
+from vfl_node.report.results import format_value
 from vfl_node.report.words import METRICS_OF_COLUMNS
 
 MOST_COLUMNS = 10
@@ -82,7 +82,7 @@ class FeatureAuditWords:
 
 
 def feature_audit(report: Mapping[str, Any]) -> FeatureAuditWords | None:
-    """Of a report as its JSON holds it; None where no column was tried and none is hidden by a defence."""
+    """The feature audit of a report as its JSON holds it; None where no column was tried and none is hidden by a defence."""
     training = report["training"]
     if not training or report["role"] != "passive":
         return None
@@ -93,8 +93,10 @@ def feature_audit(report: Mapping[str, Any]) -> FeatureAuditWords | None:
         return None
     bare = _bare(list(found), defences)
     worst = sorted(found, key=lambda name: (-_gain(found[name]), name))
-    hidden, others = ([name for name in worst if (name in bare) == of] for of in (False, True))
-    projected = any(of.get("projections") is not None for of in found.values())  # an earlier version has no such figure
+    hidden, others = ([name for name in worst if (name in bare) == known] for known in (False, True))
+    projected = any(
+        figures.get("projections") is not None for figures in found.values()
+    )  # an earlier version has no such figure
     attacks = [name for name in ATTACKS if name != "projections" or projected]
     return FeatureAuditWords(
         rows=tuple(
@@ -103,7 +105,7 @@ def feature_audit(report: Mapping[str, Any]) -> FeatureAuditWords | None:
         ),
         attacks=tuple(ATTACKS[name] for name in attacks),
         columns=len(found),
-        known=max((of["known"] for of in found.values()), default=0),
+        known=max((figures["known"] for figures in found.values()), default=0),
         limit=training["max_feature_gain"],
         defended=defended,
     )
@@ -118,25 +120,25 @@ def _bare(columns: Sequence[str], defences: Sequence[Mapping[str, Any]]) -> list
     return [name for name in columns if name not in hidden]
 
 
-def _gain(of: Mapping[str, Any]) -> float:
+def _gain(figures: Mapping[str, Any]) -> float:
     """How much better than a constant; columns of which nothing is known are last."""
-    return float("-inf") if of["worst"] is None else of["worst"] - (of["constant"] or 0.0)
+    return float("-inf") if figures["worst"] is None else figures["worst"] - (figures["constant"] or 0.0)
 
 
-def _row(name: str, of: Mapping[str, Any], party: str, attacks: Sequence[str], *, hidden: bool) -> ColumnRow:
-    worst, constant = of["worst"], of["constant"]
+def _row(name: str, figures: Mapping[str, Any], party: str, attacks: Sequence[str], *, hidden: bool) -> ColumnRow:
+    worst, constant = figures["worst"], figures["constant"]
     sentence = "was not judged: there were too few rows, or one value only"
     if worst is not None and constant is not None:
-        figures = {"worst": written(worst, of["metric"]), "constant": written(constant, of["metric"])}
-        sentence = SENTENCES[of["metric"]].format(party=party, **figures)
+        both = {"worst": format_value(worst, figures["metric"]), "constant": format_value(constant, figures["metric"])}
+        sentence = SENTENCES[figures["metric"]].format(party=party, **both)
     return ColumnRow(
         name=name,
         sentence=sentence,
-        metric=METRICS_OF_COLUMNS[of["metric"]],
+        metric=METRICS_OF_COLUMNS[figures["metric"]],
         constant=constant,
-        successes=tuple(of[attack] for attack in attacks),
-        worst=None if of["attack"] is None else attacks.index(of["attack"]),
-        epoch=of["epoch"],
-        judged=of["judged"],
+        successes=tuple(figures[attack] for attack in attacks),
+        worst=None if figures["attack"] is None else attacks.index(figures["attack"]),
+        epoch=figures["epoch"],
+        judged=figures["judged"],
         hidden=hidden,
     )

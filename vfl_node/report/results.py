@@ -15,10 +15,10 @@ from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.report import charts
 from vfl_node.report.charts import CalibrationChart, Mark
-from vfl_node.report.words import quantity, signed
+from vfl_node.report.words import add_sign, quantity
 
 Reading = tuple[str, str, float]
-"""Of a metric: title, how to read it, largest value that has a meaning."""
+"""A metric: title, how to read it, largest value that has a meaning."""
 
 METRICS = {
     "auc": ("AUC", "ranking; higher is better, 0.5 is chance", 1.0),
@@ -68,7 +68,7 @@ def models(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
         (ALIGNED, "second", report["local_aligned_metrics"]),
         (TREE, "first", report["boosted_tree_metrics"]),
     )
-    return [(title, style, of) for title, style, of in known if of]
+    return [(title, style, figures) for title, style, figures in known if figures]
 
 
 CONSTANTS = {
@@ -78,20 +78,20 @@ CONSTANTS = {
 """Task → what the constant model is, with which some metrics are compared."""
 
 
-def written(value: float, name: str) -> str:
+def format_value(value: float, name: str) -> str:
     """The value of metric ``name``: to three places, or to four digits where it has a unit."""
     return (quantity(value) if name in WITH_UNIT else f"{value:.3f}").replace("-", "−")
 
 
-def written_interval(of: Mapping[str, float], name: str) -> str:
+def format_interval(interval: Mapping[str, float], name: str) -> str:
     """The interval of metric ``name``, or of a difference."""
-    low, high = (written(of[end], name) for end in ("low", "high"))
+    low, high = (format_value(interval[end], name) for end in ("low", "high"))
     return f"{low} to {high}" if name in WITH_UNIT else f"{low}, {high}"
 
 
-def written_difference(value: float, name: str) -> str:
+def format_difference(value: float, name: str) -> str:
     """A difference of two values of metric ``name``, with its sign."""
-    return signed(value, written(abs(value), name))
+    return add_sign(value, format_value(abs(value), name))
 
 
 def readings(report: dict[str, Any], classes: int) -> dict[str, Reading]:
@@ -118,19 +118,19 @@ def methods(report: dict[str, Any], about: Mapping[str, Reading]) -> str:
     return "; ".join(f"{', '.join(titles[method])} {METHODS[method]}" for method in used)
 
 
-def titled(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+def name_models(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """As :func:`models`, with names that say whose model it is."""
     owner = report["parties"]["active"]
     titles = {"alone": f"{owner} alone", ALIGNED: f"{owner} {ALIGNED}", TREE: f"{TREE} of {owner} alone"}
-    return [(titles.get(title, title), style, of) for title, style, of in models(report)]
+    return [(titles.get(title, title), style, figures) for title, style, figures in models(report)]
 
 
 def confusions(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Whose model, and its confusion matrix; none of very many classes."""
     return [
-        (title.replace("federated", "Federated"), of["confusion"])
-        for title, _, of in titled(report)
-        if of["confusion"] and of["rows"] and len(of["confusion"]["counts"]) <= MOST_CLASSES
+        (title.replace("federated", "Federated"), figures["confusion"])
+        for title, _, figures in name_models(report)
+        if figures["confusion"] and figures["rows"] and len(figures["confusion"]["counts"]) <= MOST_CLASSES
     ]
 
 
@@ -138,8 +138,8 @@ def rivals(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Each model of the active party alone: ``title`` of its column, ``style``, ``metrics``, and the ``gains`` over it."""
     gains = {"alone": report["gains"], "second": report["local_aligned_gains"], "first": report["boosted_tree_gains"]}
     return [
-        {"title": title, "style": style, "metrics": of, "gains": gains[style] or {}}
-        for title, style, of in titled(report)
+        {"title": title, "style": style, "metrics": figures, "gains": gains[style] or {}}
+        for title, style, figures in name_models(report)
         if style in gains
     ]
 
@@ -148,14 +148,14 @@ def comparisons(report: dict[str, Any]) -> dict[str, Markup]:
     """Metric → the value of each model on one axis, where there is something to compare."""
     drawn = {}
     for name, (title, _, most) in METRICS.items():
-        marks = [_mark(label, of, name, style) for label, style, of in models(report) if of[name] is not None]
+        marks = [_mark(label, figures, name, style) for label, style, figures in models(report) if figures[name] is not None]
         if len(marks) > 1 or any(mark.low < mark.high for mark in marks):
-            drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most, figure=partial(written, name=name))
+            drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most, figure=partial(format_value, name=name))
     return drawn
 
 
-def _mark(label: str, of: dict[str, Any], name: str, style: str) -> Mark:
-    value, interval = of[name], (of["intervals"] or {}).get(name)
+def _mark(label: str, figures: dict[str, Any], name: str, style: str) -> Mark:
+    value, interval = figures[name], (figures["intervals"] or {}).get(name)
     return Mark(label, value, interval["low"] if interval else value, interval["high"] if interval else value, style)
 
 
@@ -164,9 +164,11 @@ def agreement(report: dict[str, Any]) -> dict[str, Any] | None:
 
     Probabilities against the share of positives (calibration), or predicted numbers against actual ones.
     """
-    numbers = any(of["predicted_actual"] for _, _, of in models(report))
+    numbers = any(figures["predicted_actual"] for _, _, figures in models(report))
     points = "predicted_actual" if numbers else "calibration"
-    curves = [CalibrationChart(title, of[points], style) for title, style, of in titled(report) if of[points]]
+    curves = [
+        CalibrationChart(title, figures[points], style) for title, style, figures in name_models(report) if figures[points]
+    ]
     if not curves:
         return None
     if numbers:

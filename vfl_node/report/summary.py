@@ -50,7 +50,7 @@ def warnings(report: Mapping[str, Any]) -> list[str]:
 
 def main_metrics(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Model → metric → its value, of the federated model and the active party's own; empty at a party that has none."""
-    return {title: dict(_known(metrics)) for title, key in MAIN.items() if (metrics := report.get(key))}
+    return {title: dict(_measured_metrics(metrics)) for title, key in MAIN.items() if (metrics := report.get(key))}
 
 
 def main_text(metrics: Mapping[str, Mapping[str, float]]) -> str:
@@ -61,13 +61,13 @@ def main_text(metrics: Mapping[str, Mapping[str, float]]) -> str:
     return ""
 
 
-def _known(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _measured_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Those metrics that were measured, in the order of the job's options."""
     return ((name, metrics[name]) for name in get_args(Metric) if metrics.get(name) is not None)
 
 
 def _metrics_text(metrics: Mapping[str, Any]) -> Iterator[str]:
-    for name, known in _known(metrics):
+    for name, known in _measured_metrics(metrics):
         spread = (metrics.get("intervals") or {}).get(name)
         value, *ends = (
             quantity(number) if name in WITH_UNIT else f"{number:.{places}f}"
@@ -76,8 +76,8 @@ def _metrics_text(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} {value}" + (f" [{(' to ' if name in WITH_UNIT else ', ').join(ends)}]" if ends else "")
 
 
-def _size(of: Any) -> str:
+def _size(size: Any) -> str:
     """A number of records of a report, or those of several parties."""
-    if isinstance(of, dict):
-        return f"({', '.join(f'{party} {_size(count)}' for party, count in of.items())})"
-    return "hidden" if of is None else str(of)
+    if isinstance(size, dict):
+        return f"({', '.join(f'{party} {_size(count)}' for party, count in size.items())})"
+    return "hidden" if size is None else str(size)

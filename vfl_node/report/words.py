@@ -80,7 +80,7 @@ def rebuilt_figures(rebuilt: Rebuilt, most: int) -> str:
     return f"Own columns rebuilt from what is sent (beside the best constant): {', '.join(figures)}{more}" if figures else ""
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Names in a sentence: "lab, insurer and shop"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
@@ -120,18 +120,18 @@ def quantity(value: float) -> str:
     return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
 
 
-def rounded(value: Any) -> Any:
+def round_numbers(value: Any) -> Any:
     """``value`` with each number in it that is no count to four significant digits, for logs and lines of JSON."""
     match value:
         case float():
             return float(f"{value:.4g}")
         case Mapping():
-            return {key: rounded(of) for key, of in value.items()}
+            return {key: round_numbers(item) for key, item in value.items()}
         case list() | tuple():
-            return [rounded(of) for of in value]
+            return [round_numbers(item) for item in value]
     return value
 
 
-def signed(value: float, written: str) -> str:
+def add_sign(value: float, written: str) -> str:
     """A difference of two metrics with its sign; ``written`` is its size, in words for people."""
     return f"{'−' if value < 0 else '+'}{written}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import SEED_BYTES
 from vfl_node.crypto.shares.operation import Opening
-from vfl_node.crypto.shares.ring import BITS, BYTES, Ring, added
+from vfl_node.crypto.shares.ring import BITS, BYTES, Ring, add_shares
 from vfl_node.errors import ProtocolError
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
 from vfl_node.transport.generated.vfl.v1 import shares_pb2
@@ -40,7 +40,7 @@ class PairWire:
         self._place, self._channel = place, channel
         self.rounds = self.sent = 0
 
-    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
+    async def open(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         """As in the contract."""
         own, peer = self._place, 1 - self._place
         to_peer = [(each, share) for each, share in zip(shown, shares, strict=True) if _goes(each, own, peer)]
@@ -76,7 +76,7 @@ class StarWire:
         self._place, self._channels = place, channels
         self.rounds = self.sent = 0
 
-    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
+    async def open(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         """As in the contract."""
         self.rounds += 1
         if self._place:
@@ -290,7 +290,7 @@ def _sum(each: Opening, own: Sequence[Ring], received: Sequence[Ring], place: in
 
 def _total(each: Opening, shares: Sequence[Ring]) -> Ring:
     """Their sum, as many low bits of it as are opened: no carry of shares goes on to others."""
-    total = added(shares, each.shape, each.binary)
+    total = add_shares(shares, each.shape, each.binary)
     if each.bits < BITS:
         total &= np.uint64((1 << each.bits) - 1)
     return total

@@ -51,7 +51,9 @@ Words = Annotated[tuple[Annotated[str, Field(max_length=100)], ...], BeforeValid
 """What stands for a missing value."""
 
 DateFormat = Annotated[
-    str, BeforeValidator(lambda of: of.replace("%", "") if isinstance(of, str) else of), AfterValidator(_is_format)
+    str,
+    BeforeValidator(lambda written: written.replace("%", "") if isinstance(written, str) else written),
+    AfterValidator(_is_format),
 ]
 """The order of day, month and year, and what stands between them."""
 
@@ -67,7 +69,7 @@ class Notation(Frozen):
     unit: str | None = Field(default=None, max_length=32, description="sign or unit beside its numbers; '': there is none")
     date_format: DateFormat | None = Field(default=None, description="how its dates are written, such as d/m/Y")
 
-    def within(self, table: Notation) -> Notation:
+    def fill_from(self, table: Notation) -> Notation:
         """The same, where it says nothing as ``table`` says it of all columns; missing words are those of both."""
         said = {key: value for key, value in self if key != "missing" and value is not None}
         if self.decimal and self.decimal == table.thousands:
@@ -87,7 +89,7 @@ class DeclaredColumn(Notation):
     )
 
     @model_validator(mode="after")
-    def _of_its_kind(self) -> DeclaredColumn:
+    def _check_kind(self) -> DeclaredColumn:
         own: dict[str, tuple[str, ...]] = {
             "numeric": ("scaling", "decimal", "thousands", "unit"),
             "date": ("scaling", "date_format"),
@@ -173,28 +175,28 @@ def scaling_of(declared: Declared | None) -> Scaling | None:
 
 def notation_of(declared: Declared | None, table: Notation = UNSAID) -> Notation:
     """How the cells of a column are written, of which this is declared; else as ``table`` says of all columns."""
-    return declared.notation.within(table) if isinstance(declared, DeclaredColumn) else table
+    return declared.notation.fill_from(table) if isinstance(declared, DeclaredColumn) else table
 
 
-def as_fitted(declared: Declared) -> Declared:
+def declare_fitted(declared: Declared) -> Declared:
     """A column that a model was fitted on: what nothing is said of was plain then, and another table decides nothing anew."""
     kind = kind_of(declared)
     said = declared.notation if isinstance(declared, DeclaredColumn) else UNSAID
     if kind == "numeric":
-        return DeclaredColumn(kind=kind, **{"thousands": "", "unit": "", **_said(said)})
+        return DeclaredColumn(kind=kind, **{"thousands": "", "unit": "", **_declared_fields(said)})
     if kind == "date":
-        return DeclaredColumn(kind=kind, **{"date_format": ISO, **_said(said)})
+        return DeclaredColumn(kind=kind, **{"date_format": ISO, **_declared_fields(said)})
     return declared
 
 
-def written_as(kind: Kind, notation: Notation | None) -> Declared:
+def declare_notation(kind: Kind, notation: Notation | None) -> Declared:
     """What is declared of a column of this kind that is written so; None: plainly."""
-    if notation is None or not (said := _said(notation)) or kind not in ("numeric", "date", "categorical"):
+    if notation is None or not (said := _declared_fields(notation)) or kind not in ("numeric", "date", "categorical"):
         return kind
     return DeclaredColumn(kind=kind, **said)
 
 
-def _said(notation: Notation) -> dict[str, Any]:
+def _declared_fields(notation: Notation) -> dict[str, Any]:
     return {key: value for key, value in notation if value not in (None, ())}
 
 

@@ -34,7 +34,7 @@ class DefenceParams(Frozen):
         return False
 
     @property
-    def of_two_classes(self) -> bool:
+    def needs_two_classes(self) -> bool:
         """Whether it protects labels of two classes only."""
         return False
 

@@ -182,7 +182,7 @@ class Limits(Frozen):
     )
 
     @model_validator(mode="after")
-    def _ordered(self) -> Limits:
+    def _check_order(self) -> Limits:
         if self.min_set_size > self.max_set_size:
             raise ValueError("min_set_size is above max_set_size")
         return self

@@ -65,7 +65,7 @@ class Peer(Frozen):
     )
 
     @model_validator(mode="after")
-    def _without_address(self) -> Peer:
+    def _check_address(self) -> Peer:
         if self.relayed and self.address is not None:
             raise ValueError("a relayed peer is met through the active party only: leave its address out")
         return self
@@ -286,10 +286,10 @@ def load_settings(path: Path) -> Settings:
     Raises:
         UsageError: the file is missing or not a valid configuration.
     """
-    return settled(load(path, Settings), path.resolve().parent)
+    return resolve_paths(load(path, Settings), path.resolve().parent)
 
 
-def settled(settings: Settings, base: Path) -> Settings:
+def resolve_paths(settings: Settings, base: Path) -> Settings:
     """``settings`` with their relative paths resolved against the folder ``base``."""
     update: dict[str, object] = {"state_dir": base / settings.state_dir}
     tables = {name: table.relative_to(base) for name, table in settings.tables.items()}
@@ -316,6 +316,6 @@ __all__ = [
     "is_loopback",
     "load_settings",
     "peers_in",
+    "resolve_paths",
     "role_in",
-    "settled",
 ]

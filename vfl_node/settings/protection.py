@@ -93,7 +93,7 @@ class Protection:
 
 
 class Compare(Frozen):
-    """Of this nothing crosses the wire."""
+    """Comparisons of which nothing crosses the wire."""
 
     boosted_tree: bool | Literal["auto"] = Field(
         default="auto",

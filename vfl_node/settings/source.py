@@ -48,7 +48,7 @@ class Password(Frozen):
     file: Path | None = None
 
     @model_validator(mode="after")
-    def _in_one_place(self) -> Password:
+    def _check_place(self) -> Password:
         if (self.env is None) == (self.file is None):
             raise ValueError("say where the password is: {env: NAME} or {file: PATH}")
         return self
@@ -90,7 +90,7 @@ class DataSource(Frozen):
 
     @field_validator("database")
     @classmethod
-    def _without_password(cls, value: str) -> str:
+    def _refuse_password(cls, value: str) -> str:
         try:
             url = urlsplit(value)
         except ValueError:  # its text shows the URL

@@ -75,7 +75,7 @@ class Data(DataSource):
         return value
 
     @model_validator(mode="after")
-    def _apart(self) -> Data:
+    def _check_apart(self) -> Data:
         taken = dict.fromkeys((self.id,) if isinstance(self.id, str) else self.id, "data.id") | {
             self.labels.column: "data.label"
         }
@@ -100,7 +100,9 @@ class Data(DataSource):
     @property
     def key_columns(self) -> tuple[str, ...]:
         """All columns that ``keys`` names."""
-        return tuple(column for of in self.keys.values() for column in ((of,) if isinstance(of, str) else of))
+        return tuple(
+            column for columns in self.keys.values() for column in ((columns,) if isinstance(columns, str) else columns)
+        )
 
     @property
     def labels(self) -> LabelSource:
@@ -108,7 +110,7 @@ class Data(DataSource):
         return self.label or LabelSource(column="label")
 
 
-def _as_written(value: object) -> object:
+def _to_text(value: object) -> object:
     """YAML reads ``yes``, ``true`` and ``1`` without quotes as what they mean; a table has them as text."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -119,14 +121,14 @@ class LabelSource(Frozen):
     """The column of labels; of two classes also the positive one."""
 
     column: str = Field(min_length=1, description="its name")
-    positive: Annotated[str, BeforeValidator(_as_written), Field(min_length=1)] | None = Field(
+    positive: Annotated[str, BeforeValidator(_to_text), Field(min_length=1)] | None = Field(
         default=None, description="two classes: the one whose probability is predicted, as the table writes it; None: the last"
     )
 
 
-def _named(value: object) -> object:
+def _name_columns(value: object) -> object:
     return {"column": value} if isinstance(value, str) else value
 
 
-LabelAsWritten = Annotated[LabelSource, BeforeValidator(_named)]
+LabelAsWritten = Annotated[LabelSource, BeforeValidator(_name_columns)]
 """A column name alone, or keys and values."""

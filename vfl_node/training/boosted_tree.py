@@ -95,7 +95,7 @@ def _classified(
     said = np.zeros((len(asked), classes))
     if len(asked):
         said[:, model.classes_] = model.predict_proba(asked)
-    return type(model).__name__, ModelOutput.clipped(said[:, 1] if classes == 2 else said)
+    return type(model).__name__, ModelOutput.clip(said[:, 1] if classes == 2 else said)
 
 
 def _regressed(

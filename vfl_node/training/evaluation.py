@@ -226,7 +226,7 @@ def assess(
 
 def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64], threshold: float = 0.5) -> Values:
     """The metrics ``names`` of probabilities, [N] or [N, K], that may leave 0 … 1: ranked as they are, else clipped."""
-    output = ModelOutput.clipped(scores)
+    output = ModelOutput.clip(scores)
     return classes.compute(names, labels, output.scores, output.probabilities, threshold)
 
 

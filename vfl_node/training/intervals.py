@@ -181,7 +181,7 @@ def _bootstrap(
     drawn: list[list[dict[str, Floats]]] = [[] for _ in models]
     for counts in _resamples(len(labels), randomness):
         for model, of in zip(models, drawn, strict=True):
-            of.append(model.weighted(names, labels, counts, threshold))
+            of.append(model.compute_weighted(names, labels, counts, threshold))
     return [{name: np.concatenate([chunk[name] for chunk in of]) for name in names} for of in drawn]
 
 

@@ -33,7 +33,7 @@ async def send_tensor(channel: Channel, message: Message, tensor: Tensor) -> Non
         codec.encode(tensor, message.tensor)
         await channel.send(message)
     else:
-        await channel.send_with(message, number, *codec.in_parts(tensor))
+        await channel.send_with(message, number, *codec.encode_parts(tensor))
 
 
 async def receive_tensor(channel: Channel, kind: type[M]) -> tuple[M, training_pb2.Tensor | codec.Described]:
@@ -46,7 +46,7 @@ async def receive_tensor(channel: Channel, kind: type[M]) -> tuple[M, training_p
     if value is None:
         return message, message.tensor
     try:
-        return message, codec.described(value)
+        return message, codec.read_head(value)
     except DecodeError:
         raise ProtocolError(f"{channel.peer} sent a tensor that cannot be parsed") from None
 

@@ -37,7 +37,7 @@ def squeezed(table: Table, scaling: LinearScaling) -> tuple[str, ...]:
     for name, column in table.columns.items():
         if isinstance(column, NumericColumn | DateColumn) and (column.scaling or scaling) == "standard":
             values = column.values if isinstance(column, NumericColumn) else column.seconds
-            if transforms.squeezed(values[~np.isnan(values)]):
+            if transforms.is_squeezed(values[~np.isnan(values)]):
                 found.append(name)
     return tuple(found)
 

@@ -117,10 +117,10 @@ def sign(authority: bytes, authority_key: bytes, request: bytes, *, days: int = 
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def described(certificate: bytes) -> str:
+def describe(certificate: bytes) -> str:
     """Whose ``certificate`` (one of this module's, PEM) it is, of which federation, and the day on which it ends."""
     issued = x509.load_pem_x509_certificate(certificate)
-    federation, name = (str(issued.subject.get_attributes_for_oid(of)[0].value) for of in (_ORGANIZATION, _NAME))
+    federation, name = (str(issued.subject.get_attributes_for_oid(attribute)[0].value) for attribute in (_ORGANIZATION, _NAME))
     return f"{name} of federation {federation}, valid until {issued.not_valid_after_utc:%Y-%m-%d}"
 
 

@@ -163,7 +163,7 @@ def missing(data: Buffer, kind: type[Message], most_bytes: int | None = None) ->
     end = _scan(data, 0, len(data), layout)
     most = layout.most_bytes if most_bytes is None else min(most_bytes, layout.most_bytes)
     if end > most:
-        raise _too_large(layout, f"{end} bytes, at most {most} are allowed")
+        raise _size_error(layout, f"{end} bytes, at most {most} are allowed")
     return end - len(data)
 
 
@@ -198,10 +198,10 @@ _NOT_PACKED = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDes
 @cache
 def _layout(message: Descriptor) -> _Layout:
     own, fields = bound(GetMessageClass(message)), dict[int, _Field]()
-    for of in message.fields:
-        most = own.repeated[of.name] if of.is_repeated else 1
-        packed = _FIXED.get(of.type, 0) if of.is_repeated and of.type not in _NOT_PACKED else None
-        fields[of.number] = (of.name, most, packed, _layout(of.message_type) if of.message_type else None)
+    for each in message.fields:
+        most = own.repeated[each.name] if each.is_repeated else 1
+        packed = _FIXED.get(each.type, 0) if each.is_repeated and each.type not in _NOT_PACKED else None
+        fields[each.number] = (each.name, most, packed, _layout(each.message_type) if each.message_type else None)
     return _Layout(message.name, own.most_bytes, fields)
 
 
@@ -226,12 +226,12 @@ def _scan(data: Buffer, at: int, end: int, layout: _Layout) -> int:
                 if size > 0x7F:
                     size, at = read_varint(data, at - 1)
                 if packed is not None:
-                    count = _packed(data[at : at + min(size, 10 * most)], size, packed)
+                    count = _count_packed(data[at : at + min(size, 10 * most)], size, packed)
                 elif inner is not None:
                     if at + size > end:
                         raise _no_message(layout)
                     if size > inner.most_bytes:
-                        raise _too_large(inner, f"{size} bytes, at most {inner.most_bytes} are allowed")
+                        raise _size_error(inner, f"{size} bytes, at most {inner.most_bytes} are allowed")
                     _scan(data, at, at + size, inner)
                 at += size
             elif inner is not None:
@@ -252,7 +252,7 @@ def _scan(data: Buffer, at: int, end: int, layout: _Layout) -> int:
             if number in counts or count > most:
                 count += counts.get(number, 0)
                 if count > most:
-                    raise _too_large(layout, f"{name} {count} times, at most {most} are allowed")
+                    raise _size_error(layout, f"{name} {count} times, at most {most} are allowed")
             counts[number] = count
     except IndexError:
         raise _no_message(layout) from None
@@ -261,7 +261,7 @@ def _scan(data: Buffer, at: int, end: int, layout: _Layout) -> int:
     return at
 
 
-def _packed(some: Buffer, size: int, width: int) -> int:
+def _count_packed(some: Buffer, size: int, width: int) -> int:
     """How many numbers a packed field of ``size`` bytes has, if only the bytes ``some`` are given."""
     if width:
         return size // width
@@ -271,7 +271,7 @@ def _packed(some: Buffer, size: int, width: int) -> int:
 _UNKNOWN: _Field = ("fields that this version does not know", MOST_UNKNOWN, None, None)
 
 
-def _too_large(layout: _Layout, what: str) -> ProtocolError:
+def _size_error(layout: _Layout, what: str) -> ProtocolError:
     return ProtocolError(f"a message {layout.name} has {what}", code="E_SIZE")
 
 

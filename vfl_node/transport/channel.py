@@ -24,8 +24,8 @@ from vfl_node.errors import Cancelled, PeerError, PeerLost, ProtocolError, State
 from vfl_node.process import failpoints
 from vfl_node.transport import bounds
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
-from vfl_node.transport.fields import Buffer, before, last_field
-from vfl_node.transport.frames import LONG_BYTES, Frame, body_pieces, framed
+from vfl_node.transport.fields import Buffer, append_head, last_field
+from vfl_node.transport.frames import LONG_BYTES, Frame, body_pieces, make_frame
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.pipe import Digest, Pipe, Traffic
 
@@ -77,7 +77,7 @@ class Channel:
             number: of the field, higher than those of all others.
             value: its bytes, in parts; not empty.
         """
-        await self._send(message.DESCRIPTOR.full_name, before(message, number, sum(map(len, value))), *value)
+        await self._send(message.DESCRIPTOR.full_name, append_head(message, number, sum(map(len, value))), *value)
 
     async def _send(self, type_name: str, *body: Buffer) -> None:
         frame = await self._put(type_name, *body)
@@ -139,14 +139,14 @@ class Channel:
             message = kind()
             message.ParseFromString(bytes(body))
         except DecodeError:
-            raise ProtocolError(f"{self._where()}: a {kind.DESCRIPTOR.full_name} that cannot be parsed") from None
+            raise ProtocolError(f"{self._position()}: a {kind.DESCRIPTOR.full_name} that cannot be parsed") from None
         return message
 
     def _check_bounds(self, kind: type[Message], body: Buffer) -> None:
         try:
             bounds.check(body, kind)
         except ProtocolError as error:
-            raise ProtocolError(f"{self._where()}: {error.message}", code=error.code) from None
+            raise ProtocolError(f"{self._position()}: {error.message}", code=error.code) from None
 
     async def send_rows(self, rows: Rows | Iterable[Rows], *, count: int, width: int, start: int = 0) -> None:
         """Send a column of ``count`` elements of ``width`` bytes in chunks.
@@ -204,13 +204,13 @@ class Channel:
         digest = digest.copy() if digest else hashlib.sha256()
         head = await self.receive(session_pb2.Rows)
         if head.width != width:
-            raise ProtocolError(f"{self._where()}: elements of {head.width} bytes, expected {width}", code="E_COUNT")
+            raise ProtocolError(f"{self._position()}: elements of {head.width} bytes, expected {width}", code="E_COUNT")
         if head.count > max_count or (count is not None and head.count != count):
             allowed = f"at most {max_count}" if count is None else str(count)
-            raise ProtocolError(f"{self._where()}: {head.count} elements announced, expected {allowed}", code="E_COUNT")
+            raise ProtocolError(f"{self._position()}: {head.count} elements announced, expected {allowed}", code="E_COUNT")
         if head.start != start or head.prefix != (digest.digest() if start else b"") or start > head.count:
             raise StateError(
-                f"{self._where()}: the column differs from the {start} elements of an earlier attempt",
+                f"{self._position()}: the column differs from the {start} elements of an earlier attempt",
                 code="E_REPLAY",
                 hint="a job may be resumed only with the same lists; submit a new job",
             )
@@ -219,13 +219,15 @@ class Channel:
             chunk = await self.receive(session_pb2.Chunk)
             size, rest = divmod(len(chunk.rows), width)
             if chunk.offset != offset or rest or size == 0 or offset + size > head.count:
-                raise ProtocolError(f"{self._where()}: a chunk out of place after row {offset} of {head.count}", code="E_CHUNK")
+                raise ProtocolError(
+                    f"{self._position()}: a chunk out of place after row {offset} of {head.count}", code="E_CHUNK"
+                )
             digest.update(chunk.rows)
             offset += size
             yield np.frombuffer(chunk.rows, dtype=np.uint8).reshape(size, width)
         end = await self.receive(session_pb2.RowsEnd)
         if end.count != head.count or end.sha256 != digest.digest():
-            raise ProtocolError(f"{self._where()}: the column's final record does not match its rows", code="E_TRUNCATED")
+            raise ProtocolError(f"{self._position()}: the column's final record does not match its rows", code="E_TRUNCATED")
 
     async def receive_rows(self, *, width: int, count: int | None = None, max_count: int = 1 << 31) -> Rows:
         """As :meth:`receive_chunks`, joined into uint8[n, width]."""
@@ -252,7 +254,7 @@ class Channel:
         expected = session_pb2.PhaseEnd(messages=self._received - received, sha256=self._digest_received.digest())
         await self.send(ours)
         if await self.receive(session_pb2.PhaseEnd) != expected:
-            raise ProtocolError(f"{self._where()}: the phase's final record does not match", code="E_TRUNCATED")
+            raise ProtocolError(f"{self._position()}: the phase's final record does not match", code="E_TRUNCATED")
 
     async def pause(self) -> None:
         """Let other parties run for a moment, while this party waits for its other conversation.
@@ -275,7 +277,7 @@ class Channel:
         self._pipe.close()
 
     async def _put(self, type_name: str, *body: Buffer) -> Frame:
-        frame = framed(
+        frame = make_frame(
             session_pb2.Frame(job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name),
             *body,
         )
@@ -322,16 +324,16 @@ class Channel:
             kept = notice.code in _KEPT and not notice.resumable
             raise kind(f"{self.peer} stopped in phase {self._phase!r}: {reason}", code=notice.code if kept else "")
         if frame.job_id != self.job_id or frame.attempt != self.attempt:
-            raise ProtocolError(f"{self._where()}: a message of another job or attempt", code="E_REPLAY")
+            raise ProtocolError(f"{self._position()}: a message of another job or attempt", code="E_REPLAY")
         if frame.phase != self._phase or frame.sequence != self._received or frame.type != expected:
             raise ProtocolError(
-                f"{self._where()}: message {frame.sequence} of phase {frame.phase[:40]!r} ({peer_text(frame.type, 60)}), "
+                f"{self._position()}: message {frame.sequence} of phase {frame.phase[:40]!r} ({peer_text(frame.type, 60)}), "
                 f"expected {self._received} ({expected})",
                 code="E_ORDER",
             )
         self._received += 1
 
-    def _where(self) -> str:
+    def _position(self) -> str:
         return f"from {self.peer} in phase {self._phase!r}"
 
 

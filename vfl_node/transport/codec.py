@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.errors import ProtocolError
-from vfl_node.transport.fields import Buffer, before, last_field
+from vfl_node.transport.fields import Buffer, append_head, last_field
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 MOST = 1e15
@@ -41,11 +41,11 @@ def encode(tensor: torch.Tensor, into: training_pb2.Tensor | None = None) -> tra
     return message
 
 
-def in_parts(tensor: torch.Tensor) -> tuple[bytes, memoryview]:
+def encode_parts(tensor: torch.Tensor) -> tuple[bytes, memoryview]:
     """The bytes of a tensor's message: the beginning, and the values, which are not copied. The tensor is not empty."""
     data = _values(tensor).reshape(-1).view(np.uint8).data
     described = training_pb2.Tensor(dtype=_name(tensor.dtype), shape=tensor.shape)
-    return before(described, training_pb2.Tensor.DATA_FIELD_NUMBER, len(data)), data
+    return append_head(described, training_pb2.Tensor.DATA_FIELD_NUMBER, len(data)), data
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Described:
     data: Buffer
 
 
-def described(value: Buffer) -> Described | training_pb2.Tensor:
+def read_head(value: Buffer) -> Described | training_pb2.Tensor:
     """The message in the bytes ``value``, whose bounds were checked. Raises DecodeError: it is none."""
     place = last_field(value, training_pb2.Tensor.DATA_FIELD_NUMBER)
     if place is None:

@@ -73,7 +73,7 @@ class Connections:
         self._over.set()
 
     @contextmanager
-    def proven(self, peer: str) -> Iterator[None]:
+    def protect(self, peer: str) -> Iterator[None]:
         """Never close the connection of ``peer`` (as gRPC spells it): it has a stream of a known caller."""
         key = _place(peer)
         with self._lock:
@@ -115,7 +115,7 @@ class Connections:
 
     def _connection(self, inode: int, descriptor: int, now: float) -> _Connection | None:
         """The connection of a socket; None if it is not to the port. Raises OSError if it cannot be checked."""
-        with _held(descriptor, inode) as held:
+        with _hold(descriptor, inode) as held:
             if held.family in (socket.AF_INET, socket.AF_INET6) and held.getsockname()[1] == self._port:
                 with suppress(OSError):  # a listening socket has no peer
                     address, port = held.getpeername()[:2]
@@ -133,7 +133,7 @@ def _sockets() -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def _held(descriptor: int, inode: int) -> Iterator[socket.socket]:
+def _hold(descriptor: int, inode: int) -> Iterator[socket.socket]:
     """The socket, with a duplicated descriptor, because gRPC may close its own at any moment. Raises OSError if it has."""
     own = os.dup(descriptor)
     if os.fstat(own).st_ino != inode:
@@ -146,7 +146,7 @@ def _held(descriptor: int, inode: int) -> Iterator[socket.socket]:
 def _shut_down(inode: int) -> None:
     for candidate, descriptor in _sockets():
         if candidate == inode:
-            with suppress(OSError), _held(descriptor, inode) as held:
+            with suppress(OSError), _hold(descriptor, inode) as held:
                 held.shutdown(socket.SHUT_RDWR)
             return
 

@@ -71,14 +71,14 @@ def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | 
     if isinstance(secret, ec.EllipticCurvePrivateKey) and not isinstance(secret.curve, (ec.SECP256R1, ec.SECP384R1)):
         raise unusable(f"{files.key} is on the curve {secret.curve.name}, which gRPC does not take", hint=_P256)
     try:
-        validity = _checked(chain, trusted, secret, files, name=name, federation=federation, now=now)
+        validity = _check(chain, trusted, secret, files, name=name, federation=federation, now=now)
     except MALFORMED:  # an error in a field that is read only now
         raise unusable(f"{files.certificate} or {files.ca} holds a certificate that cannot be read") from None
     warning = validity.warning(str(files.certificate), now)
     return Credentials(authority, certificate, key, files, name, federation, validity, (warning,) if warning else ())
 
 
-def _checked(
+def _check(
     chain: list[x509.Certificate],
     trusted: list[x509.Certificate],
     secret: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
@@ -113,7 +113,7 @@ def _checked(
         text = f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})"
         hint = "ask the authority for a new one; its own certificate must be of a CA, and its key usage, if any, keyCertSign"
         raise unusable(text, hint=hint) from None
-    return Validity.of(leaf)
+    return Validity.from_certificate(leaf)
 
 
 def write_private(path: Path, data: bytes) -> None:

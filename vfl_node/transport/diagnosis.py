@@ -45,21 +45,21 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
                 return "" if plain.recv(9)[3:4] == _SETTINGS else "it speaks no plaintext HTTP/2 (does that node use TLS?)"
             with _context(credentials).wrap_socket(plain, server_hostname=dns_of(peer, federation)) as secure:
                 # A server that refuses this node's certificate closes the connection only after the handshake.
-                return "" if secure.recv(9) else _refused(credentials)
+                return "" if secure.recv(9) else _explain_refusal(credentials)
     except ssl.SSLCertVerificationError as error:
         try:
-            return _about(certificate_at(address, timeout_s), error, peer, federation)
+            return _explain_certificate(certificate_at(address, timeout_s), error, peer, federation)
         except MALFORMED:  # an error in a field that is read only now
             return "its certificate cannot be read"
     except ssl.SSLError as error:
-        return _about_alert(error)
+        return _explain_alert(error)
     except TimeoutError:
         return f"it accepts the connection but says nothing for {timeout_s:.0f} s"
     except OSError:
-        return _refused(credentials) if credentials else "it breaks off the connection"
+        return _explain_refusal(credentials) if credentials else "it breaks off the connection"
 
 
-def _refused(credentials: Credentials) -> str:
+def _explain_refusal(credentials: Credentials) -> str:
     """The server closed the connection after it got this node's certificate: what this node itself finds wrong with it."""
     try:
         load_credentials(credentials.files, name=credentials.name, federation=credentials.federation)
@@ -93,7 +93,9 @@ def certificate_at(address: str, timeout_s: float = 3.0) -> x509.Certificate | N
     return None
 
 
-def _about(shown: x509.Certificate | None, error: ssl.SSLCertVerificationError, peer: str, federation: str) -> str:
+def _explain_certificate(
+    shown: x509.Certificate | None, error: ssl.SSLCertVerificationError, peer: str, federation: str
+) -> str:
     """The reason why the peer's certificate was not accepted."""
     if error.verify_code == _EXPIRED:
         return "its certificate has expired" + (f" on {shown.not_valid_after_utc:%Y-%m-%d %H:%M} UTC" if shown else "")
@@ -115,7 +117,7 @@ def _party(shown: x509.Certificate | None, federation: str) -> str:
         return "a certificate of no party of this federation"
 
 
-def _about_alert(error: ssl.SSLError) -> str:
+def _explain_alert(error: ssl.SSLError) -> str:
     """What the other side answered to the handshake, or that it does not use TLS."""
     reason = (error.reason or "").upper()
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER" in reason:

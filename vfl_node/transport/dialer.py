@@ -84,7 +84,7 @@ class Dialer:
         """
         try:
             shown = certificate_at(self._address) if self._credentials else None
-            return Validity.of(shown) if shown else None
+            return Validity.from_certificate(shown) if shown else None
         except MALFORMED:
             return None
 

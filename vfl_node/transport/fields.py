@@ -27,7 +27,7 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
             raise IndexError("a number of more than ten bytes")
 
 
-def before(message: Message, number: int, size: int) -> bytes:
+def append_head(message: Message, number: int, size: int) -> bytes:
     """``message``, and the beginning of one more field: its number, and that ``size`` bytes follow."""
     return message.SerializeToString(deterministic=True) + _varint(number << 3 | _LENGTH_DELIMITED) + _varint(size)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from google.protobuf.message import Message
 
-from vfl_node.transport.fields import Buffer, before, last_field
+from vfl_node.transport.fields import Buffer, append_head, last_field
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 LONG_BYTES = 1 << 16
@@ -65,7 +65,7 @@ class LongFrame:
         """The message in it: of one piece it is not copied, of several each access makes a copy, which may be written to."""
         first, *others = self.pieces
         body = memoryview(first)[self.start :]
-        return _joined((body, *others)) if others else body
+        return _join((body, *others)) if others else body
 
     def ByteSize(self) -> int:  # noqa: N802 - as a Frame's
         """Bytes of the whole frame."""
@@ -79,17 +79,17 @@ class LongFrame:
 Frame = session_pb2.Frame | LongFrame
 
 
-def framed(head: session_pb2.Frame, *body: Buffer) -> Frame:
+def make_frame(head: session_pb2.Frame, *body: Buffer) -> Frame:
     """``head``, which has no body, with one, given in parts."""
     size = sum(map(len, body))
     if size < LONG_BYTES:
         head.body = b"".join(body)
         return head
-    start = before(head, _BODY, size)
+    start = append_head(head, _BODY, size)
     return LongFrame(head, cut(start, *body), len(start))
 
 
-def parsed(pieces: Sequence[bytes]) -> Frame:
+def parse_frame(pieces: Sequence[bytes]) -> Frame:
     """The frame in ``pieces``. Raises DecodeError: there is none."""
     size = sum(map(len, pieces))
     if size >= LONG_BYTES and (place := last_field(pieces[0], _BODY, size)):
@@ -128,7 +128,7 @@ def cut(*parts: Buffer) -> tuple[bytes, ...]:
     return (*pieces, b"".join(piece)) if piece else tuple(pieces)
 
 
-def _joined(parts: Sequence[Buffer]) -> memoryview:
+def _join(parts: Sequence[Buffer]) -> memoryview:
     """The bytes of all parts, in memory of their own. Numbers at their end are aligned, so that they can be used in place."""
     size = sum(map(len, parts))
     memory = np.empty(size + _ALIGNED_BYTES, np.uint8)

@@ -115,7 +115,7 @@ class Validity:
     until: datetime
 
     @classmethod
-    def of(cls, certificate: x509.Certificate) -> Validity:
+    def from_certificate(cls, certificate: x509.Certificate) -> Validity:
         """That of ``certificate``. Raises one of :data:`MALFORMED` for a malformed one."""
         return cls(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 

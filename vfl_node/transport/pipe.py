@@ -52,9 +52,9 @@ class Traffic:
         return Traffic(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Traffic)))
 
 
-def total(of: Iterable[Mapping[str, Traffic]]) -> dict[str, Traffic]:
+def total(traffics: Iterable[Mapping[str, Traffic]]) -> dict[str, Traffic]:
     """Phase → the sum of what several conversations moved in it."""
     sums: dict[str, Traffic] = {}
-    for name, traffic in chain.from_iterable(each.items() for each in of):
+    for name, traffic in chain.from_iterable(each.items() for each in traffics):
         sums[name] = sums.get(name, Traffic()) + traffic
     return sums

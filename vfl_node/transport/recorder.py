@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from google.protobuf import symbol_database
 from google.protobuf.message import Message
+from typing_extensions import override
 
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.fields import Buffer, before
+from vfl_node.transport.fields import Buffer, append_head
 from vfl_node.transport.frames import Frame
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
@@ -99,14 +100,15 @@ class _RecordedChannel(Channel):
         vars(self).update(vars(channel))
         self._owner, self._recorder = owner, recorder
 
+    @override
     async def send(self, message: Message) -> None:
-        """As in the base."""
         self._recorder.edit(self._owner, self.peer, message)
         await super().send(message)
 
+    @override
     async def send_with(self, message: Message, number: int, *value: Buffer) -> None:
-        """As in the base: the whole message may be changed."""
-        await self.send(type(message).FromString(b"".join((before(message, number, sum(map(len, value))), *value))))
+        """The whole message may be changed."""
+        await self.send(type(message).FromString(b"".join((append_head(message, number, sum(map(len, value))), *value))))
 
     async def _transmit(self, frame: Frame) -> None:
         self._recorder.add(Entry(self._owner, self.peer, frame))

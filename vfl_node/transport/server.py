@@ -163,13 +163,13 @@ class NodeServer:
         try:
             party = self._caller_or_slowly(context)
             assert self._connections is not None
-            with self._place(party), self._connections.proven(context.peer()):
+            with self._place(party), self._connections.protect(context.peer()):
                 stream = kind(party)
                 about = calls.metadata(context.invocation_metadata())
                 stream.instance = about.get(calls.INSTANCE, "")[: calls.INSTANCE_CHARACTERS]
                 stream.validity = _validity(context)
                 stream.attach(context.cancel)
-                if not context.add_callback(stream.hung_up):
+                if not context.add_callback(stream.end_by_transport):
                     return
                 threading.Thread(target=_read, args=(stream, incoming), name=f"read-{party}", daemon=True).start()
                 threading.Thread(target=_offer, args=(stream, hand_over), name=f"serve-{party}", daemon=True).start()
@@ -208,16 +208,16 @@ class NodeServer:
         """The name of the caller: by its certificate, or by its claim on loopback. Raises PolicyError (``E_IDENTITY``)."""
         if self._credentials is None:
             if not _is_loopback_caller(context.peer()):
-                raise _refused("plaintext is accepted from this machine only")
+                raise _refusal("plaintext is accepted from this machine only")
             party = calls.metadata(context.invocation_metadata()).get(calls.PARTY, "")[:63]
         else:
             proven = context.auth_context()
             version = b",".join(proven.get("ssl_tls_version", [b"unknown"])).decode()
             if version != "TLSv1.3":
-                raise _refused(f"expected TLS version TLSv1.3, got {version}")
+                raise _refusal(f"expected TLS version TLSv1.3, got {version}")
             party = party_of(_certificate(context), self._federation)
         if party not in self._peers:
-            raise _refused(f"expected a peer of {self._own}, got {uri_of(party, self._federation)}")
+            raise _refusal(f"expected a peer of {self._own}, got {uri_of(party, self._federation)}")
         return party
 
     @contextmanager
@@ -242,7 +242,7 @@ class NodeServer:
                 [(credentials.key, credentials.certificate)], credentials.authority
             )
 
-        def renewed() -> Any:
+        def renew() -> Any:
             nonlocal held
             fresh = held.current()
             if (fresh.certificate, fresh.authority) == (held.certificate, held.authority):
@@ -250,7 +250,7 @@ class NodeServer:
             held = fresh
             return configuration(fresh)
 
-        return grpc.dynamic_ssl_server_credentials(configuration(held), renewed, require_client_authentication=True)
+        return grpc.dynamic_ssl_server_credentials(configuration(held), renew, require_client_authentication=True)
 
 
 def _read(stream: Stream[Any], incoming: Iterable[bytes]) -> None:
@@ -297,10 +297,10 @@ def _certificate(context: Any) -> bytes:
 def _validity(context: Any) -> Validity | None:
     """When the caller's certificate is valid; it was read before."""
     pem = _certificate(context)
-    return Validity.of(x509.load_pem_x509_certificate(pem)) if pem else None
+    return Validity.from_certificate(x509.load_pem_x509_certificate(pem)) if pem else None
 
 
-def _refused(message: str) -> PolicyError:
+def _refusal(message: str) -> PolicyError:
     return PolicyError(message, code="E_IDENTITY", for_peer=message)
 
 

@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError, Message
 
 from vfl_node.errors import PeerLost, ProtocolError, VflError
 from vfl_node.transport import bounds
-from vfl_node.transport.frames import PIECE_BYTES, Frame, LongFrame, parsed, pieces_of
+from vfl_node.transport.frames import PIECE_BYTES, Frame, LongFrame, parse_frame, pieces_of
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.identity import Validity
 from vfl_node.transport.piece_queue import PieceQueue
@@ -115,11 +115,11 @@ class Stream(Generic[M]):
             self._changed.notify_all()
             if not self._outgoing.has_room(pieces):
                 if not self._changed.wait_for(lambda: self._outgoing.has_room(pieces) or self._over, timeout_s):
-                    self.end(self._lost("it does not read what it is sent"))
+                    self.end(self._loss("it does not read what it is sent"))
                 if self._cancelled:
                     raise self._cancelled
             if self._end or self._finished or self._closing:
-                raise self._end or self._lost("the connection ended")
+                raise self._end or self._loss("the connection ended")
             self._outgoing.append(pieces)
 
     def _get(self, timeout_s: float | None = None) -> M | None:
@@ -151,7 +151,7 @@ class Stream(Generic[M]):
                 raise self._cancelled
             if not self._inbox:
                 if self._end or self._closing:
-                    raise self._end or self._lost("this node closed the conversation")
+                    raise self._end or self._loss("this node closed the conversation")
                 return None
             (data,) = self._inbox.popleft()
             self._changed.notify_all()
@@ -219,12 +219,12 @@ class Stream(Generic[M]):
             self._outgoing.clear()  # otherwise up to 16 MiB would be kept as long as the stream object lives
             self._changed.notify_all()
 
-    def hung_up(self) -> None:
+    def end_by_transport(self) -> None:
         """The transport has ended the stream. Nobody reads before a stream is accepted, so if it was not, it has ended."""
         self._hang_up = _nothing  # otherwise the call lives until the next garbage collection, and its connection has few
         self.finish()
         if not self._accepted:
-            self.end(self._lost("it hung up"))
+            self.end(self._loss("it hung up"))
 
     @property
     def ended(self) -> VflError | None:
@@ -240,7 +240,7 @@ class Stream(Generic[M]):
     def _over(self) -> bool:
         return bool(self._end or self._finished or self._closing or self._cancelled)
 
-    def _lost(self, what: str) -> PeerLost:
+    def _loss(self, what: str) -> PeerLost:
         return PeerLost(f"{self.peer}: {what}")
 
 
@@ -260,7 +260,7 @@ class StreamPipe(Stream[Frame]):
     """
 
     def __init__(self, peer: str) -> None:
-        super().__init__(peer, session_pb2.Frame, parsed, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
+        super().__init__(peer, session_pb2.Frame, parse_frame, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
 
     async def put(self, frame: Frame) -> None:
         """Queue one frame; waits while the queue is full.

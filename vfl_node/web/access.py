@@ -88,9 +88,9 @@ class OwnersSocket(Access):
         of: the node's access over the port, which issues tickets.
     """
 
-    def __init__(self, of: Access) -> None:
+    def __init__(self, access: Access) -> None:
         super().__init__(None)
-        self._of = of
+        self._of = access
 
     def ticket(self) -> str:
         """A new ticket, for the port."""

@@ -89,9 +89,9 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         routes=routes,
         middleware=[Middleware(SecurityHeaders), Middleware(HostGuard, names=names)],
         exception_handlers={
-            VflError: _refused,
+            VflError: _answer_error,
             HTTPException: board.no_such,
-            ClientDisconnect: _gone,
+            ClientDisconnect: _answer_nobody,
             Exception: _defect,
         },
     )
@@ -187,7 +187,7 @@ class _Board:
         while (answer := prediction.ready()) is None:
             if await request.is_disconnected():
                 prediction.withdraw()
-                return _gone(request)
+                return _answer_nobody(request)
             waited = time.monotonic() - began
             await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
         return Response(answer, media_type=CSV)
@@ -274,7 +274,7 @@ async def _body(request: Request, most: int) -> bytes | None:
     return bytes(body)
 
 
-def _refused(request: Request, error: Exception) -> Response:
+def _answer_error(request: Request, error: Exception) -> Response:
     """The answer for an error of :mod:`vfl_node.errors`, with the status of its kind."""
     assert isinstance(error, VflError)  # registered for this type
     of_kind = (STATUS_OF_KIND[kind] for kind in type(error).__mro__ if kind in STATUS_OF_KIND)
@@ -282,7 +282,7 @@ def _refused(request: Request, error: Exception) -> Response:
     return problem(status, error.code, error.message, error.hint)
 
 
-def _gone(request: Request, error: Exception | None = None) -> Response:
+def _answer_nobody(request: Request, error: Exception | None = None) -> Response:
     """Who asked has hung up: nobody reads the answer."""
     return Response(status_code=499)
 

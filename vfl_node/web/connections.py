@@ -11,6 +11,7 @@ import asyncio
 from itertools import count
 from typing import Any
 
+from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 10.0
@@ -23,7 +24,7 @@ MOST_PER_ADDRESS = 64
 """Number of connections of one address."""
 
 _numbers = count()
-"""Of arrivals, in their order."""
+"""Numbers of arrivals, in their order."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -63,6 +64,7 @@ class BoundedProtocol(H11Protocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
+    @override
     def on_response_complete(self) -> None:
         """A request was answered; the next one must come in time."""
         super().on_response_complete()

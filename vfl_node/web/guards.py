@@ -44,7 +44,7 @@ class HostGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on or answer 421."""
-        if scope["type"] == "http" and not self._known(Headers(scope=scope).getlist("host")):
+        if scope["type"] == "http" and not self._is_known(Headers(scope=scope).getlist("host")):
             answer = problem(
                 421,
                 "E_HOST",
@@ -55,7 +55,7 @@ class HostGuard:
             return
         await self._app(scope, receive, send)
 
-    def _known(self, hosts: list[str]) -> bool:
+    def _is_known(self, hosts: list[str]) -> bool:
         parts = HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
         if parts is None:
             return False

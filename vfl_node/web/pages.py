@@ -45,11 +45,11 @@ class Pages:
 
     def jobs(self, node: dict[str, Any], jobs: list[dict[str, Any]]) -> HTMLResponse:
         """The list of all jobs of a node, of which ``node`` is the health."""
-        return self._rendered("jobs.html.j2", node=node, jobs=jobs)
+        return self._render("jobs.html.j2", node=node, jobs=jobs)
 
     def job(self, node: dict[str, Any], job: dict[str, Any]) -> HTMLResponse:
         """One job."""
-        return self._rendered("job.html.j2", node=node, job=job)
+        return self._render("job.html.j2", node=node, job=job)
 
     def login(self, status: int) -> HTMLResponse:
         """The page for a browser without access: it posts the ticket after ``#``, if there is one."""
@@ -58,6 +58,6 @@ class Pages:
         policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {NO_FRAMES}"
         return HTMLResponse(html, status, headers={"Content-Security-Policy": policy})
 
-    def _rendered(self, template: str, **values: Any) -> HTMLResponse:
+    def _render(self, template: str, **values: Any) -> HTMLResponse:
         html = self._templates.get_template(template).render(**values, **self._shared)
         return HTMLResponse(html, headers={"Content-Security-Policy": self._policy})

@@ -252,7 +252,7 @@ def test_a_coordinator_that_lost_its_secret_refuses(tmp_path):
 
 def test_an_earlier_promise_holds(tmp_path):
     some = world(tmp_path)
-    identity = Identifiers.of(some.ids[B]).digest()
+    identity = Identifiers.from_items(some.ids[B]).digest()
     promises.hold(some.partner(B, A), identity, Align(protocol="psu", padding=4), "passive", binding=True)
     results = some.job()
     assert isinstance(results[B], PolicyError)

@@ -142,7 +142,7 @@ class World:
 
     def _protocols(self, own: Any) -> list[tuple[Any, Any]]:
         if own.name in self.keys:
-            records = OwnRecords(Identifiers.of(self.ids[own.name]), b"", {"u": self.keys[own.name]})
+            records = OwnRecords(Identifiers.from_items(self.ids[own.name]), b"", {"u": self.keys[own.name]})
             return [(align(_over_lists(own), records), own.peers.values())]
         own.attempt.folder.mkdir(parents=True, exist_ok=True)
         linker = coordination_of(self.align.spec, own)

@@ -132,7 +132,7 @@ def run_several(
     """
     names = NAMES[: len(ids)]
     parties = Parties(active=names[0], passive=names[1:])
-    route, ids = Route(parties.passive), [Identifiers.of(each) for each in ids]
+    route, ids = Route(parties.passive), [Identifiers.from_items(each) for each in ids]
     spies = {}
     for number, name in route.numbered:
         ends = memory_channels(names[0], name, job_id=job_id)

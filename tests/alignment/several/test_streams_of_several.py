@@ -38,7 +38,7 @@ def side(name, channels, protocol, folder):
         folder=folder / name,
         memories={other: MemoryOfOneRun(seed.derive(other)) for other in PARTIES.others(name)},
     )
-    return align(own, OwnRecords(Identifiers.of(IDS[NAMES.index(name)])))
+    return align(own, OwnRecords(Identifiers.from_items(IDS[NAMES.index(name)])))
 
 
 def over_streams(protocol, folder, recorder):

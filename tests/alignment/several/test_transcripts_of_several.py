@@ -66,7 +66,7 @@ class Table:
             workers=self.workers,
             limits=Limits(min_set_size=1),
         )
-        ids = Identifiers.of(canonical(item, "nocase") for item in self.said["ids"][name])
+        ids = Identifiers.from_items(canonical(item, "nocase") for item in self.said["ids"][name])
         return align(own, OwnRecords(ids))
 
 

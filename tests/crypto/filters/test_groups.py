@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vfl_node.crypto.filters.groups import GroupFilter, groups_of, normalised
+from vfl_node.crypto.filters.groups import GroupFilter, groups_of, normalise
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.keys import Encoding, TextKey
 
 
 def filters(*texts: str, key: TextKey | None = None, seed: bytes = bytes(32)) -> NDArray[np.uint8]:
     key = key or TextKey(kind="text")
-    return GroupFilter(key, key.bits(Encoding()), Randomness(seed), key.ones(Encoding())).of(texts)
+    return GroupFilter(key, key.bits(Encoding()), Randomness(seed), key.ones(Encoding())).encode(texts)
 
 
 def distances(*texts: str, key: TextKey | None = None) -> list[int]:
@@ -42,7 +42,7 @@ def test_an_edit_is_nearer_than_another_name(edited: str) -> None:
     ],
 )
 def test_case_accents_and_spaces_do_not_count(text: str, same: str) -> None:
-    assert normalised(text) == normalised(same) == normalised(normalised(text))
+    assert normalise(text) == normalise(same) == normalise(normalise(text))
     assert distances(text, same) == [0]
 
 

@@ -36,7 +36,7 @@ def at(values: Iterable[float]) -> NDArray[np.uint8]:
 def mean_of_seeds(beyond: float, values: NDArray[np.float64], seeds: int = 60) -> tuple[float, NDArray[np.float64]]:
     """Mean over the pivots of Spearman(ω, |x − centre|), and mean ω of each value, where pivots lie on [low − b, high + b]."""
     low, high = LOW + REACH - beyond, HIGH - REACH + beyond  # pivots are drawn on [low − t, high + t]
-    counts = [ones(PivotFilter(low, high, REACH, 4000, SEED.derive(str(seed))).of(values)) for seed in range(seeds)]
+    counts = [ones(PivotFilter(low, high, REACH, 4000, SEED.derive(str(seed))).encode(values)) for seed in range(seeds)]
     centre = np.abs(values - (LOW + HIGH) / 2)
     return float(np.mean([spearmanr(count, centre).statistic for count in counts])), np.mean(counts, axis=0)
 
@@ -58,7 +58,7 @@ def test_whoever_counts_ones_finds_extreme_values_in_the_control_only() -> None:
     extreme = np.minimum(values - LOW, HIGH - values) < REACH / 2
     found = {}
     for beyond, low, high in ((True, LOW, HIGH), (False, LOW + REACH, HIGH - REACH)):
-        count = ones(PivotFilter(low, high, REACH, 40_000, SEED).of(values))
+        count = ones(PivotFilter(low, high, REACH, 40_000, SEED).encode(values))
         fewest = np.argsort(count, kind="stable")[: extreme.sum()]
         found[beyond] = extreme[fewest].mean()
     assert found[False] > 0.9
@@ -73,7 +73,7 @@ def test_few_filters_have_too_few_ones(encoding: Encoding) -> None:
     drawn = 500
 
     def short(bits: int) -> float:
-        filters = [PivotFilter(LOW, HIGH, REACH, bits, SEED.derive(str(n))).of(np.array([LOW])) for n in range(drawn)]
+        filters = [PivotFilter(LOW, HIGH, REACH, bits, SEED.derive(str(n))).encode(np.array([LOW])) for n in range(drawn)]
         mean = expected * bits / key.bits(encoding)
         return float(np.mean(ones(np.concatenate(filters)) <= (1 - encoding.epsilon) * mean))
 

@@ -34,9 +34,9 @@ class Counting(Plain):
         self.done += times * sum(number != 1 for number in squared)
         super().square(of, times)
 
-    def by_label(self, vector, at, labels):
+    def multiply_by_label(self, vector, at, labels):
         """As :class:`Plain`."""
-        which, products = super().by_label(vector, at, labels)
+        which, products = super().multiply_by_label(vector, at, labels)
         self.done += len(at) - len(which)
         self.all += len(at) - len(which)
         return which, products

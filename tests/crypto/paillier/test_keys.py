@@ -21,7 +21,7 @@ CONTEXT = b"a job, a party"
 
 def prime(bits, name="prime"):
     stream = SEED.derive(name)
-    return gmpy2.next_prime(stream.below(1 << (bits - 1)) + (1 << (bits - 1)))
+    return gmpy2.next_prime(stream.draw_below(1 << (bits - 1)) + (1 << (bits - 1)))
 
 
 def refused(function, *arguments):

@@ -13,7 +13,7 @@ from tests.crypto.shares.together import Run, SpoiltError, counted
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import Coins
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operations import curved, known, known_product, masked, product, truncated
+from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, product, sum_sines, truncate
 from vfl_node.crypto.shares.ring import BYTES, encode, matmul
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import KnownToOne, Shared
@@ -29,11 +29,11 @@ async def block(machine: ShareMachine, matrices: list[KnownToOne], name: str, va
     if name.startswith("matrix"):
         await machine.run(known_product(matrices[name.endswith("second")], column))
     elif name == "truncation":
-        await machine.run(truncated(column, 4))
+        await machine.run(truncate(column, 4))
     elif name == "sines":
-        await machine.run(curved(column, SIGMOID[5]))
+        await machine.run(sum_sines(column, SIGMOID[5]))
     else:
-        left, right = await machine.run(masked(column.transposed), masked(column))
+        left, right = await machine.run(mask_value(column.transposed), mask_value(column))
         factors = (left, right) if name == "matrices" else (right, right)
         await machine.run(product(*factors, name))  # type: ignore[arg-type]
 
@@ -42,7 +42,7 @@ def program(name: str, turns: int = 0, value: int = 0) -> Any:
     async def run(machine: ShareMachine) -> list[str]:
         machine.begin("columns")
         columns = [X[place] if machine.place == place else None for place in range(2)]
-        matrices = await machine.run(*(known(place, X[0].shape, 18, columns[place], keeps=True) for place in range(2)))
+        matrices = await machine.run(*(mask_known(place, X[0].shape, 18, columns[place], keeps=True) for place in range(2)))
         checked = []
         for number in range(3):
             machine.begin(f"block {number}")
@@ -113,7 +113,7 @@ def test_if_another_party_than_the_owner_got_the_numbers_a_check_would_tell_it_c
 
     def run(receiver: int) -> Any:
         async def of(machine: ShareMachine) -> None:
-            (matrix,) = await machine.run(known(owner, X[0].shape, 0, X[owner] if machine.place == owner else None))
+            (matrix,) = await machine.run(mask_known(owner, X[0].shape, 0, X[owner] if machine.place == owner else None))
             dealt = replace(known_product(matrix, value), receiver=receiver)
             shares = dealt.shares
 

@@ -9,7 +9,19 @@ import pytest
 
 from tests.crypto.shares.together import Run, counted
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.bits import Bits, added, bits_of, both, either, joined, planes_of, public, rows_of, shown, told
+from vfl_node.crypto.shares.bits import (
+    Bits,
+    add_bits,
+    and_bits,
+    bits_of,
+    join_rows,
+    or_bits,
+    planes_of,
+    public,
+    reveal_bits,
+    rows_of,
+    show_bits,
+)
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.values import Shared
 
@@ -32,7 +44,7 @@ def numbers(machine: ShareMachine, values: np.ndarray) -> Shared:
 
 
 async def opened(machine: ShareMachine, *values: Bits) -> list[np.ndarray]:
-    return await machine.run(*(told(of, 1) for of in values))
+    return await machine.run(*(reveal_bits(of, 1) for of in values))
 
 
 def xored(run: Run) -> list[np.ndarray]:
@@ -51,9 +63,11 @@ def test_every_pair_of_bits():
     left, right = np.array([[0b0011]], np.uint64), np.array([[0b0101], [0b1111]], np.uint64)
 
     async def program(machine):
-        first, second = await machine.run(shown(bits(machine, left)), shown(bits(machine, right, "right")))
-        ands = await machine.run(both(first, second), both(first.inverted, second), both(first ^ second, public(right)))
-        return [*ands, await either(machine, [first, second, public(np.array([[8]], np.uint64))])]
+        first, second = await machine.run(show_bits(bits(machine, left)), show_bits(bits(machine, right, "right")))
+        ands = await machine.run(
+            and_bits(first, second), and_bits(first.inverted, second), and_bits(first ^ second, public(right))
+        )
+        return [*ands, await or_bits(machine, [first, second, public(np.array([[8]], np.uint64))])]
 
     found = xored(Run(program))
     for value, expected in zip(
@@ -67,7 +81,7 @@ def test_every_number_of_a_width(width):
     values = np.arange(1 << width, dtype=np.uint64).reshape(-1, 2)
 
     async def program(machine):
-        return [of.at(machine.place) for of in await bits_of(machine, numbers(machine, values), width)]
+        return [of.share(machine.place) for of in await bits_of(machine, numbers(machine, values), width)]
 
     for seed in range(3):  # other masks
         np.testing.assert_array_equal(np.stack(xored(Run(program, seed=seed))), planes_of(values, width))
@@ -78,9 +92,9 @@ def test_sums(ones):
     words, width = uniform("summed", (ones, 2)), 5
 
     async def program(machine):
-        first = await machine.run(shown(bits(machine, words)))
+        first = await machine.run(show_bits(bits(machine, words)))
         columns = [first[0], *(public(np.array([[EVERY] * 2] * (1 + weight % 2), np.uint64)) for weight in range(1, width))]
-        return [of.at(machine.place) for of in await added(machine, columns)]
+        return [of.share(machine.place) for of in await add_bits(machine, columns)]
 
     found = np.stack(xored(Run(program)))[:, 0]
     extra = sum((1 + weight % 2) << weight for weight in range(1, width))
@@ -108,8 +122,8 @@ def _opened_bits(words: np.ndarray, unmasked: bool) -> np.ndarray:
         value = bits(machine, words)
         if unmasked:
             machine._draw = lambda seed, number, name, shape: np.zeros(shape, np.uint64)
-        (first,) = await machine.run(shown(value))
-        return await added(machine, [joined([first, first, first]), public(np.zeros((1, words.shape[1]), np.uint64))])
+        (first,) = await machine.run(show_bits(value))
+        return await add_bits(machine, [join_rows([first, first, first]), public(np.zeros((1, words.shape[1]), np.uint64))])
 
     run = Run(program)
     return np.concatenate([each.ravel() for each in run.table.seen[1]])
@@ -125,8 +139,8 @@ def test_opened_bits_are_uniform(unmasked):
 
 def test_what_is_dealt_depends_on_shapes_alone():
     async def program(machine, words):
-        first = await machine.run(shown(bits(machine, words)))
-        return await added(machine, [first[0], public(np.zeros((1, 2), np.uint64))])
+        first = await machine.run(show_bits(bits(machine, words)))
+        return await add_bits(machine, [first[0], public(np.zeros((1, 2), np.uint64))])
 
     runs = [Run(lambda machine, of=of: program(machine, uniform(of, (9, 2)))) for of in ("one", "two")]
     for first, second in zip(*(run.queues.each for run in runs), strict=True):

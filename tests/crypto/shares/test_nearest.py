@@ -11,10 +11,10 @@ from tests.crypto.shares.test_bits import numbers
 from tests.crypto.shares.together import Run, counted
 from vfl_node.crypto.nearest.search import nearest as search
 from vfl_node.crypto.shares import sizes
-from vfl_node.crypto.shares.bits import rows_of, told
+from vfl_node.crypto.shares.bits import reveal_bits, rows_of
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.nearest import NONE, distances, lifted, nearest, picked
-from vfl_node.crypto.shares.operations import revealed
+from vfl_node.crypto.shares.nearest import NONE, distances, lift, nearest, pick
+from vfl_node.crypto.shares.operations import reveal
 from vfl_node.crypto.shares.sizes import ring_bits
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.engines.contract import Inline
@@ -32,7 +32,7 @@ def linked(x: np.ndarray, y: np.ndarray, count: int, seed: int = 0) -> Run:
     async def program(machine):
         own = {0: x, 1: y}.get(machine.place)
         common, apart = await distances(machine, (len(x), len(y)), bits, own)
-        (found,) = await machine.run(told(await nearest(machine, common, apart, bits, count), 1))
+        (found,) = await machine.run(reveal_bits(await nearest(machine, common, apart, bits, count), 1))
         return found, common, apart
 
     return Run(program, seed=seed)
@@ -111,9 +111,9 @@ def test_columns_that_one_party_knows():
 
     async def program(machine):
         own = places if machine.place == 1 else None
-        ((part, found),) = await machine.run(picked(numbers(machine, values), 8, 3, own))
-        (whole,) = await machine.run(lifted(part, 8))
-        (result,) = await machine.run(revealed(whole))
+        ((part, found),) = await machine.run(pick(numbers(machine, values), 8, 3, own))
+        (whole,) = await machine.run(lift(part, 8))
+        (result,) = await machine.run(reveal(whole))
         return result, found
 
     run = Run(program)
@@ -127,7 +127,7 @@ def test_columns_that_one_party_knows():
 
 
 def test_a_place_that_is_none():
-    operation = picked(Shared(np.zeros((1, 3), np.uint64), 0), 8, 1, None)
+    operation = pick(Shared(np.zeros((1, 3), np.uint64), 0), 8, 1, None)
     with pytest.raises(ProtocolError, match="no record"):
         operation.result(0, [np.zeros((1, 3), np.uint64), np.array([[4]], np.uint64)], {"moved": np.zeros((1, 3), np.uint64)})
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.crypto.shares.together import Run, SpoiltError, counted
 from vfl_node.crypto.shares.machine import Counter, ShareMachine
-from vfl_node.crypto.shares.noise import noised, variance_of
+from vfl_node.crypto.shares.noise import draw_noise, variance_of
 from vfl_node.crypto.shares.values import Shared
 
 DEVIATION = 39.0
@@ -21,7 +21,7 @@ FAR = 5 / COUNT**0.5
 def program(section: str = "epoch 1 block 0", count: int = COUNT) -> Any:
     async def run(machine: ShareMachine) -> Shared:
         machine.begin(section)
-        return (await machine.run(noised((count, 1), DEVIATION, 36)))[0]
+        return (await machine.run(draw_noise((count, 1), DEVIATION, 36)))[0]
 
     return run
 
@@ -81,10 +81,10 @@ def audited() -> Any:
         if machine.place >= 0:
             counter = Counter(machine.parties)
             counter.begin(machine.section)
-            (await counter.run(noised((50, 1), DEVIATION, 36)))
+            (await counter.run(draw_noise((50, 1), DEVIATION, 36)))
             count = counter.cost.dealt[machine.place] // 8
         auditor = await machine.auditor(count)
-        return Shared((await (auditor or machine).run(noised((50, 1), DEVIATION, 36)))[0].part, 36)
+        return Shared((await (auditor or machine).run(draw_noise((50, 1), DEVIATION, 36)))[0].part, 36)
 
     return run
 

@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from tests.crypto.shares.together import Run, counted, shared
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operations import curved, known, known_product, masked, product, revealed, truncated
+from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, product, reveal, sum_sines, truncate
 from vfl_node.crypto.shares.ring import decode, encode
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import Shared
@@ -21,21 +21,21 @@ Z = RNG.uniform(-12, 12, (500, 2))
 
 
 async def matrices(machine: ShareMachine) -> Shared:
-    left, right = await machine.run(masked(shared(machine, X)), masked(shared(machine, W, seed=1)))
+    left, right = await machine.run(mask_value(shared(machine, X)), mask_value(shared(machine, W, seed=1)))
     return (await machine.run(product(left, right)))[0]
 
 
 async def numbers(machine: ShareMachine) -> Shared:
-    left, right = await machine.run(masked(shared(machine, X)), masked(shared(machine, V, seed=1)))
+    left, right = await machine.run(mask_value(shared(machine, X)), mask_value(shared(machine, V, seed=1)))
     return (await machine.run(product(left, right, "numbers")))[0]
 
 
 async def used_twice(machine: ShareMachine) -> Shared:
     """Xᵀ·(X·W), with X opened once."""
-    x, w = await machine.run(masked(shared(machine, X)), masked(shared(machine, W, seed=1)))
+    x, w = await machine.run(mask_value(shared(machine, X)), mask_value(shared(machine, W, seed=1)))
     (first,) = await machine.run(product(x, w))
-    (cut,) = await machine.run(truncated(first, 18))
-    (back,) = await machine.run(masked(cut))
+    (cut,) = await machine.run(truncate(first, 18))
+    (back,) = await machine.run(mask_value(cut))
     return (await machine.run(product(x.transposed, back)))[0]
 
 
@@ -43,7 +43,7 @@ def of_owner(owner: int, kind: str) -> Any:
     async def program(machine: ShareMachine) -> Shared:
         owner_place = min(owner, machine.parties - 1)
         own = encode(X) if machine.place == owner_place else None
-        (matrix,) = await machine.run(known(owner_place, X.shape, 18, own))
+        (matrix,) = await machine.run(mask_known(owner_place, X.shape, 18, own))
         value = shared(machine, W if kind == "matrices" else V, 26)
         return (await machine.run(known_product(matrix, value, kind)))[0]  # type: ignore[arg-type]
 
@@ -51,21 +51,21 @@ def of_owner(owner: int, kind: str) -> Any:
 
 
 async def transposed(machine: ShareMachine) -> Shared:
-    (matrix,) = await machine.run(known(1, X.shape, 18, encode(X) if machine.place == 1 else None))
+    (matrix,) = await machine.run(mask_known(1, X.shape, 18, encode(X) if machine.place == 1 else None))
     some = matrix[10:40]
     return (await machine.run(known_product(some.transposed, shared(machine, V[10:40]))))[0]
 
 
 async def cut(machine: ShareMachine) -> Shared:
-    return (await machine.run(truncated(shared(machine, X, 40), 22)))[0]
+    return (await machine.run(truncate(shared(machine, X, 40), 22)))[0]
 
 
 async def sigmoid(machine: ShareMachine) -> Shared:
-    return (await machine.run(curved(shared(machine, Z, 36), SIGMOID[9])))[0].value
+    return (await machine.run(sum_sines(shared(machine, Z, 36), SIGMOID[9])))[0].value
 
 
 async def slope(machine: ShareMachine) -> Shared:
-    curve = (await machine.run(curved(shared(machine, Z), SIGMOID[5], 2, slope=True)))[0]
+    curve = (await machine.run(sum_sines(shared(machine, Z), SIGMOID[5], 2, slope=True)))[0]
     assert curve.slope is not None
     return curve.slope
 
@@ -110,7 +110,7 @@ def test_everything_opened_is_uniform_and_independent_of_the_values(name: str, m
 
 
 async def told(machine: ShareMachine) -> Any:
-    return (await machine.run(revealed(shared(machine, X), to=1)))[0]
+    return (await machine.run(reveal(shared(machine, X), to=1)))[0]
 
 
 def test_a_value_is_revealed_to_one_party_alone() -> None:
@@ -125,7 +125,7 @@ def test_a_mask_that_is_used_twice_gives_the_difference() -> None:
 
     async def opens(machine: ShareMachine, value: np.ndarray, section: str = "") -> Any:
         machine.begin(section)
-        return (await machine.run(masked(shared(machine, value))))[0].difference
+        return (await machine.run(mask_value(shared(machine, value))))[0].difference
 
     one, other = (Run(lambda machine, value=value: opens(machine, value)).results[0] for value in (X, V))
     np.testing.assert_allclose(decode(one - other), X - V, atol=1e-5)
@@ -142,7 +142,7 @@ def test_a_truncation_is_exact_to_a_carry_up_to_the_edges_of_its_range() -> None
     async def program(machine: ShareMachine) -> Shared:
         drawn = shared(machine, np.zeros(len(values)))
         part = drawn.part + values if machine.place == 0 else drawn.part
-        return (await machine.run(truncated(Shared(part, 18), 18)))[0]
+        return (await machine.run(truncate(Shared(part, 18), 18)))[0]
 
     carries = np.zeros(len(values))
     for seed in range(20):
@@ -160,7 +160,7 @@ def test_far_below_its_range_a_truncation_wraps() -> None:
     value = np.array([-(1 << 63)], dtype=np.int64).view(np.uint64)
 
     async def program(machine: ShareMachine) -> Shared:
-        return (await machine.run(truncated(Shared(value if machine.place == 0 else np.zeros(1, np.uint64), 18), 18)))[0]
+        return (await machine.run(truncate(Shared(value if machine.place == 0 else np.zeros(1, np.uint64), 18), 18)))[0]
 
     found = [sum(of.part for of in Run(program, seed=seed).results).view(np.int64)[0] for seed in range(20)]  # type: ignore[union-attr]
     assert any(abs(of - (int(value.view(np.int64)[0]) >> 18)) > 1 for of in found)

@@ -11,8 +11,8 @@ from scipy.stats import chisquare
 from tests.crypto.shares.together import Run, counted, shared
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import encode
-from vfl_node.crypto.shares.tallies import Level, far, sifted, tallied
-from vfl_node.crypto.shares.values import Shared, stacked
+from vfl_node.crypto.shares.tallies import Level, far, sift, tally
+from vfl_node.crypto.shares.values import Shared, stack_rows
 
 BINS, ROWS = 64, 900
 ONE = Level(5, BINS)
@@ -23,7 +23,7 @@ Z, AMOUNTS = RNG.normal(0, 3, ROWS), RNG.integers(0, 2, (ROWS, 2)).astype(float)
 
 
 async def program(machine: ShareMachine) -> Shared:
-    return (await machine.run(tallied(shared(machine, Z, 44), shared(machine, AMOUNTS, 0, seed=1), ONE)))[0].summed(0)
+    return (await machine.run(tally(shared(machine, Z, 44), shared(machine, AMOUNTS, 0, seed=1), ONE)))[0].sum(0)
 
 
 def test_each_number_counts_in_its_bin_or_the_one_below() -> None:
@@ -67,8 +67,8 @@ def test_numbers_of_any_size_count_where_they_are(spread: float) -> None:
     z = np.clip(RNG.normal(0, spread, ROWS), -2e5, 2e5)
 
     async def sorted_in(machine: ShareMachine) -> Shared:
-        (found,), (left,) = await sifted(machine, [shared(machine, z, 44)], [shared(machine, AMOUNTS, 0, seed=1)], ALL)
-        return stacked([found, left])
+        (found,), (left,) = await sift(machine, [shared(machine, z, 44)], [shared(machine, AMOUNTS, 0, seed=1)], ALL)
+        return stack_rows([found, left])
 
     stands, run = np.concatenate([level.kept for level in ALL]), Run(sorted_in)
     found, left = run.value[: len(stands)], run.value[len(stands) :]

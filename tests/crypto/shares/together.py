@@ -10,9 +10,9 @@ import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import SectionAudit
-from vfl_node.crypto.shares.machine import Cost, Counter, Dealer, Party, ShareMachine, sent_by
+from vfl_node.crypto.shares.machine import Cost, Counter, Dealer, Party, ShareMachine, bytes_sent
 from vfl_node.crypto.shares.operation import Opening
-from vfl_node.crypto.shares.ring import Ring, added, decode, encode
+from vfl_node.crypto.shares.ring import Ring, add_shares, decode, encode
 from vfl_node.crypto.shares.values import Shared
 
 Program = Callable[[ShareMachine], Coroutine[Any, Any, Any]]
@@ -43,11 +43,11 @@ class Table:
         self.sent = dict.fromkeys(range(parties), 0)
         self._laid: list[dict[int, Sequence[Ring]]] = []
 
-    async def opened(self, place: int, number: int, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
+    async def open(self, place: int, number: int, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         if number == len(self._laid):
             self._laid.append({})
             self.rounds += 1
-            for sender, size in sent_by(shown, self.parties).items():
+            for sender, size in bytes_sent(shown, self.parties).items():
                 self.sent[sender] += size
         laid = self._laid[number]
         laid[place] = shares
@@ -77,16 +77,16 @@ class Table:
 
 
 def _sum(each: Opening, shares: Iterable[Ring]) -> Ring:
-    return np.asarray(added(shares, each.shape, each.binary) & np.uint64((1 << each.bits) - 1))
+    return np.asarray(add_shares(shares, each.shape, each.binary) & np.uint64((1 << each.bits) - 1))
 
 
 class Seat:
     def __init__(self, table: Table, place: int) -> None:
         self._table, self._place, self._number = table, place, 0
 
-    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
+    async def open(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
         self._number += 1
-        return await self._table.opened(self._place, self._number - 1, shown, shares)
+        return await self._table.open(self._place, self._number - 1, shown, shares)
 
 
 class Queues:

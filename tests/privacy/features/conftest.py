@@ -34,7 +34,9 @@ def targets(columns: Mapping[str, NDArray[Any]]) -> Targets:
 
     rows = len(next(iter(columns.values())))
     table = Table(
-        Identifiers.of(str(row).encode() for row in range(rows)), {name: column(of) for name, of in columns.items()}, None
+        Identifiers.from_items(str(row).encode() for row in range(rows)),
+        {name: column(of) for name, of in columns.items()},
+        None,
     )
     return targets_of(table, np.arange(rows), tuple(columns))
 

@@ -136,7 +136,7 @@ def test_the_worst_of_many_epochs_at_chance_is_at_chance(targets: Any) -> None:
         choosing, measured = (measure(of, torch.from_numpy(rng.normal(size=(400, 200))), half) for half in halves)
         worst.take("static", epoch, choosing, measured)
         largest = np.maximum(largest, [score.success or 0 for score in measured.values()])
-    found = [worst.of("static", column.name) for column in of.columns]
+    found = [worst.find("static", column.name) for column in of.columns]
     assert np.mean(largest) > 0.54
     assert abs(np.mean([each.score.success or 0 for each in found if each]) - 0.5) < 0.01
     assert np.mean([each.chosen_by for each in found if each]) > 0.04  # the choosing half has the bias

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, stacked, views
+from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, stack_epochs, views
 from vfl_node.privacy.features.measures import measure
 
 N, KNOWN = 1200, 200
@@ -100,9 +100,9 @@ def test_epochs_are_side_by_side_up_to_a_bound() -> None:
     epochs = [torch.full((3, 100), float(epoch)) for epoch in range(20)]
     assert depth(8) == 16
     assert depth(1000) == 2
-    assert stacked(epochs).shape == (3, 100 * depth(100))
-    assert stacked(epochs)[0, -1] == 19
-    assert stacked(epochs[:1]).shape == (3, 100)
+    assert stack_epochs(epochs).shape == (3, 100 * depth(100))
+    assert stack_epochs(epochs)[0, -1] == 19
+    assert stack_epochs(epochs[:1]).shape == (3, 100)
 
 
 def adaptive(world: dict[str, Any], targets: Any, *, replay: int, tells: bool = True) -> tuple[float, Adaptive]:

@@ -18,7 +18,7 @@ def error(linkage: Linkage, known: int, *, mixed_up: bool = False, of_passive: b
     others = np.setdiff1d(np.arange(len(linkage.passive)), chosen)
     filters = linkage.passive[others] if of_passive else linkage.active[:200]
     truth = linkage.points.passive[others] if of_passive else linkage.points.active[:200]
-    return linkage.points.error(anchors.located(filters, linkage.passive[chosen], keys, linkage.space), truth)
+    return linkage.points.error(anchors.locate(filters, linkage.passive[chosen], keys, linkage.space), truth)
 
 
 def test_known_records_put_the_map_in_its_place(linkage: Linkage) -> None:

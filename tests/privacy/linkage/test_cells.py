@@ -12,7 +12,7 @@ CHANCE_M = 10_000
 
 
 def error(linkage: Linkage, rows: np.ndarray) -> float:
-    guess = cells.located(rows.astype(np.int64), linkage.points.passive, linkage.space, SEED, most=20_000)
+    guess = cells.locate(rows.astype(np.int64), linkage.points.passive, linkage.space, SEED, most=20_000)
     return linkage.points.error(guess, linkage.points.active)
 
 

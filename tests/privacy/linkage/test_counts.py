@@ -22,7 +22,7 @@ def found(folder: Path, reach: float) -> np.ndarray:
     alignment = world.job(keys={"u": key}, encoding={"epsilon": 0.1, "delta": 0.05}, candidates=8, noise={"sigma": 50})[A]
     assert isinstance(alignment, Alignment)
     seen = (alignment.similarities != 0).sum(axis=1)
-    return counts.located(seen, world.keys[A][alignment.rows], reach)
+    return counts.locate(seen, world.keys[A][alignment.rows], reach)
 
 
 def test_counts_within_reach_locate_every_record(tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_records_before_the_first_key_are_known_by_their_falls(first: int) -> No
     theirs = np.array([2.5, 12.5]) if first else np.array([5.5, 12.5])
     seen = (np.abs(own[:, None] - theirs) < 4).sum(axis=1)
     assert seen[0] == first
-    np.testing.assert_array_equal(counts.located(seen, own, 2.0), theirs)
+    np.testing.assert_array_equal(counts.locate(seen, own, 2.0), theirs)

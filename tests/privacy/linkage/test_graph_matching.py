@@ -55,14 +55,14 @@ def test_a_list_of_other_names_finds_nobody() -> None:
     Their number has mean 1: more than 9 of 150 have the probability 10⁻⁷ (Poisson).
     """
     every = np.random.default_rng(2).permutation(made_up_names(400)).tolist()
-    found = graph_matching.recognised(encoded(every[:150], "records"), encoded(every[150:300], "list"))
+    found = graph_matching.recognise(encoded(every[:150], "records"), encoded(every[150:300], "list"))
     assert (found == np.arange(150)).sum() <= 9
 
 
 def test_equal_records_have_the_same_entry_and_some_have_none() -> None:
     texts = made_up_names(40)
     filters = encoded([*texts, *texts[:5]], "records")
-    found = graph_matching.recognised(filters, encoded(texts[:30], "list"))
+    found = graph_matching.recognise(filters, encoded(texts[:30], "list"))
     assert (found[:5] == found[40:]).all()
     assert (found[:40] == -1).sum() == 10
     assert len(set(found[found >= 0].tolist())) == 30

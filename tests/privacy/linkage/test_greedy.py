@@ -30,7 +30,7 @@ def test_without_noise_every_distance_is_found(linkage: Linkage) -> None:
     exact, noisy = linkage.release(0.0), linkage.release(0.4)
 
     def found(similarities: np.ndarray, sigma: float) -> float:
-        guess = greedy.guessed(similarities[pairs], scale.mean, scale.deviation, sigma)
+        guess = greedy.guess(similarities[pairs], scale.mean, scale.deviation, sigma)
         return float((guess == linkage.true[pairs]).mean())
 
     assert found(exact.similarities, 0.0) == 1

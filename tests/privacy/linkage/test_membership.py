@@ -14,8 +14,8 @@ CHANCE_M = 10_000
 def test_who_has_a_record_as_a_candidate_locates_it_whatever_the_noise_is() -> None:
     linkage = Linkage(made_up(400, 80), 5, 0.1)
     groups = partition.partition(embeddings_of(linkage.rows, len(linkage.passive)))  # of a training, in no order
-    pairs = partition.of_records(linkage.release(50.0).similarities[linkage.rows, np.arange(400)[:, None]], groups)
-    guess = membership.located(~np.isnan(pairs), linkage.points.active)
+    pairs = partition.record_similarities(linkage.release(50.0).similarities[linkage.rows, np.arange(400)[:, None]], groups)
+    guess = membership.locate(~np.isnan(pairs), linkage.points.active)
     truth = linkage.points.passive[np.unique(linkage.rows)]
     behind = [np.unique(linkage.rows[groups == group]).item() for group in range(len(guess))]
     assert linkage.points.error(guess, linkage.points.passive[behind]) < 1500
@@ -39,7 +39,7 @@ def test_few_uses_tell_less() -> None:
         few[record, np.flatnonzero(of)[:1]] = True
     used = members.any(axis=1)
     errors = [
-        linkage.points.error(membership.located(of[used], linkage.points.active), linkage.points.passive[used])
+        linkage.points.error(membership.locate(of[used], linkage.points.active), linkage.points.passive[used])
         for of in (few, members)
     ]
     assert errors[0] > 1.3 * errors[1]

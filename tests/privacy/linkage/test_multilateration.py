@@ -23,7 +23,7 @@ def test_keys_are_located_from_many_similarities(linkage: Linkage) -> None:
     few = few_of_each(release.similarities, 100)
     used = np.flatnonzero(~np.isnan(few).all(axis=1))
     mixed = few[np.random.default_rng(0).permutation(used)]  # the control: similarities of other records
-    guess = multilateration.located(mixed, linkage.active, release.mean, release.deviation, linkage.space, linkage.seed)
+    guess = multilateration.locate(mixed, linkage.active, release.mean, release.deviation, linkage.space, linkage.seed)
     assert points.error(guess, points.passive[used]) > CHANCE_M
 
 
@@ -73,7 +73,7 @@ def test_texts_are_recognised_in_a_list() -> None:
     similarities = (-distances.astype(np.float64) - scale.mean) / scale.deviation + noise
 
     def found(said: np.ndarray, of: Randomness) -> float:
-        guess = multilateration.recognised(said, filters(own, of), scale.mean, scale.deviation, filters(names, of))
+        guess = multilateration.recognise(said, filters(own, of), scale.mean, scale.deviation, filters(names, of))
         return float((guess == theirs).mean())
 
     assert found(similarities, seed) > 0.8

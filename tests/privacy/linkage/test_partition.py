@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.linkage_privacy import Linkage, embeddings_of
-from experiments.linkage.partition import agreement, of_records, partition
+from experiments.linkage.partition import agreement, partition, record_similarities
 
 
 def test_equal_embeddings_give_the_partition_exactly(linkage: Linkage) -> None:
@@ -24,7 +24,7 @@ def test_dropout_of_each_place_at_the_passive_party_hides_it(linkage: Linkage) -
 
 def test_what_it_takes_to_collect_the_similarities_of_a_record() -> None:
     groups = np.array([[0, 1], [1, -1], [2, 0]])
-    found = of_records(np.array([[0.1, 0.2], [0.3, 9.0], [0.5, 0.6]]), groups)
+    found = record_similarities(np.array([[0.1, 0.2], [0.3, 9.0], [0.5, 0.6]]), groups)
     expected = [[0.1, np.nan, 0.6], [0.2, 0.3, np.nan], [np.nan, np.nan, 0.5]]
     np.testing.assert_array_equal(found, expected)
 
@@ -40,7 +40,7 @@ def test_a_record_is_known_again_in_another_job(linkage: Linkage) -> None:
     """By the active records of which it is a candidate, whatever the order of candidates and the number of its group is."""
     rng, truth = np.random.default_rng(0), linkage.rows.astype(np.int64)
     other = rng.permutation(len(linkage.passive))[rng.permuted(truth, axis=1)]
-    first, second = (~np.isnan(of_records(np.zeros(truth.shape), groups)) for groups in (truth, other))
+    first, second = (~np.isnan(record_similarities(np.zeros(truth.shape), groups)) for groups in (truth, other))
     used = first.any(axis=1)
     alike = first[used].astype(int) @ second.T.astype(int)
     jaccard = alike / np.maximum((first[used][:, None] | second[None]).sum(axis=2), 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.linkage import anchors
-from experiments.linkage.partition import of_records
+from experiments.linkage.partition import record_similarities
 from tests.alignment.linkage.worlds import A, B, C, World, numbers
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
@@ -50,12 +50,12 @@ def seed(world: World) -> Randomness:
 
 def test_the_active_party_locates_keys(world: World, results: dict[str, Any], space: KeySpace) -> None:
     (scale,) = [message for message in world.received(A) if isinstance(message, linkage_pb2.Scale)]
-    pairs = of_records(results[A].similarities, results[B].rows)  # which it finds in training (test_partition.py)
+    pairs = record_similarities(results[A].similarities, results[B].rows)  # which it finds in training (test_partition.py)
     used = np.flatnonzero((~np.isnan(pairs)).any(axis=1))
     own = world.filters(A)[results[A].rows]
 
     def error(of: np.ndarray) -> float:
-        guess = multilateration.located(pairs[of], own, scale.mean, scale.deviation, space, seed(world))
+        guess = multilateration.locate(pairs[of], own, scale.mean, scale.deviation, space, seed(world))
         return median(guess, world.keys[B][used])
 
     assert error(used) < 2
@@ -64,9 +64,9 @@ def test_the_active_party_locates_keys(world: World, results: dict[str, Any], sp
 
 def test_the_passive_party_locates_keys(world: World, results: dict[str, Any], space: KeySpace) -> None:
     own, truth = world.keys[B][:, None], world.keys[A][results[A].rows]
-    assert median(cells.located(results[B].rows, own, space, seed(world)), truth) < 2
+    assert median(cells.locate(results[B].rows, own, space, seed(world)), truth) < 2
     mixed = np.random.default_rng(0).permutation(results[B].rows)
-    assert median(cells.located(mixed, own, space, seed(world)), truth) > CHANCE
+    assert median(cells.locate(mixed, own, space, seed(world)), truth) > CHANCE
 
 
 def test_the_coordinator_locates_keys(world: World, results: dict[str, Any], space: KeySpace) -> None:
@@ -79,8 +79,8 @@ def test_the_coordinator_locates_keys(world: World, results: dict[str, Any], spa
     in_column = {filters.tobytes() for filters in columns[40]}
     of_known = world.filters(B)[:8]
     assert all(filters.tobytes() in in_column for filters in of_known)
-    assert median(anchors.located(columns[120], of_known, known, space), truth) < 3
-    assert median(anchors.located(columns[120], of_known, np.random.default_rng(0).permutation(known), space), truth) > CHANCE
+    assert median(anchors.locate(columns[120], of_known, known, space), truth) < 3
+    assert median(anchors.locate(columns[120], of_known, np.random.default_rng(0).permutation(known), space), truth) > CHANCE
 
 
 def test_few_uses_of_a_record_are_refused_or_tell_little(tmp_path: Path) -> None:

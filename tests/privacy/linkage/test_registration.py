@@ -17,7 +17,7 @@ CHANCE_M = 3000
 
 
 def error(linkage: Linkage, listed: Floats, records: int = 300) -> float:
-    guess = registration.located(linkage.active[:records], listed, linkage.space)
+    guess = registration.locate(linkage.active[:records], listed, linkage.space)
     assert not np.isnan(guess).any()
     return linkage.points.error(guess, linkage.points.active[:records])
 
@@ -43,7 +43,7 @@ def test_filters_that_lie_nowhere_find_nothing(linkage: Linkage) -> None:
     filters = linkage.active[:300].copy()
     half = filters.shape[1] // 2
     filters[:, half:] = np.random.default_rng(1).permutation(filters[:, half:])
-    guess = registration.located(filters, linkage.points.active, linkage.space)
+    guess = registration.locate(filters, linkage.points.active, linkage.space)
     assert linkage.points.error(guess, linkage.points.active[:300]) > CHANCE_M
 
 
@@ -51,14 +51,14 @@ def test_records_beyond_all_chains_are_not_placed() -> None:
     keys = {"x": NumberKey(kind="number", low=0, high=1, reach=0.01)}
     space = KeySpace(keys, Encoding())
     points = np.concatenate([np.linspace(0.1, 0.3, 60), [0.9, 0.905]])[:, None]
-    guess = registration.located(space.filters(points, SEED), points, space)
+    guess = registration.locate(space.filters(points, SEED), points, space)
     assert np.isnan(guess[60:]).all()
     assert np.abs(guess[:60] - points[:60]).max() < 0.03
 
 
 def test_one_record_is_not_placed() -> None:
     space = KeySpace(dict(SQUARE), Encoding())
-    assert np.isnan(registration.located(space.filters(np.array([[0.5, 0.5]]), SEED), np.zeros((3, 2)), space)).all()
+    assert np.isnan(registration.locate(space.filters(np.array([[0.5, 0.5]]), SEED), np.zeros((3, 2)), space)).all()
 
 
 @pytest.mark.data
@@ -73,5 +73,5 @@ def test_flats_of_singapore(schools: Linkage, shared_data: Path) -> None:
 @pytest.mark.data
 def test_the_other_party_is_put_in_its_place_too(schools: Linkage) -> None:
     both = np.concatenate([schools.active[:300], schools.passive])
-    guess = registration.located(both, schools.points.active, schools.space)[300:]
+    guess = registration.locate(both, schools.points.active, schools.space)[300:]
     assert schools.points.error(guess, schools.points.passive) < 274

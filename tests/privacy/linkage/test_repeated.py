@@ -76,10 +76,10 @@ def test_a_scale_that_is_kept_says_nothing_new_when_a_record_changes(linkage: Li
     assert both.sum() > 5000
     np.testing.assert_array_equal(first.similarities[both], kept.similarities[both])
     with pytest.raises(ValueError, match="nothing to subtract"):
-        repeated.subtracted(first, kept)
+        repeated.subtract(first, kept)
     again = after.release(0.4)  # the control: computed again
     assert again.deviation != first.deviation
-    found = np.rint(repeated.subtracted(first, again))[both] == linkage.true[both]
+    found = np.rint(repeated.subtract(first, again))[both] == linkage.true[both]
     assert found.mean() > 0.5
 
 
@@ -88,6 +88,6 @@ def test_another_secret_of_the_coordinator_is_another_job(linkage: Linkage) -> N
     first, second = linkage.release(0.4), linkage.release(0.4, secret=SECRET.derive("lost"))
     known = ~np.isnan(first.similarities)
     assert (first.similarities[known] != second.similarities[known]).all()
-    both = repeated.averaged([first, second])[known] - linkage.true[known]
-    one = repeated.averaged([first])[known] - linkage.true[known]
+    both = repeated.average([first, second])[known] - linkage.true[known]
+    one = repeated.average([first])[known] - linkage.true[known]
     assert both.std() == pytest.approx(one.std() / np.sqrt(2), rel=0.05)

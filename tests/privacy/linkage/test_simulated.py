@@ -16,7 +16,7 @@ from vfl_node.privacy.linkage.space import KeySpace
 def check_active(linkage: Linkage) -> None:
     points, candidates = linkage.points, linkage.rows.shape[1]
     said = active_errors(points.active, len(points.passive), candidates, linkage.space)
-    guess = cells.located(linkage.rows.astype(np.int64), points.passive, linkage.space, SEED, most=20_000)
+    guess = cells.locate(linkage.rows.astype(np.int64), points.passive, linkage.space, SEED, most=20_000)
     check(said, linkage.space.errors(guess, points.active))
 
 
@@ -27,8 +27,8 @@ def check_passive(linkage: Linkage, sigma: float = 0.4) -> None:
     uses, candidates = int(np.median(known[used].sum(axis=1))), linkage.rows.shape[1]
     said = passive_errors(points.passive, uses, candidates, sigma, linkage.space)
     found = release.similarities[used]
-    guess = multilateration.located(found, linkage.active, release.mean, release.deviation, linkage.space, SEED)
-    by_members = linkage.space.errors(membership.located(known[used], points.active), points.passive[used])
+    guess = multilateration.locate(found, linkage.active, release.mean, release.deviation, linkage.space, SEED)
+    by_members = linkage.space.errors(membership.locate(known[used], points.active), points.passive[used])
     errors = linkage.space.errors(guess, points.passive[used])
     check(said, {name: min(error, by_members[name]) for name, error in errors.items()})
 
@@ -64,14 +64,14 @@ def test_large_tables_are_as_dense_as_they_are(sigma: float) -> None:
     own, theirs = (np.flatnonzero(of) for of in inner)
 
     window = np.array([[0.42, 0.58], [0.42, 0.58]])
-    guess = cells.located(linkage.rows[own].astype(np.int64), middle[1], linkage.space, SEED, most=10_000, within=window)
+    guess = cells.locate(linkage.rows[own].astype(np.int64), middle[1], linkage.space, SEED, most=10_000, within=window)
     check(active_errors(everywhere, 20_000, 10, linkage.space), linkage.space.errors(guess, middle[0][own]))
 
     release = linkage.release(sigma)
     found = release.similarities[theirs[:60]]
     uses = int(np.median((~np.isnan(found)).sum(axis=1)))
-    guess = multilateration.located(found, linkage.active, release.mean, release.deviation, linkage.space, SEED)
-    by_members = membership.located(~np.isnan(found), middle[0])
+    guess = multilateration.locate(found, linkage.active, release.mean, release.deviation, linkage.space, SEED)
+    by_members = membership.locate(~np.isnan(found), middle[0])
     errors = [linkage.space.errors(of, middle[1][theirs[:60]]) for of in (guess, by_members)]
     said = passive_errors(everywhere, uses, 10, sigma, linkage.space)
     check(said, {name: min(error[name] for error in errors) for name in said})

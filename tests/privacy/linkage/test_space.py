@@ -9,7 +9,7 @@ from vfl_node.crypto.filters.encoding import encode
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.keys import DateKey, Encoding, NumberKey, PlaceKey, TextKey
-from vfl_node.privacy.linkage.fitting import misfits, placed
+from vfl_node.privacy.linkage.fitting import misfits, place_points
 from vfl_node.privacy.linkage.space import KeySpace, grid
 
 KEYS = {
@@ -38,10 +38,10 @@ def test_filters_are_those_of_the_columns() -> None:
 def test_expected_distances_are_those_of_filters_on_average() -> None:
     one, other = points(30, 1), points(40, 2)
     measured = hamming(SPACE.filters(one, SEED), SPACE.filters(other, SEED))
-    expected = SPACE.expected(one, other)
+    expected = SPACE.expected_distances(one, other)
     assert np.abs(measured / expected - 1).max() < 0.1
     assert np.abs((measured / expected).mean() - 1) < 0.02
-    np.testing.assert_array_equal(SPACE.expected(one, one).diagonal(), 0)
+    np.testing.assert_array_equal(SPACE.expected_distances(one, one).diagonal(), 0)
 
 
 def test_texts_are_no_points() -> None:
@@ -67,5 +67,5 @@ def test_a_point_is_where_its_distances_say() -> None:
     def predict(at: np.ndarray, which: np.ndarray) -> np.ndarray:
         return np.linalg.norm(at[:, None] - others[None, which], axis=2)
 
-    found = placed(predict(truth, np.arange(12)), predict, np.array([[0.0, 1.0], [0.0, 1.0]]))
+    found = place_points(predict(truth, np.arange(12)), predict, np.array([[0.0, 1.0], [0.0, 1.0]]))
     assert np.abs(found - truth).max() < 1e-3

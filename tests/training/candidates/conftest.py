@@ -106,7 +106,7 @@ def linked(
         z = rng.permutation(z)
 
     def ids(size: int) -> Identifiers:
-        return Identifiers.of(str(row).encode() for row in range(size))
+        return Identifiers.from_items(str(row).encode() for row in range(size))
 
     kinds = CategoricalColumn(rng.integers(0, 3, records), ("a", "b", "c"))
     columns = {f"x{number}": NumericColumn(x if number == 0 else rng.normal(size=rows)) for number in range(own)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.linkage.partition import agreement, joined, of_records
+from experiments.linkage.partition import agreement, join, record_similarities
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Evaluate
 from vfl_node.job.costs import Beside
@@ -73,7 +73,7 @@ def test_batches_of_several_epochs_join_to_almost_the_whole_partition(linked: An
     truth = linkage.lab_view.rows[training]
 
     def groups(some: list[Any]) -> np.ndarray:
-        return joined(some, len(linkage.lab_view.rows), 6)[training]
+        return join(some, len(linkage.lab_view.rows), 6)[training]
 
     an_epoch = len(told) // 8
     assert agreement(groups(told[:an_epoch]), truth) < 0.5  # each row in one batch
@@ -82,7 +82,7 @@ def test_batches_of_several_epochs_join_to_almost_the_whole_partition(linked: An
     rng = np.random.default_rng(0)
     mixed = [(batch, rng.permutation(index.ravel()).reshape(index.shape)) for batch, index in told]
     assert agreement(groups(mixed), truth) < 0.1  # the control
-    found, true = (of_records(linkage.clinic_view.similarities[training], of) for of in (groups(told), truth))
+    found, true = (record_similarities(linkage.clinic_view.similarities[training], of) for of in (groups(told), truth))
     collected = [{row[~np.isnan(row)].tobytes() for row in of} - {b""} for of in (found, true)]
     assert len(collected[0] & collected[1]) > 0.95 * len(collected[1])
 

@@ -93,7 +93,7 @@ class Asked:
         table, view = self.data[self.name(to)]
         order = np.flatnonzero(view.owned)
         order = order[np.argsort(view.rows[order])]
-        return Request(Table(Identifiers.of(table.ids.take(view.rows[order])), {})), order
+        return Request(Table(Identifiers.from_items(table.ids.take(view.rows[order])), {})), order
 
     def run(self, predict: Predict, protocol: Any) -> dict[str, Any]:
         """Every party's result or error; the coordinator's are those of its conversations."""
@@ -184,7 +184,7 @@ def new_records(asked: Asked, records: int, shared: int | None = None, seed: int
     for name, (table, view) in asked.data.items():
         own = rng.permutation(records)
         columns = {column: NumericColumn(rng.normal(size=records)) for column in table.columns}
-        ids = Identifiers.of(f"new {number}".encode() for number in own)
+        ids = Identifiers.from_items(f"new {number}".encode() for number in own)
         facts = {peer: replace(of, records=records, intersection=len(order), missing=0) for peer, of in view.peers.items()}
         data[name] = Table(ids, columns), Alignment(ALIGNMENTS["psi"], "curve25519", np.argsort(own)[order], records, facts)
     return data

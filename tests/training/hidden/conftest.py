@@ -21,7 +21,7 @@ from tests.training.hidden.plain import Step, descend
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import Coins
-from vfl_node.crypto.shares.noise import noised
+from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
@@ -141,7 +141,7 @@ def world(
         where = np.full(people + dummies, NOT_MINE)
         where[own] = np.arange(len(own))
         named = {f"{name}-{number}": NumericColumn(of[own]) for number, of in enumerate(columns[place].T)}
-        table = Table(Identifiers.of(str(person).encode() for person in own), named, label[own] if place == 0 else None)
+        table = Table(Identifiers.from_items(str(person).encode() for person in own), named, label[own] if place == 0 else None)
         facts = {
             other: PeerFacts(int(owned[at].sum()), intersection=known, missing=0 if protocol == "psi" else None)
             for at, other in enumerate(NAMES[:parties])
@@ -385,19 +385,19 @@ def attempt_fixture() -> type[Attempt]:
 
 def zeros(shape: Any, deviation: float, fraction: int) -> Any:
     """As noise, and is none."""
-    made = noised(shape, deviation, fraction)
+    made = draw_noise(shape, deviation, fraction)
     return replace(made, correlated=lambda values: {"noise": np.zeros(shape, np.uint64)})
 
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of gradients is dealt, and is zero."""
-    monkeypatch.setattr(network, "noised", zeros)
+    monkeypatch.setattr(network, "draw_noise", zeros)
 
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of metrics is dealt, and is zero, as all parties know."""
     of_job = MetricNoise.of
-    monkeypatch.setattr(measuring, "noised", zeros)
+    monkeypatch.setattr(measuring, "draw_noise", zeros)
     monkeypatch.setattr(MetricNoise, "of", lambda job: replace(of_job(job), mu=1e6))

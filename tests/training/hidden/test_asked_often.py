@@ -69,7 +69,7 @@ def attacked(asked: Asked, asks: int, *, batches: int | None = None) -> tuple[np
     table, view = asked.data["clinic"]
     with watched() as seen:
         for number in range(asks):
-            ids = Identifiers.of(request.table.ids.take(np.arange(len(positions) if batches is None else batches)))
+            ids = Identifiers.from_items(request.table.ids.take(np.arange(len(positions) if batches is None else batches)))
             assert errors_of(asked.in_another_job(str(number)).talk("active", Request(Table(ids, {})))) == {}
     rows = [row.tobytes() for row in asked.kept("clinic").columns(table)[view.rows[positions]]]
     found = [place for place, row in enumerate(rows) if row in seen.intervals]
@@ -122,7 +122,7 @@ def test_a_record_has_one_offset_at_each_other_party_in_all_jobs(world: Any, att
     with watched() as seen:
         for job, batches in (("a", 3), ("b", 1), ("c", 3)):
             request, _ = asked.all_rows(to)
-            ids = Identifiers.of(request.table.ids.take(np.arange(batches)))
+            ids = Identifiers.from_items(request.table.ids.take(np.arange(batches)))
             assert errors_of(asked.in_another_job(job).talk(to, Request(Table(ids, {})))) == {}
     others = {place for place, name in enumerate(asked.parties.data) if name != asked.name(to)}
     assert {place for place, _ in seen.offsets} == others

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from tests.crypto.shares.together import Run, counted, shared
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operations import known, masked
+from vfl_node.crypto.shares.operations import mask_known, mask_value
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.hidden.estimates import Estimate, mean_area, mean_loss, share_right
@@ -39,11 +39,11 @@ def program(noise: MetricNoise, targets: np.ndarray, weights: np.ndarray = W, bo
     async def run(machine: ShareMachine) -> Any:
         matrices = await machine.run(
             *(
-                known(place, of.shape, FRACTION, encode(of) if machine.place == place else None)
+                mask_known(place, of.shape, FRACTION, encode(of) if machine.place == place else None)
                 for place, of in enumerate((A[: len(targets)], P[: len(targets)]))
             )
         )
-        (owned,) = await machine.run(masked(shared(machine, both[: len(targets), None].astype(float), 0)))
+        (owned,) = await machine.run(mask_value(shared(machine, both[: len(targets), None].astype(float), 0)))
         zero = np.zeros((3, form.outputs)), np.zeros((2, form.outputs))
         parts = (weights[:3, : form.outputs], weights[3:, : form.outputs]) if machine.place == 0 else zero
         each = tuple(Shared(encode(of, WEIGHT_FRACTION), WEIGHT_FRACTION) for of in parts)

@@ -10,7 +10,7 @@ import pytest
 from tests.crypto.shares.together import Run, counted
 from tests.training.hidden.plain import Step, descend, forward
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operations import known, known_product, masked
+from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, decode, encode
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.hidden.bound import MARGIN
@@ -49,13 +49,13 @@ def program(world: World, form: Form, steps: int = STEPS, **how: Any) -> Any:
         columns, bits = [], []
         for place, (own, bit) in enumerate(zip(world.columns, world.bits, strict=True)):
             mine = machine.place == place
-            columns.append(known(place, own.shape, FRACTION, encode(own) if mine else None))
-            bits.append(known(place, (ROWS, 1), 0, bit[:, None].astype(np.uint64) if mine else None))
+            columns.append(mask_known(place, own.shape, FRACTION, encode(own) if mine else None))
+            bits.append(mask_known(place, (ROWS, 1), 0, bit[:, None].astype(np.uint64) if mine else None))
         matrices, others = await machine.run(*columns), await machine.run(*bits[1:])
         both = Shared(world.bits[0][:, None].astype(np.uint64) * np.uint64(machine.place == 0), 0)
         for of in others:
             (both,) = await machine.run(known_product(of, both, "numbers"))
-        (opened,) = await machine.run(masked(both))
+        (opened,) = await machine.run(mask_value(both))
         parts = tuple(Shared(encode(of, WEIGHT_FRACTION), WEIGHT_FRACTION) for of in start(form, machine.place))
         if machine.place < 0:
             parts = tuple(Shared(np.zeros(of.shape, np.uint64), WEIGHT_FRACTION) for of in parts)
@@ -119,9 +119,12 @@ def test_noise_moves_each_weight_as_its_formula_says(loss: Any, momentum: float)
 
     async def run(machine: ShareMachine) -> Any:
         matrices = await machine.run(
-            *(known(place, nothing.shape, FRACTION, encode(nothing) if machine.place == place else None) for place in (0, 1))
+            *(
+                mask_known(place, nothing.shape, FRACTION, encode(nothing) if machine.place == place else None)
+                for place in (0, 1)
+            )
         )
-        (both,) = await machine.run(masked(Shared(np.zeros((4, 1), np.uint64), 0)))
+        (both,) = await machine.run(mask_value(Shared(np.zeros((4, 1), np.uint64), 0)))
         still = tuple(Shared(np.zeros(shape, np.uint64), WEIGHT_FRACTION) for shape in form.shapes)
         model, targets = SharedModel(form, still, still, still), Shared(np.zeros((4, 1), np.uint64), 2 * FRACTION)
         for number in range(steps):
@@ -149,7 +152,7 @@ def test_a_residual_is_bounded_whatever_the_score_is(loss: Any) -> None:
             SCORE_FRACTION,
         )
         ones = np.ones(scores_of_rows.shape, np.uint64)
-        (both,) = await machine.run(masked(Shared(ones if machine.place == 0 else 0 * ones, 0)))
+        (both,) = await machine.run(mask_value(Shared(ones if machine.place == 0 else 0 * ones, 0)))
         return await _residual(machine, form, z, Shared(0 * ones, 2 * FRACTION), both, of)
 
     results = Run(run).results

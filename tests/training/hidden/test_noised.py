@@ -12,7 +12,7 @@ from tests.thorough import every
 from tests.training.hidden.conftest import NOISED, State, weights_of
 from tests.training.hidden.test_restarts import KilledError, assert_same, kills
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.noise import noised
+from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.errors import StateError
 from vfl_node.gdp import mu_of
 from vfl_node.training.hidden import computation, network
@@ -81,7 +81,7 @@ class Steps:
         marked: list[Any] = []
 
         def noted(*given: Any) -> Any:
-            marked.append(noised(*given))
+            marked.append(draw_noise(*given))
             return marked[-1]
 
         run = ShareMachine.run
@@ -97,7 +97,7 @@ class Steps:
                 self._weights[machine.context, machine.section][machine.place] = [of.part for of in model.weights]
             return await step(machine, model, *given)
 
-        monkeypatch.setattr(network, "noised", noted)
+        monkeypatch.setattr(network, "draw_noise", noted)
         monkeypatch.setattr(ShareMachine, "run", running)
         monkeypatch.setattr(computation, "step", stepping)
 

@@ -82,7 +82,7 @@ class Recorded:
 def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterator[Recorded]:
     """Record, and have zeros for some masks, at their party as at the dealer."""
     found, last = Recorded(), list[Any]()
-    draw, material, check, revealed = ShareMachine._draw, Party._material, OpeningLog.check, measuring.revealed
+    draw, material, check, revealed = ShareMachine._draw, Party._material, OpeningLog.check, measuring.reveal
 
     def drawn(machine: ShareMachine, seed: Any, number: int, name: str, shape: Any) -> Any:
         place = (machine._section, number, name)
@@ -120,10 +120,10 @@ def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterato
     with (
         mock.patch.object(ShareMachine, "_draw", drawn),
         mock.patch.object(Party, "_material", dealt),
-        mock.patch.object(PairWire, "opened", opening(PairWire.opened)),
-        mock.patch.object(StarWire, "opened", opening(StarWire.opened)),
+        mock.patch.object(PairWire, "open", opening(PairWire.open)),
+        mock.patch.object(StarWire, "open", opening(StarWire.open)),
         mock.patch.object(OpeningLog, "check", checked),
-        mock.patch.object(measuring, "revealed", telling),
+        mock.patch.object(measuring, "reveal", telling),
     ):
         yield found
 

@@ -246,7 +246,7 @@ def test_whole_batches_travel_whichever_row_is_wanted(world: Any, attempt: Any) 
     sizes = set()
     table, view = asked.data["clinic"]
     for row in view.rows[:6]:
-        request = Request(Table(Identifiers.of(table.ids.take(np.array([row]))), {}))
+        request = Request(Table(Identifiers.from_items(table.ids.take(np.array([row]))), {}))
         assert errors_of(asked.talk("active", request)) == {}
         (ask, _) = asked.sent(PredictionAsk, "clinic")
         assert len(ask.batches) == 1
@@ -457,7 +457,7 @@ def test_what_is_told_is_counted_where_it_comes_from(world: Any, attempt: Any) -
     for to in ("active", "lab"):
         shown = {name: Shown() for name in asked.data}
         own, of = asked.data[asked.name(to)]
-        results = asked.talk(to, Request(Table(Identifiers.of(own.ids.take(of.rows[:1])), {})), shown=shown)
+        results = asked.talk(to, Request(Table(Identifiers.from_items(own.ids.take(of.rows[:1])), {})), shown=shown)
         assert {name: len(of.kept) for name, of in shown.items()} == {
             name: 0 if name == asked.name(to) else BATCH for name in asked.data
         }
@@ -517,7 +517,7 @@ def test_so_many_models_over_a_table_may_answer_a_partner(world: Any, attempt: A
     def ask(model: str, to: str) -> dict[str, Any]:
         table, view = asked.data[asked.name(to)]
         asked.model, asked.state = model, type(asked.state)()
-        return errors_of(asked.talk(to, Request(Table(Identifiers.of(table.ids.take(view.rows[:1])), {}))))
+        return errors_of(asked.talk(to, Request(Table(Identifiers.from_items(table.ids.take(view.rows[:1])), {}))))
 
     assert ask("one", "active") == ask("two", "active") == ask("one", "active") == {}
     errors = ask("three", "active")
@@ -528,8 +528,8 @@ def test_so_many_models_over_a_table_may_answer_a_partner(world: Any, attempt: A
     assert ask("three", "insurer") == {}  # another partner
     asked.models["lab"] = replace(asked.models["lab"], table="another")
     assert ask("three", "active") == {}  # another table, by its owner's name
-    assert counts["lab", "clinic"].used()["models_served"] == 2
-    assert counts["clinic", "lab"].used()["models_served"] == 0  # it has asked, and told nothing
+    assert counts["lab", "clinic"].usage()["models_served"] == 2
+    assert counts["clinic", "lab"].usage()["models_served"] == 0  # it has asked, and told nothing
 
 
 # Messages.

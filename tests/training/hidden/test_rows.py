@@ -35,7 +35,7 @@ def categorical(codes: Any, levels: int) -> CategoricalColumn:
 
 
 def table(columns: Mapping[str, Column], rows: int) -> Table:
-    return Table(Identifiers.of(str(row).encode() for row in range(rows)), columns)
+    return Table(Identifiers.from_items(str(row).encode() for row in range(rows)), columns)
 
 
 def subset(of: Table, rows: NDArray[np.int64]) -> Table:

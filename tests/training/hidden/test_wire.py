@@ -43,7 +43,7 @@ def opened(shares: list[list[Ring]]) -> tuple[list[list[Ring]], Recorder]:
         peers = names[1:] if place == 0 else names[:1]
         channels = [recorder.wrap(name, network[name][peer]) for peer in peers]
         wire: Any = PairWire(place, channels[0]) if len(names) == 2 else StarWire(place, channels)
-        runs.append((wire.opened(SHOWN, shares[place]), channels))
+        runs.append((wire.open(SHOWN, shares[place]), channels))
     return run_together(*runs), recorder
 
 

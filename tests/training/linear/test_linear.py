@@ -147,7 +147,7 @@ def test_a_target_far_from_all_others_is_refused() -> None:
     view = Alignment(
         ALIGNMENTS["psi"], "curve25519", np.arange(rows), rows, {"lab": PeerFacts(rows, intersection=rows, missing=0)}
     )
-    ids = Identifiers.of(str(row).encode() for row in range(rows))
+    ids = Identifiers.from_items(str(row).encode() for row in range(rows))
 
     def prepared(targets: np.ndarray[Any, Any]) -> Any:
         return _labels(TrainingData(view, Table(ids, {}, targets)), train, np.arange(rows))

@@ -129,7 +129,7 @@ def shared(
     lab_rows = rng.permutation(population)
 
     def table(own: NDArray[np.int64], named: dict[str, NDArray[np.float64]], *, labelled: bool) -> Table:
-        ids = Identifiers.of(str(person).encode() for person in own)
+        ids = Identifiers.from_items(str(person).encode() for person in own)
         return Table(ids, {k: NumericColumn(v[own]) for k, v in named.items()}, label[own] if labelled else None)
 
     def view(own: NDArray[np.int64], others: int, peer: str) -> Alignment:

@@ -36,7 +36,7 @@ def among(over: Shared, *passive: str) -> SharedBySeveral:
         columns = {name: NumericColumn(over.lab.columns[name].values[order]) for name in names[place :: len(passive)]}
         facts = {other: over.lab_view.peer for other in ("clinic", *passive) if other != party}
         view = dataclasses.replace(over.lab_view, rows=np.argsort(order)[over.lab_view.rows], peers=facts)
-        dealt[party] = Table(Identifiers.of(ids[row] for row in order), columns, None), view
+        dealt[party] = Table(Identifiers.from_items(ids[row] for row in order), columns, None), view
     clinic_view = dataclasses.replace(over.clinic_view, peers=dict.fromkeys(passive, over.clinic_view.peer))
     fields = {of.name: getattr(over, of.name) for of in dataclasses.fields(Shared)} | {"clinic_view": clinic_view}
     return SharedBySeveral(**fields, passive=dealt)

@@ -238,7 +238,7 @@ def test_a_column_of_dummies_alone_shows_under_factors_only(attempt: Any, shared
 def test_factors_hide_little_from_who_factors_the_products() -> None:
     """The paper's mask again: a product has few divisors, and the entry is one of them."""
     left = []
-    entries = [seed().derive(f"entry {number}").below(1 << 57) | 1 << 55 for number in range(5)]
+    entries = [seed().derive(f"entry {number}").draw_below(1 << 57) | 1 << 55 for number in range(5)]
     for number, entry in enumerate(entries):
         mask = Mask.draw("multiplicative", 1, 61, seed().derive(f"mask {number}"))
         assert mask.factors is not None

@@ -50,7 +50,7 @@ def table(rows: int, numeric: Sequence[NDArray[Any]], codes: Sequence[NDArray[An
     named: dict[str, Column] = {f"n{i}": NumericColumn(values.astype(np.float64)) for i, values in enumerate(numeric)}
     for i, (column, cardinality) in enumerate(zip(codes, cardinalities, strict=True)):
         named[f"c{i}"] = CategoricalColumn(column.astype(np.int64) - 1, levels(cardinality))
-    return Table(Identifiers.of(str(row).encode() for row in range(rows)), named)
+    return Table(Identifiers.from_items(str(row).encode() for row in range(rows)), named)
 
 
 def levels(cardinality: int) -> tuple[str, ...]:

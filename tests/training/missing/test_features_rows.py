@@ -276,7 +276,7 @@ def test_in_many_independent_columns_the_row_that_it_is_drawn_around_stands_out_
     numbers = randomness.derive("numbers").normal((2000, 24))
     own = Features(numbers, np.zeros((2000, 0), dtype=np.int64), ())
     sources = randomness.derive("sources").choices(2000, 1000)
-    both = own.followed_by(
+    both = own.append(
         synthetic_rows(FEATURES["smoothed"](), own, randomness.derive("made"))(sources, randomness.derive("drawn"))
     )
     bottom = MlpBottom(InputSchema(24), (128, 128))
@@ -300,7 +300,7 @@ def test_on_small_tables_smoothed_rows_are_found_and_the_audit_says_so(
     cells = [_numbers(shared_data / "fate_small" / f"{name}.csv.gz") for name in files]
     own = Features(np.hstack(cells).astype(np.float32), np.zeros((len(cells[0]), 0), dtype=np.int64), ())
     sources = randomness.derive("sources").choices(len(own), len(own) // 2)
-    both = own.followed_by(
+    both = own.append(
         synthetic_rows(FEATURES["smoothed"](), own, randomness.derive("made"))(sources, randomness.derive("drawn"))
     )
     bottom = MlpBottom(InputSchema(own.width), (128, 128))

@@ -18,7 +18,7 @@ from vfl_node.training.split.missing.strategies import FEATURES
 
 def rows_of(rows: int) -> Table:
     """``rows`` rows whose one column is their number."""
-    return Table(Identifiers.of(str(row).encode() for row in range(rows)), {"n": NumericColumn(np.arange(rows) * 1.0)})
+    return Table(Identifiers.from_items(str(row).encode() for row in range(rows)), {"n": NumericColumn(np.arange(rows) * 1.0)})
 
 
 @pytest.fixture

@@ -34,15 +34,15 @@ from vfl_node.alignment.linkage.plan import LinkagePlan
 from vfl_node.alignment.linkage.similarity import DistanceScale
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
-from vfl_node.crypto.shares.bits import rows_of, told
+from vfl_node.crypto.shares.bits import reveal_bits, rows_of
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.nearest import distances, lifted, nearest, picked
-from vfl_node.crypto.shares.noise import noised
+from vfl_node.crypto.shares.nearest import distances, lift, nearest, pick
+from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.crypto.shares.operation import DEALER
-from vfl_node.crypto.shares.operations import masked, product, revealed
+from vfl_node.crypto.shares.operations import mask_value, product, reveal
 from vfl_node.crypto.shares.ring import Ring, decode
 from vfl_node.crypto.shares.sizes import ring_bits
-from vfl_node.crypto.shares.values import Shared, stacked
+from vfl_node.crypto.shares.values import Shared, stack_rows
 
 NOISE_FRACTION, SCALE_FRACTION = 20, 10
 """Fractional bits of the noise, and of σ0: with σ up to 1,000 and distances up to 2¹⁹ all sums are below 2⁶³."""
@@ -101,13 +101,13 @@ async def compared(
         blocks.append(await _block(machine, plan, rows, own, choosing))
         after()
     machine.begin("similarities")
-    whole, found = stacked([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
+    whole, found = stack_rows([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
     places = np.concatenate([block[2] for block in blocks if block[2] is not None]) if choosing else None
     if choosing:
         choosing.accept()
-    (open_,) = await machine.run(masked(whole))
+    (open_,) = await machine.run(mask_value(whole))
     (squares,) = await machine.run(product(open_, open_, "numbers"))
-    (sums,) = await machine.run(revealed(_summed(whole, squares)))
+    (sums,) = await machine.run(reveal(_summed(whole, squares)))
     scale = None
     if machine.place != DEALER:
         scale = DistanceScale.of_sums(int(found.sum()), int(sums[0]), int(sums[1]))
@@ -115,9 +115,9 @@ async def compared(
     blurred = whole.times(1 << SCALE_FRACTION + NOISE_FRACTION, SCALE_FRACTION + NOISE_FRACTION)
     if plan.sigma:
         factor = round(scale.deviation * (1 << SCALE_FRACTION)) if scale else 1
-        (drawn,) = await machine.run(noised(whole.shape, plan.sigma, NOISE_FRACTION, noise))
+        (drawn,) = await machine.run(draw_noise(whole.shape, plan.sigma, NOISE_FRACTION, noise))
         blurred = blurred - drawn.times(factor, SCALE_FRACTION)
-    (heard,) = await machine.run(revealed(blurred, to=0))
+    (heard,) = await machine.run(reveal(blurred, to=0))
     return SharedCandidates(scale, found, places, decode(heard, SCALE_FRACTION + NOISE_FRACTION))
 
 
@@ -130,11 +130,11 @@ async def _block(
         own = own[rows.start : rows.stop]
     common, apart = await distances(machine, (len(rows), plan.rows[1]), plan.bits, own)
     chosen = await nearest(machine, common, apart, plan.bits, plan.candidates)
-    (which,) = await machine.run(told(chosen, 1))
+    (which,) = await machine.run(reveal_bits(chosen, 1))
     if choosing:
         places = choosing.places(rows_of(which, len(rows)))
-    ((some, there),) = await machine.run(picked(apart, modulus, plan.candidates, places))
-    (whole,) = await machine.run(lifted(some, modulus))
+    ((some, there),) = await machine.run(pick(apart, modulus, plan.candidates, places))
+    (whole,) = await machine.run(lift(some, modulus))
     return whole, there.astype(np.bool_), places
 
 

@@ -37,7 +37,7 @@ def shared_dummies(sets: bytes, terms: Align, memory: Memory) -> int:
         terms: the job's ``dummies``, D.
         memory: what this node remembers of the peer.
     """
-    return memory.secret.derive(f"dummies {sets.hex()}").below(terms.dummies + 1) if terms.dummies else 0
+    return memory.secret.derive(f"dummies {sets.hex()}").draw_below(terms.dummies + 1) if terms.dummies else 0
 
 
 def covered(ids: Identifiers, sets: bytes, terms: Align, role: Role, secret: Randomness, memory: Memory) -> Identifiers:
@@ -58,7 +58,7 @@ def covered(ids: Identifiers, sets: bytes, terms: Align, role: Role, secret: Ran
     pooled = chain((_pooled(role, i) for i in range(k)), (_pooled(other, i) for i in range(terms.dummies)))
     random = secret.derive("identifiers of no record")
     drawn = (b"\0drawn:" + random.bytes(32) for _ in range(count - k - terms.dummies))
-    return ids + Identifiers.of(chain(pooled, drawn))
+    return ids + Identifiers.from_items(chain(pooled, drawn))
 
 
 def _pooled(pool: str, number: int) -> bytes:

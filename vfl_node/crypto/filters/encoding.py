@@ -61,7 +61,7 @@ def _filters(key: Key, encoding: Encoding, secret: Randomness) -> Callable[[KeyV
     """What makes the filters of a part of a column: uint8[n, bits of this key / 8]."""
     if isinstance(key, TextKey):
         groups = GroupFilter(key, key.bits(encoding), secret, key.ones(encoding))
-        return lambda texts: groups.of(str(text) for text in texts)
+        return lambda texts: groups.encode(str(text) for text in texts)
     scales, spans = (key.metres, key.spans) if isinstance(key, PlaceKey) else ((1.0,), (key.span,))
     low = bounds(key)[:, 0]
     axes = [
@@ -69,8 +69,8 @@ def _filters(key: Key, encoding: Encoding, secret: Randomness) -> Callable[[KeyV
         for axis, span in enumerate(spans)
     ]
 
-    def of(column: KeyValues) -> Rows:
+    def encode(column: KeyValues) -> Rows:
         above = (numbers_of(key, column) - low) * scales  # (n, 1 or 2), in the unit of reach
-        return np.concatenate([one.of(above[:, axis]) for axis, one in enumerate(axes)], axis=1)
+        return np.concatenate([one.encode(above[:, axis]) for axis, one in enumerate(axes)], axis=1)
 
-    return of
+    return encode

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.filters.groups import normalised
+from vfl_node.crypto.filters.groups import normalise
 from vfl_node.errors import DataError
 from vfl_node.job.keys import DateKey, Key, PlaceKey, TextKey
 
@@ -82,7 +82,7 @@ def _check_numbers(name: str, values: NDArray[np.float64], limits: NDArray[np.fl
 def _check_texts(name: str, key: TextKey, texts: KeyValues) -> None:
     missing = sum(not isinstance(text, str) for text in texts)
     _refuse(missing, len(texts), f"have no {name!r}", "E_KEY_MISSING", _LEAVE_OUT)
-    short = sum(len(normalised(str(text))) < key.q for text in texts)
+    short = sum(len(normalise(str(text))) < key.q for text in texts)
     hint = "leave these records out, or agree with the other party on a smaller q in align.keys"
     _refuse(short, len(texts), f"have a {name!r} with fewer letters than a group has (q = {key.q})", "E_KEY_SHORT", hint)
 

@@ -55,7 +55,7 @@ class Curve25519(Group):
 
     def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
         """As :meth:`Group.hash_to_group`. Source: RFC 9380, sections 5.2 (L = 48) and 6.7.1 (Elligator 2, Z = 2)."""
-        return kernel().hashed(ids, domain)
+        return kernel().hash_ids(ids, domain)
 
     def block_powers(self, rows: Rows, exponent: int) -> Rows:
         """As :meth:`Group.block_powers`: one X25519 ladder per row (RFC 7748)."""
@@ -76,21 +76,21 @@ class Curve25519(Group):
 
     def draw(self, randomness: Randomness) -> Scalar:
         """As :meth:`Group.draw`: 251 uniform bits. Never 0 mod ℓ, because 0 < k < 8ℓ and 8 divides k."""
-        return Scalar(randomness.below(2**251) * 8 + 2**254)
+        return Scalar(randomness.draw_below(2**251) * 8 + 2**254)
 
     def product(self, *scalars: Scalar) -> Scalar:
         """As :meth:`Group.product`, clamped again: even an empty product clears a component of small order."""
         residue = 1
         for scalar in scalars:
             residue = residue * scalar.reveal() % L
-        return _clamped(residue)
+        return _clamp(residue)
 
     def inverse(self, scalar: Scalar) -> Scalar:
         """As :meth:`Group.inverse`, for points of order ℓ; every power is one."""
-        return _clamped(int(gmpy2.invert(scalar.reveal(), L)))
+        return _clamp(int(gmpy2.invert(scalar.reveal(), L)))
 
 
-def _clamped(residue: int) -> Scalar:
+def _clamp(residue: int) -> Scalar:
     """The clamped scalar that acts on u as ``residue`` mod ℓ does."""
     k = residue + L * (3 * residue % 8)  # ≡ 0 mod 8, because 3ℓ ≡ −1
     if k < 2**254:

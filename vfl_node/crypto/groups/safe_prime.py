@@ -68,7 +68,7 @@ class SafePrimeGroup(Group):
 
     def draw(self, randomness: Randomness) -> Scalar:
         """As :meth:`Group.draw`: uniform in 1 … q−1."""
-        return Scalar(1 + randomness.below(int(self.q) - 1))
+        return Scalar(1 + randomness.draw_below(int(self.q) - 1))
 
     def product(self, *scalars: Scalar) -> Scalar:
         """As :meth:`Group.product`: mod q."""

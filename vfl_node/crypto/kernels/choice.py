@@ -23,12 +23,12 @@ def kernel() -> Kernel:
     Raises:
         UsageError: ``VFL_KERNEL`` names one that this machine does not have (``E_CONFIG``).
     """
-    return named(os.environ.get(VARIABLE, ""))
+    return find_kernel(os.environ.get(VARIABLE, ""))
 
 
-def named(name: str) -> Kernel:
+def find_kernel(name: str) -> Kernel:
     """A kernel by its name; the quickest for an empty one. Raises as :func:`kernel`."""
-    kernels: dict[str, Kernel] = {of.name: of for of in _available()}
+    kernels: dict[str, Kernel] = {kernel.name: kernel for kernel in _available()}
     if name and name not in kernels:
         raise UsageError(
             f"{VARIABLE} is {name!r}, and this machine has {' and '.join(kernels)}",
@@ -40,7 +40,7 @@ def named(name: str) -> Kernel:
 
 def names() -> list[str]:
     """The kernels that this machine has, the quickest one first."""
-    return [of.name for of in _available()]
+    return [kernel.name for kernel in _available()]
 
 
 def _available() -> list[Kernel]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import numpy as np
+from typing_extensions import override
 
 from vfl_node.crypto.kernels.libraries import Libraries
 from vfl_node.crypto.rows import Rows
@@ -23,16 +24,16 @@ class Compiled(Libraries):
         self._lib, self._ffi = native.lib, native.ffi
         self._ladders, self._check = (getattr(native.lib, f"vfl_{what}_{self.name}") for what in ("x25519", "check"))
 
+    @override
     def ladders(self, rows: Rows, key: bytes) -> Rows:
-        """As the contract."""
         if len(key) != 32:
             raise ValueError(f"a key of {len(key)} bytes")
         results = np.empty((len(rows), 32), dtype=np.uint8)
         self._ladders(self._bytes(results), key, self._points(rows), len(rows))
         return results
 
+    @override
     def fault(self, rows: Rows) -> str | None:
-        """As the contract."""
         return _FAULTS[self._check(self._points(rows), len(rows))]
 
     def _points(self, rows: Rows) -> object:

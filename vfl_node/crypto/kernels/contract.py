@@ -40,7 +40,7 @@ class Kernel(Protocol):
             key: 32 bytes, clamped. A result of zeros says that the row had small order.
         """
 
-    def hashed(self, ids: Sequence[bytes], domain: bytes) -> Rows:
+    def hash_ids(self, ids: Sequence[bytes], domain: bytes) -> Rows:
         """The map of ``curve25519_XMD:SHA-512_ELL2_NU_`` (RFC 9380) without clear_cofactor: uint8[n, 32].
 
         Args:
@@ -62,7 +62,7 @@ class Kernel(Protocol):
         """
 
     def own_powers(self, bases: Sequence[mpz], exponents: Sequence[mpz], bits: int, modulus: mpz) -> list[mpz]:
-        """Of each base the power by its own secret exponent, in a time that depends on sizes alone.
+        """The power of each base by its own secret exponent, in a time that depends on sizes alone.
 
         Args:
             bases: from 0 to modulus − 1.
@@ -89,7 +89,7 @@ class Residues(Protocol):
     modulus: mpz
 
     def load(self, numbers: Sequence[mpz]) -> Vector:
-        """Of numbers from 0 to modulus − 1."""
+        """A vector of numbers from 0 to modulus − 1."""
 
     def numbers(self, vector: Vector) -> list[mpz]:
         """The numbers again, from 0 to modulus − 1."""
@@ -100,10 +100,10 @@ class Residues(Protocol):
         Where ``to`` and a factor are the same vector, their places are the same in the same order, or have none in common.
         """
 
-    def square(self, of: Places, times: int) -> None:
+    def square(self, places: Places, times: int) -> None:
         """``of[i] ← of[i]^(2^times)``; its places are different."""
 
-    def by_label(self, vector: Vector, at: Indices, labels: Indices) -> tuple[Indices, Vector]:
+    def multiply_by_label(self, vector: Vector, at: Indices, labels: Indices) -> tuple[Indices, Vector]:
         """The product of all numbers of each label: a product for each number but one of each label.
 
         Args:

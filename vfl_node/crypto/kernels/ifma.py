@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 from gmpy2 import mpz
+from typing_extensions import override
 
 from vfl_node.crypto.kernels.compiled import Compiled
 from vfl_node.crypto.kernels.contract import Residues
@@ -27,8 +28,9 @@ class Ifma(Compiled):
         super().__init__(native)
         self._native = native
 
-    def hashed(self, ids: Sequence[bytes], domain: bytes) -> Rows:
-        """As the contract. Raises MemoryError: there is none for the longest of ``ids``, eight times."""
+    @override
+    def hash_ids(self, ids: Sequence[bytes], domain: bytes) -> Rows:
+        """Raises MemoryError: there is none for the longest of ``ids``, eight times."""
         results = np.empty((len(ids), 32), dtype=np.uint8)
         if not 1 <= len(domain) <= 255:
             raise ValueError("a domain has 1 to 255 bytes")
@@ -38,20 +40,21 @@ class Ifma(Compiled):
             raise MemoryError("no memory to hash an identifier in")
         return results
 
+    @override
     def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz, *, secret: bool = True) -> list[mpz]:
-        """As the contract: 1.5 ms at 3072 bits, of eight at a time; in constant time in any case."""
+        """1.5 ms at 3072 bits, of eight at a time; in constant time in any case."""
         if len(bases) < _FEW_POWERS or not fits(modulus):
             return super().powers(bases, exponent, modulus, secret=secret)
         return Montgomery(self._native, modulus).powers(bases, exponent)
 
+    @override
     def own_powers(self, bases: Sequence[mpz], exponents: Sequence[mpz], bits: int, modulus: mpz) -> list[mpz]:
-        """As the contract."""
         if len(bases) < _FEW_POWERS or not fits(modulus):
             return super().own_powers(bases, exponents, bits, modulus)
         return Montgomery(self._native, modulus).own_powers(bases, exponents, bits)
 
+    @override
     def residues(self, modulus: mpz, count: int) -> Residues:
-        """As the contract."""
         if count < _FEW_PRODUCTS or not fits(modulus):
             return super().residues(modulus, count)
         return Montgomery(self._native, modulus)

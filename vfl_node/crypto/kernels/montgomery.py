@@ -9,11 +9,12 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from vfl_node.crypto.kernels.contract import Indices, Places, Vector
+from vfl_node.crypto.kernels.contract import Indices, Places, Residues, Vector
 
 MOST_BITS = 8318
-"""Of a modulus: 160 limbs of 52 bits, less the two bits that products need above it."""
+"""The largest modulus: 160 limbs of 52 bits, less the two bits that products need above it."""
 
 _LIMB = 52
 
@@ -25,7 +26,7 @@ def fits(modulus: mpz) -> bool:
     return modulus.bit_length() <= MOST_BITS
 
 
-class Montgomery:
+class Montgomery(Residues):
     """As :class:`~vfl_node.crypto.kernels.contract.Residues`: .25 µs a product at 2048 bits, .9 at 4096, 2 at 6144.
 
     A number x is the limbs of x·R mod N, or N more, in words of 52 bits: uint64[count, words]. R is 2^(52·n), for n limbs.
@@ -51,28 +52,37 @@ class Montgomery:
         self._constants = np.append(self._split(modulus), np.uint64(int(minus_inverse)))
         self._one, self._square = self._split(radix % modulus), self._split(radix * radix % modulus)
 
+    @override
     def load(self, numbers: Sequence[mpz]) -> Vector:
-        """As the contract: a product each. Raises ValueError: a number is negative or not below the modulus."""
+        """A product each. Raises ValueError: a number is negative or not below the modulus."""
         if any(not 0 <= number < self.modulus for number in numbers):
             raise ValueError("a number is not below the modulus")
         data = b"".join(number.to_bytes(self._size, "little") for number in numbers)
         vector = np.empty((len(numbers), self._words), dtype=np.uint64)
         self._lib.vfl_load_ifma(
-            self._of(vector), data, self._size, len(numbers), self._of(self._constants), self._of(self._square), self._limbs
+            self._pointer(vector),
+            data,
+            self._size,
+            len(numbers),
+            self._pointer(self._constants),
+            self._pointer(self._square),
+            self._limbs,
         )
         return vector
 
+    @override
     def numbers(self, vector: Vector) -> list[mpz]:
-        """As the contract: a product each."""
+        """A product each."""
         data = bytearray(self._size * len(vector))
         target = self._ffi.from_buffer("uint8_t[]", data, require_writable=True)
         self._lib.vfl_store_ifma(
-            target, self._size, self._of(self._checked(vector)), len(vector), self._of(self._constants), self._limbs
+            target, self._size, self._pointer(self._check(vector)), len(vector), self._pointer(self._constants), self._limbs
         )
         return [mpz.from_bytes(data[at : at + self._size], "little") for at in range(0, len(data), self._size)]
 
+    @override
     def multiply(self, to: Places, a: Places, b: Places) -> None:
-        """As the contract.
+        """A product each, of eight at a time.
 
         Raises:
             IndexError: a place is not in its vector.
@@ -83,16 +93,18 @@ class Montgomery:
             raise ValueError(f"{' and '.join(map(str, sorted(set(counts))))} factors")
         self._writable(to[0])
         pointers = [pointer for pair in arguments for pointer in pair]
-        self._lib.vfl_products_ifma(*pointers, counts[0], self._of(self._constants), self._limbs)
+        self._lib.vfl_products_ifma(*pointers, counts[0], self._pointer(self._constants), self._limbs)
 
-    def square(self, of: Places, times: int) -> None:
-        """As the contract. Raises as :meth:`multiply`."""
-        count, pointers = self._places(of)
-        self._writable(of[0])
-        self._lib.vfl_squares_ifma(*pointers, count, times, self._of(self._constants), self._limbs)
+    @override
+    def square(self, places: Places, times: int) -> None:
+        """Raises as :meth:`multiply`."""
+        count, pointers = self._places(places)
+        self._writable(places[0])
+        self._lib.vfl_squares_ifma(*pointers, count, times, self._pointer(self._constants), self._limbs)
 
-    def by_label(self, vector: Vector, at: Indices, labels: Indices) -> tuple[Indices, Vector]:
-        """As the contract: numbers of a label are multiplied in pairs, and so are the products. Raises as :meth:`multiply`."""
+    @override
+    def multiply_by_label(self, vector: Vector, at: Indices, labels: Indices) -> tuple[Indices, Vector]:
+        """Numbers of a label are multiplied in pairs, and so are the products. Raises as :meth:`multiply`."""
         order = np.argsort(labels, kind="stable")
         at, labels = at[order], labels[order]
         while True:
@@ -120,7 +132,14 @@ class Montgomery:
     def _powers(self, bases: Sequence[mpz], exponents: bytes, apart: int) -> list[mpz]:
         vector, size = self.load(bases), apart or len(exponents)
         if self._lib.vfl_powers_ifma(
-            self._of(vector), len(bases), exponents, size, apart, self._of(self._constants), self._of(self._one), self._limbs
+            self._pointer(vector),
+            len(bases),
+            exponents,
+            size,
+            apart,
+            self._pointer(self._constants),
+            self._pointer(self._one),
+            self._limbs,
         ):
             raise MemoryError("no memory for a table of powers")
         return self.numbers(vector)
@@ -128,7 +147,7 @@ class Montgomery:
     def _places(self, places: Places) -> tuple[int, tuple[object, object]]:
         """How many they are, and what C reads them from; it keeps the memory alive."""
         vector, at = places
-        words = self._of(self._checked(vector))
+        words = self._pointer(self._check(vector))
         if at is None:
             return len(vector), (words, self._ffi.NULL)
         at = np.ascontiguousarray(at, dtype=np.int64)
@@ -146,11 +165,11 @@ class Montgomery:
         low, high = (np.ascontiguousarray(part).view("<u8") for part in (pairs[:, :8], pairs[:, 5:]))
         return np.hstack([low & (1 << _LIMB) - 1, high >> 64 - _LIMB]).ravel().astype(np.uint64, copy=False)
 
-    def _checked(self, vector: Vector) -> Vector:
+    def _check(self, vector: Vector) -> Vector:
         """``vector``, if C may read it."""
         if vector.dtype != np.uint64 or vector.shape[1:] != (self._words,) or not vector.flags.c_contiguous:
             raise ValueError(f"no contiguous vector of {self._words} words a number")
         return vector
 
-    def _of(self, words: Vector) -> object:
+    def _pointer(self, words: Vector) -> object:
         return self._ffi.from_buffer("uint64_t[]", words)

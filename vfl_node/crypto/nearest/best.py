@@ -73,13 +73,13 @@ class Best:
         if self._filled.max() + self._columns > self._keys.shape[1]:
             self._choose()
 
-    def chosen(self) -> Neighbours:
+    def neighbours(self) -> Neighbours:
         """The best, in their order."""
         self._choose()
         best = np.sort(self._keys[:, : self._count], axis=1)
         none = best == self._none
         rows, distances = best & ((1 << _INDEX_BITS) - 1), best >> _INDEX_BITS
-        return Neighbours(*(np.where(none, -1, of).astype(np.int32) for of in (rows, distances)))
+        return Neighbours(*(np.where(none, -1, values).astype(np.int32) for values in (rows, distances)))
 
     def _choose(self) -> None:
         self._keys.partition(self._count - 1, axis=1)

@@ -47,7 +47,7 @@ def nearest_by_products(
             best = torch.cat([best, keys], dim=1).topk(count, dim=1, largest=False, sorted=True).values
         rows = torch.where(best == _NONE, -1, best & ((1 << _INDEX_BITS) - 1))
         far = torch.where(best == _NONE, -1, best >> _INDEX_BITS)
-        yield Neighbours(*(of.to("cpu", torch.int32).numpy() for of in (rows, far)))
+        yield Neighbours(*(values.to("cpu", torch.int32).numpy() for values in (rows, far)))
 
 
 def _bits(rows: Rows, device: torch.device) -> torch.Tensor:

@@ -75,10 +75,10 @@ def nearest(
     shared = max(1, -(-(len(queries) - start) // (4 * engine.workers)))
     step = min(block_rows, shared)
     blocks = (queries[at : at + step] for at in range(start, len(queries), step))
-    return engine.map(_searched, blocks, _Search(base, count, equal_only, tile_rows))
+    return engine.map(_search_block, blocks, _Search(base, count, equal_only, tile_rows))
 
 
-def _searched(search: _Search, block: Rows) -> Neighbours:
+def _search_block(search: _Search, block: Rows) -> Neighbours:
     queries = np.ascontiguousarray(block)
     none = np.zeros((1, queries.shape[1]), dtype=np.uint8)  # the distance to it is how many ones there are
     ones = hamming(queries, none)[:, 0]
@@ -86,7 +86,7 @@ def _searched(search: _Search, block: Rows) -> Neighbours:
     for first in range(0, len(search.base), search.tile_rows):
         tile = np.ascontiguousarray(search.base[first : first + search.tile_rows])
         best.add(first, hamming(queries, tile), (ones, hamming(tile, none)[:, 0]))
-    return best.chosen()
+    return best.neighbours()
 
 
 def hamming(queries: Rows, tile: Rows) -> NDArray[np.uint32]:

@@ -34,19 +34,19 @@ def check(public: PublicKey, ciphertexts: Ciphertexts) -> None:
         ProtocolError: another width or type, or a number that is not a ciphertext (``E_CIPHERTEXT``).
     """
     if ciphertexts.dtype != np.uint8 or ciphertexts.ndim != 2 or ciphertexts.shape[1] != public.width:
-        raise _refused(f"rows of {public.width} bytes were expected, not {ciphertexts.dtype} of shape {ciphertexts.shape}")
+        raise _refusal(f"rows of {public.width} bytes were expected, not {ciphertexts.dtype} of shape {ciphertexts.shape}")
     product = mpz(1)
     for row, ciphertext in enumerate(public.integers(ciphertexts)):
         if not 0 < ciphertext < public.square:
-            raise _refused(f"row {row} is not in 1 … n²-1")
+            raise _refusal(f"row {row} is not in 1 … n²-1")
         product = product * ciphertext % public.n
     if gmpy2.gcd(product, public.n) != 1:
-        raise _refused("one of them shares a factor with the key")
+        raise _refusal("one of them shares a factor with the key")
 
 
 def add(public: PublicKey, a: Ciphertexts, b: Ciphertexts, engine: Engine) -> Ciphertexts:
     """Row by row the sum of the encrypted numbers; uint8[count, width] each. Cost: one multiplication mod n² per row."""
-    return _by_rows(_add, public, (a, b), _ADD_ROWS, engine)
+    return _map_rows(_add, public, (a, b), _ADD_ROWS, engine)
 
 
 def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int], engine: Engine) -> Ciphertexts:
@@ -68,7 +68,7 @@ def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]
     """
     if any(2 * abs(value) >= public.n for value in values):
         raise ValueError("a value is not below n/2")
-    return _by_rows(_add_plain, public, (ciphertexts, values), _ADD_ROWS // 2, engine)
+    return _map_rows(_add_plain, public, (ciphertexts, values), _ADD_ROWS // 2, engine)
 
 
 def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], bits: int, engine: Engine) -> Ciphertexts:
@@ -95,7 +95,7 @@ def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], b
         raise ValueError(f"a factor has more than {bits} bits")
     shift = 3 << bits
     exponents = [factor + shift for factor in factors]
-    return _by_rows(_scale, (public, shift), (ciphertexts, exponents), _SCALE_ROWS, engine)
+    return _map_rows(_scale, (public, shift), (ciphertexts, exponents), _SCALE_ROWS, engine)
 
 
 def total(public: PublicKey, ciphertexts: Ciphertexts) -> Ciphertexts:
@@ -125,7 +125,7 @@ def inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:
     return last_to_first[::-1]
 
 
-def _by_rows(
+def _map_rows(
     operation: Callable[[Key, Any], Ciphertexts],
     key: Key,
     columns: tuple[Ciphertexts, Ciphertexts | Sequence[int]],
@@ -165,7 +165,7 @@ def _scale(key: tuple[PublicKey, int], block: tuple[Ciphertexts, Sequence[int]])
     return public.rows(power * divisor % modulus for power, divisor in zip(powers, divisors, strict=True))
 
 
-def _refused(fault: str) -> ProtocolError:
+def _refusal(fault: str) -> ProtocolError:
     return ProtocolError(
         f"these are no ciphertexts under this key: {fault}",
         code="E_CIPHERTEXT",

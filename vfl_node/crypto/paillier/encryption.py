@@ -91,7 +91,7 @@ class Encryptor:
         self._randomness = randomness
         self._engine = engine
         stream = randomness.derive("noise base")
-        while gmpy2.jacobi(h := mpz(stream.below(public.n)), public.n) != -1:
+        while gmpy2.jacobi(h := mpz(stream.draw_below(public.n)), public.n) != -1:
             pass
         self._base = gmpy2.powmod(h, public.n, public.square)  # h_s
         self._moduli: Moduli = (mpz(private.p) ** 2, mpz(private.q) ** 2) if private else (public.square,)
@@ -192,7 +192,7 @@ class Encryptor:
 
     def _unit(self, stream: Randomness) -> mpz:
         """Uniform in Z_n*."""
-        while gmpy2.gcd(unit := mpz(stream.below(self.public.n)), self.public.n) != 1:
+        while gmpy2.gcd(unit := mpz(stream.draw_below(self.public.n)), self.public.n) != 1:
             pass
         return unit
 

@@ -199,7 +199,7 @@ def integers(data: bytes, width: int) -> list[mpz]:
 def _prime(bits: int, randomness: Randomness) -> mpz:
     """A prime, 3 mod 4, with its top two bits set."""
     while True:
-        middle = randomness.below(1 << (bits - 4))
+        middle = randomness.draw_below(1 << (bits - 4))
         candidate = mpz((0b11 << (bits - 2)) + (middle << 2) + 0b11)
         if gmpy2.gcd(_small_primes(), candidate) == 1 and gmpy2.is_prime(candidate, _PRIME_ROUNDS):
             return candidate

@@ -42,7 +42,7 @@ from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.kernels.contract import Residues, Vector
 from vfl_node.crypto.paillier.ciphertexts import inverses
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
-from vfl_node.crypto.paillier.products import NONE, Indices, by_bits, horner, ones
+from vfl_node.crypto.paillier.products import NONE, Indices, horner, multiply_by_bits, ones
 from vfl_node.engines.contract import Engine
 
 Matrix = NDArray[np.int64]
@@ -248,17 +248,17 @@ def evaluate(matrix: Matrix, ciphertexts: Sequence[mpz], numbers: Residues, chos
     fractions = [(mpz(1), mpz(1))] * matrix.shape[1]
     tabled = np.flatnonzero(chosen.digits == 0)
     if len(tabled):
-        by_subsets = _by_subsets(matrix[:, tabled], vector, numbers, chosen.group)
+        by_subsets = _multiply_by_subsets(matrix[:, tabled], vector, numbers, chosen.group)
         for column, fraction in zip(tabled.tolist(), by_subsets, strict=True):
             fractions[column] = fraction
-    for columns, width in _bucketed(matrix, chosen.digits):
-        by_buckets = _by_buckets(matrix[:, columns], vector, numbers, width)
+    for columns, width in _group_digits(matrix, chosen.digits):
+        by_buckets = _multiply_by_buckets(matrix[:, columns], vector, numbers, width)
         for column, fraction in zip(columns.tolist(), by_buckets, strict=True):
             fractions[column] = fraction
     return fractions
 
 
-def _by_subsets(matrix: Matrix, ciphertexts: Vector, numbers: Residues, group: int) -> list[tuple[mpz, mpz]]:
+def _multiply_by_subsets(matrix: Matrix, ciphertexts: Vector, numbers: Residues, group: int) -> list[tuple[mpz, mpz]]:
     bits, negative = _two_complement(matrix)
     columns = np.repeat(np.arange(len(bits)), bits)  # (column, bit) pairs, [outputs]
     planes = np.concatenate([np.arange(count) for count in bits])
@@ -290,7 +290,7 @@ def _tables(ciphertexts: Vector, rows: NDArray[np.int64], numbers: Residues, gro
     return tables
 
 
-def _bucketed(matrix: Matrix, digits: Indices) -> Iterator[tuple[NDArray[np.int64], int]]:
+def _group_digits(matrix: Matrix, digits: Indices) -> Iterator[tuple[NDArray[np.int64], int]]:
     """The columns with digits of a width, as many at a time as have at most :data:`_ENTRIES` of them and of buckets."""
     for width in np.unique(digits[digits > 0]).tolist():
         columns = np.flatnonzero(digits == width)
@@ -310,11 +310,11 @@ def _ends(sizes: NDArray[np.int64]) -> list[int]:
     return ends
 
 
-def _by_buckets(exponents: Matrix, ciphertexts: Vector, numbers: Residues, width: int) -> list[tuple[mpz, mpz]]:
+def _multiply_by_buckets(exponents: Matrix, ciphertexts: Vector, numbers: Residues, width: int) -> list[tuple[mpz, mpz]]:
     lanes = 2 * exponents.shape[1]  # of each column the positive and the negative digits
     bits, parts = [np.full((0, lanes), NONE)], [ones(numbers, 0)]
-    for row, lane, weights in _signed(exponents, width):
-        products = list(by_bits(numbers, ciphertexts, row, lane, weights))
+    for row, lane, weights in _signed_digits(exponents, width):
+        products = list(multiply_by_bits(numbers, ciphertexts, row, lane, weights))
         at = np.full((width, lanes), NONE)
         for bit, (which, of_bit) in enumerate(products):
             at[bit, which] = sum(map(len, parts)) + np.arange(len(which))
@@ -324,8 +324,8 @@ def _by_buckets(exponents: Matrix, ciphertexts: Vector, numbers: Residues, width
     return list(zip(signed[::2], signed[1::2], strict=True))
 
 
-def _signed(exponents: Matrix, width: int) -> Iterator[tuple[Indices, Indices, Indices]]:
-    """Of the digits of each place that are not 0: rows, twice the columns and one more for a negative digit, and magnitudes."""
+def _signed_digits(exponents: Matrix, width: int) -> Iterator[tuple[Indices, Indices, Indices]]:
+    """The digits of each place that are not 0: rows, twice the columns and one more for a negative digit, and magnitudes."""
     for digits in _digits(exponents, width):
         row, column = np.nonzero(digits)
         taken = digits[row, column]

@@ -21,7 +21,7 @@ def ones(numbers: Residues, count: int) -> Vector:
     return numbers.load([mpz(1)])[np.zeros(count, dtype=np.int64)]
 
 
-def by_bits(
+def multiply_by_bits(
     numbers: Residues, vector: Vector, at: Indices, labels: Indices, weights: Indices
 ) -> Iterator[tuple[Indices, Vector]]:
     """Bit by bit, the lowest first: the labels that have a weight with this bit, and the product of their numbers that have it.
@@ -39,10 +39,10 @@ def by_bits(
     width = int(weights.max(initial=0)).bit_length()
     joined = labels << width | weights
     while len(at):
-        joined, vector = numbers.by_label(vector, at, joined)
+        joined, vector = numbers.multiply_by_label(vector, at, joined)
         labels, weights = joined >> width, joined & (1 << width) - 1
         odd, at = np.flatnonzero(weights & 1), np.flatnonzero(weights > 1)
-        yield numbers.by_label(vector, odd, labels[odd])
+        yield numbers.multiply_by_label(vector, odd, labels[odd])
         joined = labels[at] << width | weights[at] >> 1
 
 

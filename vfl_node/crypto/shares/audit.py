@@ -60,7 +60,7 @@ class Coins:
     def __init__(self, seed: bytes, share: float, candidates: Sequence[str] = ()) -> None:
         self._seed, self._share, self._candidates = Randomness(seed), share, candidates
         self.digest = hashlib.sha256(b"vfl-node audit" + seed).digest()
-        self.used = candidates[self._seed.derive("used").below(len(candidates))] if candidates else None
+        self.used = candidates[self._seed.derive("used").draw_below(len(candidates))] if candidates else None
 
     def shows(self, section: str) -> bool:
         """Whether a section is checked."""
@@ -119,7 +119,7 @@ class Auditor(Dealer):
         super().__init__(receiver, [Randomness(seed) for seed in seeds], sink)
         self._shown = dict(zip(self._seeds, seeds, strict=True))
 
-    def _of_section(self, seed: Randomness) -> bytes:
+    def _section_seed(self, seed: Randomness) -> bytes:
         return self._shown[seed]
 
 

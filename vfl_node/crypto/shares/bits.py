@@ -1,18 +1,19 @@
 """Bits in shares, 64 of them in a word: what numbers are compared with.
 
 A bit is shared by two parties as the XOR of what each of them has. XOR and NOT cost nothing; AND takes correlated bits from the
-dealer (:func:`both`), and its operands must have been opened under masks (:func:`shown`), each once, however often it is used.
-The XOR of such operands is one, too: difference and mask are added each for itself. So a full adder opens its carry alone.
+dealer (:func:`and_bits`), and its operands must have been opened under masks (:func:`show_bits`), each once, however often it
+is used. The XOR of such operands is one, too: difference and mask are added each for itself. So a full adder opens its carry
+alone.
 
-====================  ==========================================  =========================================================
-what                  opens, for each bit, each way               from the dealer, for each bit
-====================  ==========================================  =========================================================
-:func:`shown`         a bit                                       nothing
-:func:`both`          nothing                                     a bit
-:func:`bits_of`       a number's low bits, and a bit for each     two bits for each
-:func:`either`        a bit less than there are operands          a bit less than there are operands
-:func:`added`         a bit for each bit that is added            a bit for each bit that is added
-====================  ==========================================  =========================================================
+=================  =======================================  ==================================
+what               opens, for each bit, each way            from the dealer, for each bit
+=================  =======================================  ==================================
+:func:`show_bits`  a bit                                    nothing
+:func:`and_bits`   nothing                                  a bit
+:func:`bits_of`    a number's low bits, and a bit for each  two bits for each
+:func:`or_bits`    a bit less than there are operands       a bit less than there are operands
+:func:`add_bits`   a bit for each bit that is added         a bit for each bit that is added
+=================  =======================================  ==================================
 
 Every opened bit is uniform, whatever is computed. Numbers of a matrix uint64[n, m] lie in planes: uint64[m, w] for each of
 their bits, where bit i % 64 of word i // 64 is that of row i, and w = ⌈n / 64⌉.
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
-from vfl_node.crypto.shares.operations import masked
+from vfl_node.crypto.shares.operations import mask_value
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.sizes import words_of
 from vfl_node.crypto.shares.values import Opened, Shared
@@ -60,7 +61,7 @@ class Bits:
 
 @dataclass(frozen=True, eq=False)
 class ShownBits:
-    """Bits under masks that were opened; they may be operands of any number of :func:`both`.
+    """Bits under masks that were opened; they may be operands of any number of :func:`and_bits`.
 
     Attributes:
         difference: uint64[…, w], bits XOR mask, which both parties know; of no meaning at the dealer.
@@ -84,7 +85,7 @@ class ShownBits:
         """NOT of each bit."""
         return ShownBits(self.difference ^ _ONES, self.mask)
 
-    def at(self, place: int) -> Bits:
+    def share(self, place: int) -> Bits:
         """The same bits as a party's share."""
         return Bits(self.mask ^ self.difference if place == 0 else self.mask)
 
@@ -94,13 +95,13 @@ def public(words: Ring) -> ShownBits:
     return ShownBits(words, np.zeros_like(words))
 
 
-def joined(parts: Sequence[ShownBits]) -> ShownBits:
+def join_rows(parts: Sequence[ShownBits]) -> ShownBits:
     """The rows of all of them."""
-    return ShownBits(np.concatenate([of.difference for of in parts]), np.concatenate([of.mask for of in parts]))
+    return ShownBits(np.concatenate([part.difference for part in parts]), np.concatenate([part.mask for part in parts]))
 
 
-def shown(value: Bits) -> Operation[ShownBits]:
-    """Bits under masks, ready for any number of :func:`both`."""
+def show_bits(value: Bits) -> Operation[ShownBits]:
+    """Bits under masks, ready for any number of :func:`and_bits`."""
     shape = value.part.shape
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
@@ -113,11 +114,11 @@ def shown(value: Bits) -> Operation[ShownBits]:
     return Operation(result, drawn=drawn, shown=(opening,), shares=shares, binary=True)
 
 
-def both(left: ShownBits, right: ShownBits) -> Operation[Bits]:
+def and_bits(left: ShownBits, right: ShownBits) -> Operation[Bits]:
     """AND, without a message; words are broadcast as numpy does."""
     shape = np.broadcast_shapes(left.mask.shape, right.mask.shape)
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         return {"both": left.mask & right.mask}
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> Bits:
@@ -126,10 +127,10 @@ def both(left: ShownBits, right: ShownBits) -> Operation[Bits]:
         first = left.mask ^ left.difference if place == 0 else left.mask
         return Bits(material["both"] ^ (left.difference & right.mask) ^ (first & right.difference))
 
-    return Operation(result, dealt={"both": shape}, correlated=correlated, binary=True)
+    return Operation(result, dealt={"both": shape}, correlated=correlate, binary=True)
 
 
-def told(value: Bits, to: int) -> Operation[Ring]:
+def reveal_bits(value: Bits, to: int) -> Operation[Ring]:
     """The bits themselves, for one party: uint64[…, w]; zeros elsewhere."""
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> Ring:
@@ -171,16 +172,16 @@ async def bits_of(machine: ShareMachine, value: Shared, bits: int) -> list[Shown
 
     Cost: ``bits`` rounds; what the file's table says.
     """
-    (opened,) = await machine.run(masked(value, bits))
+    (opened,) = await machine.run(mask_value(value, bits))
     (masks,) = await machine.run(_mask_bits(opened, bits))
     sums = planes_of(opened.difference, bits)
     found, carry = [masks[0] ^ public(sums[0])], Bits(masks[0].mask & sums[0])
     for bit in range(1, bits):
-        (known,) = await machine.run(shown(carry))
+        (known,) = await machine.run(show_bits(carry))
         found.append(masks[bit] ^ known ^ public(sums[bit]))
         if bit + 1 < bits:
-            (joint,) = await machine.run(both(masks[bit], known))
-            carry = joint ^ Bits((masks[bit] ^ known).at(machine.place).part & sums[bit])
+            (joint,) = await machine.run(and_bits(masks[bit], known))
+            carry = joint ^ Bits((masks[bit] ^ known).share(machine.place).part & sums[bit])
     return found
 
 
@@ -189,31 +190,31 @@ def _mask_bits(opened: Opened, bits: int) -> Operation[ShownBits]:
     rows, columns = opened.mask.shape
     shape: Shape = (bits, columns, words_of(rows))
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         return {"planes": planes_of(opened.mask, bits)}
 
     def result(place: int, shown: Sequence[Ring], material: Material) -> ShownBits:
         mask = planes_of(opened.mask, bits) if place == DEALER else material["planes"]
         return ShownBits(np.zeros(shape, np.uint64), mask)
 
-    return Operation(result, dealt={"planes": shape}, correlated=correlated, binary=True)
+    return Operation(result, dealt={"planes": shape}, correlated=correlate, binary=True)
 
 
-async def either(machine: ShareMachine, values: Sequence[ShownBits]) -> Bits:
+async def or_bits(machine: ShareMachine, values: Sequence[ShownBits]) -> Bits:
     """OR of some bits, each [m, w]. Cost: log₂ of their number in rounds."""
     left = list(values)
     while len(left) > 1:
         pairs = list(zip(left[::2], left[1::2], strict=False))
-        ands = await machine.run(*(both(*pair) for pair in pairs))
-        ors = [joint ^ (one ^ other).at(machine.place) for joint, (one, other) in zip(ands, pairs, strict=True)]
+        ands = await machine.run(*(and_bits(*pair) for pair in pairs))
+        ors = [joint ^ (one ^ other).share(machine.place) for joint, (one, other) in zip(ands, pairs, strict=True)]
         rest = left[2 * len(pairs) :]
         if len(ors) == 1 and not rest:
             return ors[0]
-        left = [*await machine.run(*(shown(of) for of in ors)), *rest]
-    return left[0].at(machine.place)
+        left = [*await machine.run(*(show_bits(value) for value in ors)), *rest]
+    return left[0].share(machine.place)
 
 
-async def added(machine: ShareMachine, columns: Sequence[ShownBits]) -> list[ShownBits]:
+async def add_bits(machine: ShareMachine, columns: Sequence[ShownBits]) -> list[ShownBits]:
     """The sum of bits of different weights, modulo 2^len(columns).
 
     Args:
@@ -228,20 +229,20 @@ async def added(machine: ShareMachine, columns: Sequence[ShownBits]) -> list[Sho
     left = list(columns)
     while True:
         left[-1] = reduce(ShownBits.__xor__, (left[-1][row : row + 1] for row in range(len(left[-1]))))
-        done = next((weight for weight, of in enumerate(left) if len(of) > 1), None)
+        done = next((weight for weight, column in enumerate(left) if len(column) > 1), None)
         if done is None:
             return left
-        adders = [_adder(of, weight == done) for weight, of in enumerate(left[:-1])]
-        busy = [weight for weight, of in enumerate(adders) if of is not None]
-        ands = await machine.run(*(both(*of.operands) for of in adders if of is not None))
-        carries = [joint ^ of.first.at(machine.place) for joint, of in zip(ands, filter(None, adders), strict=True)]
-        opened = dict(zip(busy, await machine.run(*(shown(of) for of in carries)), strict=True))
+        adders = [_adder(column, weight == done) for weight, column in enumerate(left[:-1])]
+        busy = [weight for weight, adder in enumerate(adders) if adder is not None]
+        ands = await machine.run(*(and_bits(*adder.operands) for adder in adders if adder is not None))
+        carries = [joint ^ adder.first.share(machine.place) for joint, adder in zip(ands, filter(None, adders), strict=True)]
+        opened = dict(zip(busy, await machine.run(*(show_bits(carry) for carry in carries)), strict=True))
         for weight in busy:
             made = adders[weight]
             assert made is not None
-            left[weight] = joined([made.sums, made.rest])
+            left[weight] = join_rows([made.sums, made.rest])
         for weight, carry in opened.items():
-            left[weight + 1] = joined([left[weight + 1], carry])
+            left[weight + 1] = join_rows([left[weight + 1], carry])
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ def _adder(bits: ShownBits, lowest: bool) -> _Adders | None:
     """What adds as many of some bits of one weight as can be; two of them alone only where no carry comes any more."""
     count = len(bits) // 3
     if len(bits) == 2 and lowest:  # with a zero
-        bits, count = joined([bits, public(np.zeros_like(bits.mask[:1]))]), 1
+        bits, count = join_rows([bits, public(np.zeros_like(bits.mask[:1]))]), 1
     if not count:
         return None
     a, b, c = (bits[start : 3 * count : 3] for start in range(3))

@@ -28,16 +28,16 @@ from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
-from vfl_node.crypto.shares.ring import BYTES, Ring, added
+from vfl_node.crypto.shares.ring import BYTES, Ring, add_shares
 
 SEED_BYTES = 32
-"""Of the seed of a section."""
+"""Length of the seed of a section."""
 
 
 class Wire(Protocol):
     """How a party's shares get to the others."""
 
-    async def opened(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> Sequence[Ring]:
+    async def open(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> Sequence[Ring]:
         """Send this party's shares, and get the sums of all: uint64[…] each, zeros where it is for another party alone."""
 
 
@@ -116,13 +116,13 @@ class ShareMachine(ABC):
         self._dealt[receiver] += sum(prod(shape) for shape in operation.dealt.values())
         self._receivers[number] = receiver
 
-    def _of_section(self, seed: Randomness) -> bytes:
+    def _section_seed(self, seed: Randomness) -> bytes:
         """The seed of which all masks of this section are drawn, from a party's."""
         return seed.derive(f"{self.context} {self._section}").bytes(SEED_BYTES)
 
     def _draw(self, seed: Randomness, number: int, name: str, shape: Shape) -> Ring:
         """A party's share of a random value."""
-        drawn = Randomness(self._of_section(seed)).derive(f"{number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
+        drawn = Randomness(self._section_seed(seed)).derive(f"{number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
         return drawn.reshape(shape)
 
 
@@ -161,18 +161,19 @@ class Party(ShareMachine):
         if self._audit is not None:
             await self._audit.gather(self._section, self._corrections, count)
 
+    @override
     async def auditor(self, count: int) -> ShareMachine | None:
-        """As the base. Nothing of the section is sent before all its corrections have come."""
+        """Nothing of the section is sent before all its corrections have come."""
         if self._audit is None:
             return None
-        return await self._audit.auditor(self._section, self._of_section(self._seed), self._corrections, count)
+        return await self._audit.auditor(self._section, self._section_seed(self._seed), self._corrections, count)
 
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
         materials = [await self._material(number, operation) for number, operation in numbered]
         shown = [each for _, operation in numbered for each in operation.shown]
         pairs = zip(numbered, materials, strict=True)
         shares = [share for (_, operation), material in pairs for share in operation.shares(self.place, material)]
-        received = await self._wire.opened(shown, shares) if shown else ()
+        received = await self._wire.open(shown, shares) if shown else ()
         if shown:
             self._seen(self._section, numbered[0][0], received)
         opened = iter(received)
@@ -183,7 +184,9 @@ class Party(ShareMachine):
 
     async def _material(self, number: int, operation: Operation[Any]) -> Material:
         material = {
-            of.name: self._draw(self._seed, number, of.name, of.shape) for of in operation.drawn if of.held_by(self.place)
+            drawn.name: self._draw(self._seed, number, drawn.name, drawn.shape)
+            for drawn in operation.drawn
+            if drawn.held_by(self.place)
         }
         for name, shape in operation.dealt.items():
             if self._receivers[number] == self.place:
@@ -223,9 +226,9 @@ class Dealer(ShareMachine):
     async def _deal(self, number: int, operation: Operation[Any]) -> Any:
         receives = self._receivers[number] == self._own
         values = {
-            of.name: self._sum(number, of.name, of.shape, self._holders(of), operation.binary)
-            for of in operation.drawn
-            if of.lasting or (receives and operation.dealt)
+            drawn.name: self._sum(number, drawn.name, drawn.shape, self._holders(drawn), operation.binary)
+            for drawn in operation.drawn
+            if drawn.lasting or (receives and operation.dealt)
         }
         if receives and operation.dealt:
             made, others = operation.correlated(values), [place for place in range(self.parties) if place != self._own]
@@ -235,11 +238,11 @@ class Dealer(ShareMachine):
         opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
         return operation.result(DEALER, opened, values)
 
-    def _holders(self, of: Drawn) -> list[int]:
-        return [place for place in range(self.parties) if of.held_by(place)]
+    def _holders(self, drawn: Drawn) -> list[int]:
+        return [place for place in range(self.parties) if drawn.held_by(place)]
 
     def _sum(self, number: int, name: str, shape: Shape, places: Iterable[int], binary: bool) -> Ring:
-        return added((self._draw(self._seeds[place], number, name, shape) for place in places), shape, binary)
+        return add_shares((self._draw(self._seeds[place], number, name, shape) for place in places), shape, binary)
 
 
 @dataclass
@@ -271,8 +274,9 @@ class Counter(ShareMachine):
         self._shows, self._opens = shows, True
         self.cost = Cost(parties, opened=dict.fromkeys(range(parties), 0), dealt=dict.fromkeys(range(parties), 0))
 
+    @override
     async def auditor(self, count: int) -> Counter | None:
-        """As the base: each party shows the seed of the section, and nothing is opened."""
+        """Each party shows the seed of the section, and nothing is opened."""
         if not self._shows(self._section):
             return None
         within = Counter(self.parties)
@@ -286,19 +290,19 @@ class Counter(ShareMachine):
         shown = [each for _, operation in numbered for each in operation.shown if self._opens]
         if shown:
             self.cost.rounds += 1
-        for place, sent in sent_by(shown, self.parties).items():
+        for place, sent in bytes_sent(shown, self.parties).items():
             self.cost.opened[place] += sent
         results = []
         for number, operation in numbered:
             dealt = BYTES * sum(int(np.prod(shape)) for shape in operation.dealt.values())
             self.cost.dealt[self._receivers[number]] += dealt
-            nothing = {of.name: np.zeros(of.shape, np.uint64) for of in operation.drawn}
+            nothing = {drawn.name: np.zeros(drawn.shape, np.uint64) for drawn in operation.drawn}
             opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
             results.append(operation.result(DEALER, opened, nothing))
         return results
 
 
-def sent_by(shown: Sequence[Opening], parties: int) -> Mapping[int, int]:
+def bytes_sent(shown: Sequence[Opening], parties: int) -> Mapping[int, int]:
     """Place → bytes that it sends in a round.
 
     Two parties send each other their shares. Several ones send theirs to the active party, which adds them, and sends the sums.

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.rows import Rows
-from vfl_node.crypto.shares.bits import Bits, ShownBits, added, bits_of, both, either, joined, public, shown
+from vfl_node.crypto.shares.bits import Bits, ShownBits, add_bits, and_bits, bits_of, join_rows, or_bits, public, show_bits
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation
 from vfl_node.crypto.shares.ring import Ring
@@ -61,16 +61,16 @@ async def distances(machine: ShareMachine, rows: tuple[int, int], bits: int, own
         if own is not None:
             block = np.unpackbits(own[:, start // 8 : (start + width) // 8], axis=1).astype(np.uint64)
             ones += block.sum(axis=1, dtype=np.uint64)
-        (part,) = await machine.run(crossed(block, rows, width, modulus))
+        (part,) = await machine.run(cross_product(block, rows, width, modulus))
         total += part
-    (common,) = await machine.run(dealt(total))
+    (common,) = await machine.run(deal(total))
     apart = common.times(-2)
     if machine.place != DEALER:
         apart = Shared(apart.part + (ones[None] if machine.place else ones[:, None]), 0)
     return common, apart
 
 
-def crossed(own: Ring | None, rows: tuple[int, int], width: int, bits: int) -> Operation[Ring]:
+def cross_product(own: Ring | None, rows: tuple[int, int], width: int, bits: int) -> Operation[Ring]:
     """The products of some columns of both parties' matrices, X·Yᵀ modulo 2^bits, without what only the dealer knows.
 
     Args:
@@ -109,7 +109,7 @@ def _product(left: Ring, right: Ring) -> Ring:
     return (left.astype(np.float64) @ right.astype(np.float64).T).astype(np.uint64)
 
 
-def dealt(known: Ring) -> Operation[Shared]:
+def deal(known: Ring) -> Operation[Shared]:
     """What the dealer knows, in shares; a party's own number is added. Opens nothing; the dealer sends 8 bytes a number."""
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> Shared:
@@ -135,42 +135,42 @@ async def nearest(machine: ShareMachine, common: Shared, apart: Shared, bits: in
     sends 6·k + 1.5·b bits and the numbers' low bits twice, the dealer about 9·k + 1.5·b bits.
     """
     width = bits.bit_length()
-    reach = await either(machine, await bits_of(machine, common, width))
-    return await _least(machine, reach, await bits_of(machine, apart, width), count)
+    reach = await or_bits(machine, await bits_of(machine, common, width))
+    return await _select_least(machine, reach, await bits_of(machine, apart, width), count)
 
 
-async def _least(machine: ShareMachine, left: Bits, digits: Sequence[ShownBits], count: int) -> Bits:
+async def _select_least(machine: ShareMachine, left: Bits, digits: Sequence[ShownBits], count: int) -> Bits:
     """The ``count`` least keys of those in ``left``: [m, w]. ``digits``: of the numbers, the lowest first."""
     rows, words = left.part.shape
     ties, place = (rows - 1).bit_length(), machine.place
     chosen, rank = Bits(np.zeros_like(left.part)), _number(count - 1, rows.bit_length() + 1, words)
     for weight in reversed(range(len(digits) + ties)):
-        (open_left,) = await machine.run(shown(left))
+        (open_left,) = await machine.run(show_bits(left))
         if weight >= ties:
-            (low,) = await machine.run(both(open_left, digits[weight - ties].inverted))
-            (open_low,) = await machine.run(shown(low))
-            of: Sequence[int] | NDArray[np.intp] = np.arange(rows)
+            (low,) = await machine.run(and_bits(open_left, digits[weight - ties].inverted))
+            (open_low,) = await machine.run(show_bits(low))
+            places: Sequence[int] | NDArray[np.intp] = np.arange(rows)
         else:
-            of = np.flatnonzero(np.arange(rows) >> weight & 1 == 0)
-            open_low, low = open_left[of], left[of]
-        ranks = await _less_ones(machine, rank, open_low)
-        below, changed = ranks[-1], joined(ranks) ^ rank
-        stay, back = await machine.run(both(below, open_left), both(below, changed))
-        (low_stay,) = await machine.run(both(below, open_low)) if weight >= ties else (stay[of],)
+            places = np.flatnonzero(np.arange(rows) >> weight & 1 == 0)
+            open_low, low = open_left[places], left[places]
+        ranks = await _subtract_ones(machine, rank, open_low)
+        below, changed = ranks[-1], join_rows(ranks) ^ rank
+        stay, back = await machine.run(and_bits(below, open_left), and_bits(below, changed))
+        (low_stay,) = await machine.run(and_bits(below, open_low)) if weight >= ties else (stay[places],)
         left = left ^ stay
-        left.part[of] ^= low.part
-        chosen.part[of] ^= (low ^ low_stay).part
-        (rank,) = await machine.run(shown(joined(ranks).at(place) ^ back))
+        left.part[places] ^= low.part
+        chosen.part[places] ^= (low ^ low_stay).part
+        (rank,) = await machine.run(show_bits(join_rows(ranks).share(place) ^ back))
     return chosen ^ left
 
 
-async def _less_ones(machine: ShareMachine, rank: ShownBits, ones: ShownBits) -> list[ShownBits]:
+async def _subtract_ones(machine: ShareMachine, rank: ShownBits, ones: ShownBits) -> list[ShownBits]:
     """A number less the ones in each column, in two's complement: rank + Σ ¬z − m, and only once all carries are added."""
     width = len(rank)
     less = _number(-len(ones), width, rank.mask.shape[1])
-    columns = [joined([rank[bit : bit + 1], less[bit : bit + 1]]) for bit in range(width)]
-    columns[0] = joined([columns[0], ones.inverted])
-    return await added(machine, columns)
+    columns = [join_rows([rank[bit : bit + 1], less[bit : bit + 1]]) for bit in range(width)]
+    columns[0] = join_rows([columns[0], ones.inverted])
+    return await add_bits(machine, columns)
 
 
 def _number(value: int, width: int, words: int) -> ShownBits:
@@ -178,7 +178,7 @@ def _number(value: int, width: int, words: int) -> ShownBits:
     return public(np.array([[np.uint64(-(value >> bit & 1) % (1 << 64))] * words for bit in range(width)], np.uint64))
 
 
-def picked(value: Shared, bits: int, count: int, places: NDArray[np.intp] | None) -> Operation[tuple[Shared, Ring]]:
+def pick(value: Shared, bits: int, count: int, places: NDArray[np.intp] | None) -> Operation[tuple[Shared, Ring]]:
     """Some columns of each row, which party 1 alone knows.
 
     With a random order ρ of the columns for each row, of which party 1 and the dealer know, and a mask a of party 0's shares v:
@@ -199,7 +199,7 @@ def picked(value: Shared, bits: int, count: int, places: NDArray[np.intp] | None
     shape, low = value.shape, np.uint64((1 << bits) - 1)
     wanted = (shape[0], count)
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         return {"moved": np.take_along_axis(values["mask"], _order(values["order"]), axis=1)}
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
@@ -226,7 +226,7 @@ def picked(value: Shared, bits: int, count: int, places: NDArray[np.intp] | None
         result,
         drawn=(Drawn("mask", shape, owner=0), Drawn("order", shape, owner=1)),
         dealt={"moved": shape},
-        correlated=correlated,
+        correlated=correlate,
         shown=(Opening(shape, by=0, bits=bits), Opening(wanted, by=1, bits=32)),
         shares=shares,
         receiver=1,
@@ -237,14 +237,14 @@ def _order(keys: Ring) -> NDArray[np.intp]:
     return np.argsort(keys, axis=1, kind="stable")
 
 
-def lifted(value: Shared, bits: int) -> Operation[Shared]:
+def lift(value: Shared, bits: int) -> Operation[Shared]:
     """Numbers 0 ≤ x < 2^(bits − 1) that are shared modulo 2^bits, shared modulo 2⁶⁴.
 
     c = x + r is opened. It has wrapped around exactly if its top bit is 0 and that of r is 1. The dealer sends 16 bytes each.
     """
     low, top = np.uint64((1 << bits) - 1), np.uint64(bits - 1)
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         mask = values["mask"] & low
         return {"low": mask, "top": mask >> top}
 
@@ -258,7 +258,7 @@ def lifted(value: Shared, bits: int) -> Operation[Shared]:
         result,
         drawn=(Drawn("mask", value.shape),),
         dealt=dict.fromkeys(("low", "top"), value.shape),
-        correlated=correlated,
+        correlated=correlate,
         shown=(Opening(value.shape, bits=bits),),
         shares=lambda place, material: ((value.part + material["mask"]) & low,),
     )

@@ -31,7 +31,7 @@ def variance_of(deviation: float, fraction: int) -> int:
     return max(1, -(-((numerator << fraction) ** 2) // denominator**2))
 
 
-def noised(
+def draw_noise(
     shape: Shape, deviation: float | Sequence[float], fraction: int, secret: Randomness | None = None
 ) -> Operation[Shared]:
     """Independent discrete Gaussian numbers, which nobody knows.
@@ -48,13 +48,13 @@ def noised(
     deviations = [deviation] if isinstance(deviation, float) else deviation
     variances = [variance_of(each, fraction) for each in deviations]
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         randomness = secret.derive("noise") if secret else Randomness(values["seed"].astype("<u8").tobytes())
         drawn = cycle([DiscreteGaussian(randomness, variance) for variance in variances])
-        noise: Ring = np.array([of.draw() % (1 << BITS) for of in islice(drawn, prod(shape))], np.uint64)
+        noise: Ring = np.array([number.draw() % (1 << BITS) for number in islice(drawn, prod(shape))], np.uint64)
         return {"noise": noise.reshape(shape)}
 
     def result(place: int, opened: object, material: Material) -> Shared:
         return Shared(np.zeros(shape, np.uint64) if place == DEALER else material["noise"], fraction)
 
-    return Operation(result, drawn=(Drawn("seed", (_SEED_WORDS,)),), dealt={"noise": shape}, correlated=correlated)
+    return Operation(result, drawn=(Drawn("seed", (_SEED_WORDS,)),), dealt={"noise": shape}, correlated=correlate)

@@ -67,7 +67,7 @@ class Opening:
 
     @property
     def bytes(self) -> int:
-        """Of a number."""
+        """Bytes of a number."""
         return -(-self.bits // 8)
 
     @property

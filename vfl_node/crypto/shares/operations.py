@@ -1,20 +1,20 @@
 """What can be done with shares.
 
-====================  ====================================================  ==============================================
-operation             opens                                                 from the dealer, for each value
-====================  ====================================================  ==============================================
-:func:`masked`        the value under a mask                                nothing
-:func:`revealed`      the value itself, to everybody or to one party        nothing
-:func:`product`       nothing: both operands are open under masks           a number for each of the product
-:func:`known`         a matrix of one party under a mask, once              nothing
-:func:`known_product` the shared operand under a mask, to the matrix' owner a number for each of the product
-:func:`truncated`     the value under a mask of 64 bits                     2 numbers
-:func:`curved`        the value under a mask, modulo the period             2·K numbers
-====================  ====================================================  ==============================================
+=====================  =====================================================  ================================
+operation              opens                                                  from the dealer, for each value
+=====================  =====================================================  ================================
+:func:`mask_value`     the value under a mask                                 nothing
+:func:`reveal`         the value itself, to everybody or to one party         nothing
+:func:`product`        nothing: both operands are open under masks            a number for each of the product
+:func:`mask_known`     a matrix of one party under a mask, once               nothing
+:func:`known_product`  the shared operand under a mask, to the matrix' owner  a number for each of the product
+:func:`truncate`       the value under a mask of 64 bits                      2 numbers
+:func:`sum_sines`      the value under a mask, modulo the period              2·K numbers
+=====================  =====================================================  ================================
 
 A mask belongs to one value: whoever sees two values under one mask has their difference. Machines see to that.
 
-Every opened number but those of :func:`revealed` is uniform, whatever the value is. A truncation rounds down and may add one
+Every opened number but those of :func:`reveal` is uniform, whatever the value is. A truncation rounds down and may add one
 unit in the last place, with the part cut off as its probability: on average it is exact. So what is opened later is a value
 rounded by coins that those who see the masked value know.
 
@@ -31,16 +31,16 @@ import numpy as np
 
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
 from vfl_node.crypto.shares.ring import BITS, FRACTION, Ring, matmul
-from vfl_node.crypto.shares.sines import ANGLE_BITS, ONE, PERIOD_BITS, Series, scaled, sines_and_cosines
+from vfl_node.crypto.shares.sines import ANGLE_BITS, ONE, PERIOD_BITS, Series, scale_sines, sines_and_cosines
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 
 Kind = Literal["matrices", "numbers"]
-"""Of a product: of matrices, or number by number."""
+"""What a product is: that of matrices, or number by number."""
 
 _CENTRE = 62  # a truncation takes numbers from −2^62 to 2^62
 
 
-def masked(value: Shared, bits: int = BITS) -> Operation[Opened]:
+def mask_value(value: Shared, bits: int = BITS) -> Operation[Opened]:
     """A value under a mask, ready for any number of products (:func:`product`); only its ``bits`` low bits, if not all."""
     low = np.uint64((1 << bits) - 1)
 
@@ -54,7 +54,7 @@ def masked(value: Shared, bits: int = BITS) -> Operation[Opened]:
     return Operation(result, drawn=drawn, shown=(Opening(value.shape, bits=bits),), shares=shares)
 
 
-def revealed(value: Shared, to: int | None = None, bits: int = BITS) -> Operation[Ring]:
+def reveal(value: Shared, to: int | None = None, bits: int = BITS) -> Operation[Ring]:
     """The value itself, uint64[…], for everybody or for one party; zeros elsewhere. The only operation that tells something.
 
     Args:
@@ -75,7 +75,7 @@ def product(left: Opened, right: Opened, kind: Kind = "matrices") -> Operation[S
     times, shape = _product(kind, left.mask.shape, right.mask.shape)
     fraction = left.fraction + right.fraction
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         return {"product": times(left.mask, right.mask)}
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> Shared:
@@ -85,10 +85,12 @@ def product(left: Opened, right: Opened, kind: Kind = "matrices") -> Operation[S
         part = material["product"] + times(left.difference, right.mask) + times(first, right.difference)
         return Shared(part, fraction)
 
-    return Operation(result, dealt={"product": shape}, correlated=correlated)
+    return Operation(result, dealt={"product": shape}, correlated=correlate)
 
 
-def known(owner: int, shape: Shape, fraction: int, matrix: Ring | None = None, *, keeps: bool = False) -> Operation[KnownToOne]:
+def mask_known(
+    owner: int, shape: Shape, fraction: int, matrix: Ring | None = None, *, keeps: bool = False
+) -> Operation[KnownToOne]:
     """A matrix that one party knows, ready for any number of products: the others get it under a mask.
 
     Args:
@@ -126,7 +128,7 @@ def known_product(matrix: KnownToOne, value: Shared, kind: Kind = "matrices") ->
     times, shape = _product(kind, matrix.part.shape, value.shape)
     owner, fraction = matrix.owner, matrix.fraction + value.fraction
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         return {"product": times(matrix.part, values["mask"])}
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
@@ -142,14 +144,14 @@ def known_product(matrix: KnownToOne, value: Shared, kind: Kind = "matrices") ->
         result,
         drawn=(Drawn("mask", value.shape, without=owner),),
         dealt={"product": shape},
-        correlated=correlated,
+        correlated=correlate,
         shown=(Opening(value.shape, to=owner),),
         shares=shares,
         receiver=owner,
     )
 
 
-def truncated(value: Shared, bits: int) -> Operation[Shared]:
+def truncate(value: Shared, bits: int) -> Operation[Shared]:
     """A value without its lowest ``bits`` bits, for −2⁶² ≤ x < 2⁶².
 
     ::
@@ -162,7 +164,7 @@ def truncated(value: Shared, bits: int) -> Operation[Shared]:
     """
     fraction, shape = value.fraction - bits, value.shape
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         return {"high": values["mask"] >> np.uint64(bits), "top": values["mask"] >> np.uint64(BITS - 1)}
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
@@ -183,7 +185,7 @@ def truncated(value: Shared, bits: int) -> Operation[Shared]:
         result,
         drawn=(Drawn("mask", shape),),
         dealt={"high": shape, "top": shape},
-        correlated=correlated,
+        correlated=correlate,
         shown=(Opening(shape),),
         shares=shares,
     )
@@ -191,7 +193,7 @@ def truncated(value: Shared, bits: int) -> Operation[Shared]:
 
 @dataclass(frozen=True)
 class Curve:
-    """What comes out of :func:`curved`.
+    """What comes out of :func:`sum_sines`.
 
     Attributes:
         value: the function, with twice :data:`FRACTION` fractional bits.
@@ -202,7 +204,7 @@ class Curve:
     slope: Shared | None
 
 
-def curved(value: Shared, series: Series, factor: int = 1, *, slope: bool = False) -> Operation[Curve]:
+def sum_sines(value: Shared, series: Series, factor: int = 1, *, slope: bool = False) -> Operation[Curve]:
     """A sum of sines of a value (:mod:`vfl_node.crypto.shares.sines`), times a public integer.
 
     Only the value modulo the period is opened under a mask. Value and mask are cut to angles of :data:`ANGLE_BITS` bits, so the
@@ -217,10 +219,12 @@ def curved(value: Shared, series: Series, factor: int = 1, *, slope: bool = Fals
     bits, shape = value.fraction + PERIOD_BITS, value.shape
     modulus, cut = np.uint64((1 << bits) - 1), np.uint64(bits - ANGLE_BITS)
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         angles = (values["mask"] & modulus) >> cut
         each = [sines_and_cosines(angles, multiple) for multiple in series.multiples]
-        return {name: np.stack([scaled(of[at], ONE, FRACTION) for of in each]) for at, name in enumerate(("sin", "cos"))}
+        return {
+            name: np.stack([scale_sines(pair[at], ONE, FRACTION) for pair in each]) for at, name in enumerate(("sin", "cos"))
+        }
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
         return ((value.part - material["mask"]) & modulus,)
@@ -233,16 +237,20 @@ def curved(value: Shared, series: Series, factor: int = 1, *, slope: bool = Fals
             for k, (multiple, rise, rate) in enumerate(factors):
                 sin, cos = sines_and_cosines(angles, multiple)
                 of_sin, of_cos = material["sin"][k], material["cos"][k]
-                values += scaled(sin, factor * rise, FRACTION) * of_cos + scaled(cos, factor * rise, FRACTION) * of_sin
+                values += (
+                    scale_sines(sin, factor * rise, FRACTION) * of_cos + scale_sines(cos, factor * rise, FRACTION) * of_sin
+                )
                 if slope:
-                    slopes += scaled(cos, factor * rate, FRACTION) * of_cos - scaled(sin, factor * rate, FRACTION) * of_sin
+                    slopes += (
+                        scale_sines(cos, factor * rate, FRACTION) * of_cos - scale_sines(sin, factor * rate, FRACTION) * of_sin
+                    )
         return Curve(Shared(values, 2 * FRACTION), Shared(slopes, 2 * FRACTION) if slope else None)
 
     return Operation(
         result,
         drawn=(Drawn("mask", shape),),
         dealt=dict.fromkeys(("sin", "cos"), (series.terms, *shape)),
-        correlated=correlated,
+        correlated=correlate,
         shown=(Opening(shape, bits=bits),),
         shares=shares,
     )

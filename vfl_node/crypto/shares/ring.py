@@ -22,7 +22,7 @@ FRACTION = 18
 """Fractional bits of columns, activations and residuals."""
 
 WEIGHT_FRACTION = 26
-"""Of weights and their velocity: with fewer, rounding alone moves a weight by 1e-4 in a training."""
+"""Fractional bits of weights and their velocity: with fewer, rounding alone moves a weight by 1e-4 in a training."""
 
 
 def encode(values: ArrayLike, fraction: int = FRACTION) -> Ring:
@@ -46,7 +46,7 @@ def decode(values: Ring, fraction: int = FRACTION) -> NDArray[np.float64]:
     return np.ldexp(values.view(np.int64).astype(np.float64), -fraction)
 
 
-def added(shares: Iterable[Ring], shape: tuple[int, ...], binary: bool = False) -> Ring:
+def add_shares(shares: Iterable[Ring], shape: tuple[int, ...], binary: bool = False) -> Ring:
     """The sum of shares uint64[…]; ``binary``: without carries (XOR)."""
     total = np.zeros(shape, np.uint64)
     for share in shares:
@@ -64,5 +64,5 @@ def matmul(left: Ring, right: Ring) -> Ring:
     """
     if min(len(left), right.shape[1]) < 4:
         return left @ right
-    first, second = (torch.from_numpy(np.ascontiguousarray(of).view(np.int64)) for of in (left, right))
+    first, second = (torch.from_numpy(np.ascontiguousarray(matrix).view(np.int64)) for matrix in (left, right))
     return (first @ second).numpy().view(np.uint64)

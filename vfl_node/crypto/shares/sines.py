@@ -32,7 +32,7 @@ from vfl_node.crypto.shares.ring import FRACTION
 
 PERIOD_BITS = 6
 PERIOD = 2.0**PERIOD_BITS
-"""Of the series, in real units."""
+"""Period of the series, in real units."""
 
 VALID = 0.4 * PERIOD
 """Up to where the series of the last layer approximates its function; that of hidden layers half as far."""
@@ -99,10 +99,10 @@ def sines_and_cosines(angles: NDArray[np.uint64], multiple: int) -> tuple[NDArra
     turned = (angles * np.uint64(multiple)) & np.uint64((1 << ANGLE_BITS) - 1)
     high, low = (turned >> np.uint64(_LOW_BITS)).astype(np.intp), (turned & np.uint64((1 << _LOW_BITS) - 1)).astype(np.intp)
     a, b, c, d = high_sin[high], high_cos[high], low_sin[low], low_cos[low]
-    return _rounded(a * d + b * c), _rounded(b * d - a * c)
+    return _round(a * d + b * c), _round(b * d - a * c)
 
 
-def scaled(sines: NDArray[np.int64], coefficient: int, fraction: int) -> NDArray[np.uint64]:
+def scale_sines(sines: NDArray[np.int64], coefficient: int, fraction: int) -> NDArray[np.uint64]:
     """``coefficient`` · sines with ``fraction`` fractional bits, as ring elements."""
     product = sines * np.int64(coefficient)  # below 2^62: a coefficient is below 4
     shift = 2 * _TABLE_BITS - fraction
@@ -128,7 +128,7 @@ def tables_digest() -> str:
     return hashlib.sha256(b"".join(table.astype("<i8").tobytes() for table in _tables())).hexdigest()
 
 
-def _rounded(products: NDArray[np.int64]) -> NDArray[np.int64]:
+def _round(products: NDArray[np.int64]) -> NDArray[np.int64]:
     return (products + np.int64(1 << (_TABLE_BITS - 1))) >> np.int64(_TABLE_BITS)
 
 
@@ -141,7 +141,7 @@ def _tables() -> tuple[NDArray[np.int64], ...]:
             [turn * (index << shift) for index in range(1 << bits)] for bits, shift in ((_HIGH_BITS, _LOW_BITS), (_LOW_BITS, 0))
         ]
         return tuple(
-            np.array([int(gmpy2.rint(of(angle) * (1 << _TABLE_BITS))) for angle in part], dtype=np.int64)
+            np.array([int(gmpy2.rint(function(angle) * (1 << _TABLE_BITS))) for angle in part], dtype=np.int64)
             for part in angles
-            for of in (gmpy2.sin, gmpy2.cos)
+            for function in (gmpy2.sin, gmpy2.cos)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 NUMBER_BYTES = 8
-"""Of a number that is dealt, and of a word of bits."""
+"""Bytes of a number that is dealt, and of a word of bits."""
 
 _BLOCK_NUMBERS = 1 << 22  # of both parties' filters that are numbers at a time: 32 MiB
 _EXACT_BITS = 53  # integers that a float64 has
@@ -15,7 +15,7 @@ def words_of(rows: int) -> int:
 
 
 def ring_bits(bits: int) -> int:
-    """Of the numbers modulo 2^… that distances of filters with ``bits`` bits are: one more than they have."""
+    """Bits of the numbers modulo 2^… that distances of filters with ``bits`` bits are: one more than they have."""
     return bits.bit_length() + 1
 
 

@@ -1,6 +1,6 @@
 """A histogram of secret numbers, in shares: how much falls into each bin, without anybody seeing a number.
 
-One range (:func:`tallied`)
+One range (:func:`tally`)
 ---------------------------
 
 A number z is opened under a mask r, modulo the range of the bins. The dealer shares for each row a vector that is 1 at the bin
@@ -11,7 +11,7 @@ by secret amounts t, opened under masks s as τ = t − s: the dealer shares the
 
 Which of the two bins it is, is a coin whose odds are where z lies between them: on average z counts in the right place.
 
-All ranges (:func:`sifted`)
+All ranges (:func:`sift`)
 ---------------------------
 A number beyond the range would count in a wrong bin. So the first range is the whole ring, beyond which there is no number,
 and each one after it is smaller. A row's amounts go on to the next range only if the row is in one of the bins around 0, and
@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation
 from vfl_node.crypto.shares.ring import BITS, Ring
-from vfl_node.crypto.shares.values import Shared, stacked
+from vfl_node.crypto.shares.values import Shared, stack_rows
 
 FAR_BINS = 32
-"""Of each range of :func:`far`; a range is a quarter of the one before."""
+"""Bins of each range of :func:`far`; a range is a quarter of the one before."""
 
 _NEAREST_BITS = 8
 _NUMBERS_AT_ONCE = 1 << 18
@@ -69,7 +69,7 @@ class Level:
 
     @property
     def width(self) -> float:
-        """Of a bin."""
+        """Width of a bin."""
         return 2.0**self.range_bits / self.bins
 
     @property
@@ -103,7 +103,7 @@ def far(fraction: int) -> tuple[Level, ...]:
     )
 
 
-async def sifted(
+async def sift(
     machine: ShareMachine, values: Sequence[Shared], amounts: Sequence[Shared], levels: Sequence[Level]
 ) -> tuple[list[Shared], list[Shared]]:
     """How much falls into each outer bin of all levels, of several values at a time, and each row's amounts that are left.
@@ -117,18 +117,18 @@ async def sifted(
     Returns:
         Of each value the amounts by bin, [b, c], in the order of the levels' ``kept``; and what is left, [n, c].
 
-    Cost: a round, and what :func:`tallied` takes, for each level.
+    Cost: a round, and what :func:`tally` takes, for each level.
     """
     left, found = list(amounts), [[] for _ in values]  # type: list[Shared], list[list[Shared]]
     for level in levels:
-        made = await machine.run(*(tallied(of, some, level) for of, some in zip(values, left, strict=True)))
+        made = await machine.run(*(tally(value, some, level) for value, some in zip(values, left, strict=True)))
         for each, into in zip(made, found, strict=True):
-            into.append(each.summed(0)[level.outer])
-        left = [each[:, ~level.outer].summed(1) for each in made]
-    return [stacked(each) for each in found], left
+            into.append(each.sum(0)[level.outer])
+        left = [each[:, ~level.outer].sum(1) for each in made]
+    return [stack_rows(each) for each in found], left
 
 
-def tallied(values: Shared, amounts: Shared, level: Level) -> Operation[Shared]:
+def tally(values: Shared, amounts: Shared, level: Level) -> Operation[Shared]:
     """In which bin each row's amounts are.
 
     Args:
@@ -145,10 +145,10 @@ def tallied(values: Shared, amounts: Shared, level: Level) -> Operation[Shared]:
     bits = values.fraction + level.range_bits
     modulus, cut = np.uint64((1 << bits) - 1), np.uint64(bits - bins.bit_length() + 1)
 
-    def places(of: Ring) -> np.ndarray:
-        return ((of & modulus) >> cut).astype(np.intp)
+    def places(values: Ring) -> np.ndarray:
+        return ((values & modulus) >> cut).astype(np.intp)
 
-    def correlated(values: Material) -> Material:
+    def correlate(values: Material) -> Material:
         one = np.zeros((rows, bins, 1), np.uint64)
         one[np.arange(rows), places(values["mask"])] = 1
         return {"one": one, "amounts": one * values["amount mask"][:, None]}
@@ -167,7 +167,7 @@ def tallied(values: Shared, amounts: Shared, level: Level) -> Operation[Shared]:
         result,
         drawn=(Drawn("mask", (rows,)), Drawn("amount mask", (rows, columns))),
         dealt={"one": (rows, bins, 1), "amounts": (rows, bins, columns)},
-        correlated=correlated,
+        correlated=correlate,
         shown=(Opening((rows,), bits=bits), Opening((rows, columns))),
         shares=shares,
     )

@@ -25,7 +25,7 @@ class Shared:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the value."""
+        """Shape of the value."""
         return self.part.shape
 
     @property
@@ -37,20 +37,20 @@ class Shared:
         return Shared(self.part[index], self.fraction)
 
     def __add__(self, other: Shared) -> Shared:
-        return Shared(self.part + self._same(other), self.fraction)
+        return Shared(self.part + self._check_fraction(other), self.fraction)
 
     def __sub__(self, other: Shared) -> Shared:
-        return Shared(self.part - self._same(other), self.fraction)
+        return Shared(self.part - self._check_fraction(other), self.fraction)
 
     def times(self, factor: int, fraction: int = 0) -> Shared:
         """The product with a public integer that stands for a number with ``fraction`` fractional bits."""
         return Shared(self.part * np.uint64(factor % (1 << 64)), self.fraction + fraction)
 
-    def summed(self, axis: int) -> Shared:
+    def sum(self, axis: int) -> Shared:
         """Sums along an axis."""
         return Shared(self.part.sum(axis=axis, dtype=np.uint64), self.fraction)
 
-    def _same(self, other: Shared) -> Ring:
+    def _check_fraction(self, other: Shared) -> Ring:
         if self.fraction != other.fraction:
             raise ValueError(f"numbers with {self.fraction} and {other.fraction} fractional bits are not added")
         return other.part
@@ -110,7 +110,7 @@ class KnownToOne:
         return KnownToOne(self.owner, self.part[index], self.fraction, None if self.mask is None else self.mask[index])
 
 
-def stacked(values: Sequence[Shared]) -> Shared:
+def stack_rows(values: Sequence[Shared]) -> Shared:
     """Several values below each other."""
     (fraction,) = {value.fraction for value in values}
     return Shared(np.concatenate([value.part for value in values]), fraction)

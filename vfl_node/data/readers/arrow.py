@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.names import column_names
@@ -33,14 +34,14 @@ class ArrowReader(Reader):
 
     def __init__(self, table: Any, *, source: str) -> None:
         if not isinstance(table, pa.RecordBatchReader):
-            table = _as_arrow(_with_row_labels(table), source)
+            table = _to_arrow(_add_row_labels(table), source)
         self.source = source
         self.repeatable = isinstance(table, pa.Table)
         self._table: pa.Table | pa.RecordBatchReader = table
         self.names = column_names(table.schema.names, source)
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract."""
         table = self._table
         batches = table.to_batches(BATCH_ROWS) if isinstance(table, pa.Table) else table
         return typed_batches(batches, self.names, columns, self.source)
@@ -51,7 +52,7 @@ class ArrowReader(Reader):
             self._table.close()
 
 
-def _with_row_labels(table: Any) -> Any:
+def _add_row_labels(table: Any) -> Any:
     """A frame of pandas with its row labels as columns; without numbers that have no name, such as those left of a selection.
 
     Texts without a name are called as in Parquet: they may be the ids, and are never features by themselves.
@@ -68,7 +69,7 @@ def _with_row_labels(table: Any) -> Any:
     return (table.reset_index(level=kept) if kept else table).reset_index(drop=True)
 
 
-def _as_arrow(table: Any, source: str) -> pa.Table:
+def _to_arrow(table: Any, source: str) -> pa.Table:
     if not hasattr(table, "__arrow_c_stream__"):
         return pa.table(table)
     try:

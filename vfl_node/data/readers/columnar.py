@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.input_file import InputFile, unreadable
@@ -39,8 +40,8 @@ class _FileReader(Reader):
             raise self._unusable(error) from None
         self.names = column_names(self._fields, self.source)
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract."""
         chosen = [place for place, name in enumerate(self.names) if columns is None or name in columns]
         names = [self.names[place] for place in chosen]
         try:
@@ -89,16 +90,16 @@ class IpcReader(_FileReader):
     format = "arrow"
 
     def _schema(self, content: pa.NativeFile) -> pa.Schema:
-        return self._opened(content).schema
+        return self._open(content).schema
 
     def _read(self, content: pa.NativeFile, chosen: list[int]) -> Iterator[pa.RecordBatch]:
-        opened = self._opened(content, chosen)
+        opened = self._open(content, chosen)
         if isinstance(opened, pa.RecordBatchFileReader):
             yield from map(opened.get_batch, range(opened.num_record_batches))
         else:
             yield from opened
 
-    def _opened(
+    def _open(
         self, content: pa.NativeFile, chosen: list[int] | None = None
     ) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
         options = pa.ipc.IpcReadOptions(included_fields=chosen)

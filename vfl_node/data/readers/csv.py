@@ -6,8 +6,10 @@ import codecs
 import csv
 from collections.abc import Collection, Iterator
 
+from typing_extensions import override
+
 from vfl_node.data.readers.contract import Reader, RowBatch
-from vfl_node.data.readers.dialect import decimal_of, delimiter_of, lines_are_quoted, told_delimiter
+from vfl_node.data.readers.dialect import decimal_of, delimiter_of, find_delimiter, lines_are_quoted
 from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile
 from vfl_node.data.readers.names import ONE_CELL, column_names
 from vfl_node.errors import DataError
@@ -48,7 +50,7 @@ class CsvReader(Reader):
         self._file = file
         self._rest = _Rest(file)
         lines = self._rest.head()
-        told = told_delimiter(lines)
+        told = find_delimiter(lines)
         self._before_header = 1 if told else 0
         lines = lines[self._before_header :]
         self.delimiter = delimiter or told or delimiter_of(lines)
@@ -59,11 +61,12 @@ class CsvReader(Reader):
                 hint="a program has put quotes around whole lines: export the table again, with quotes around single cells",
             )
         self.decimal, self.decimal_known = (decimal, True) if decimal else decimal_of(lines, self.delimiter)
-        self.format = self._in_words()
+        self.format = self._describe()
         self.names = self._header()
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract. A row must have one cell for each column (``E_CSV``)."""
+        """A row must have one cell for each column (``E_CSV``)."""
         from vfl_node.data.readers.csv_blocks import lines_in, parse  # Arrow is loaded when rows are read
 
         if self._rest.read:
@@ -89,7 +92,7 @@ class CsvReader(Reader):
         """Close the file."""
         self._file.close()
 
-    def _in_words(self) -> str:
+    def _describe(self) -> str:
         between = "" if self.delimiter == "," else f", cells between {_SEEN.get(self.delimiter, repr(self.delimiter))}"
         decimal = "" if self.decimal == "." else ", decimals with a comma"
         return f"csv{f' in {self._file.compressed}' if self._file.compressed else ''}{between}{decimal}"
@@ -184,7 +187,7 @@ class _Rest:
         self.read = True
         block = self._buffer[self._at :]
         while not self._ended and (len(block) < size or b"\n" not in block):
-            more = self._more(size, len(block))
+            more = self._read_more(size, len(block))
             block += more
         end = len(block) if self._ended else record_end(block) or block.rfind(b"\n") + 1
         self._buffer, self._at = block[end:], 0
@@ -200,14 +203,14 @@ class _Rest:
         while (end := self._buffer.find(b"\n", self._at) + 1) == 0 and not self._ended:
             self._buffer = self._buffer[self._at :]
             self._at = 0
-            self._buffer += self._more(HEAD_BYTES, len(self._buffer))
+            self._buffer += self._read_more(HEAD_BYTES, len(self._buffer))
         line = self._buffer[self._at : end or len(self._buffer)]
         self._at += len(line)
         self.line += bool(line)
         self.taken += len(line)
         return line
 
-    def _more(self, size: int, held: int) -> bytes:
+    def _read_more(self, size: int, held: int) -> bytes:
         if held > MOST_BYTES_A_ROW:
             raise DataError(
                 f"{self._source}:{self.line}: a line is longer than {MOST_BYTES_A_ROW >> 20} MiB",

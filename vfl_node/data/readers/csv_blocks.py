@@ -71,7 +71,7 @@ def parse(block: bytes, line: int, names: Sequence[str], delimiter: str, columns
         return None
     cells = table.combine_chunks().to_batches()[0]
     if not ascii or _has_outer_space(text, marks, ord(delimiter)):
-        cells = pa.RecordBatch.from_arrays([_trimmed(column, ascii) for column in cells.columns], schema=cells.schema)
+        cells = pa.RecordBatch.from_arrays([_trim(column, ascii) for column in cells.columns], schema=cells.schema)
     return RowBatch(cells, _lines(line, rows, breaks, regular=len(rows) == len(starts) and len(ends) == len(breaks)))
 
 
@@ -128,7 +128,7 @@ def _has_outer_space(text: NDArray[np.uint8], marks: NDArray[np.int64], delimite
     return bool(spaces[0] == 0 or spaces[-1] == len(text) - 1 or np.isin(before, edges).any() or np.isin(after, edges).any())
 
 
-def _trimmed(column: pa.Array, ascii: bool) -> pa.Array:
+def _trim(column: pa.Array, ascii: bool) -> pa.Array:
     if ascii:
         return pc.ascii_trim(column, characters=ASCII_SPACE)
     return pc.utf8_trim(column, characters=WHITE_SPACE)

@@ -34,7 +34,7 @@ def delimiter_of(lines: Sequence[str]) -> str:
     return max(even or DELIMITERS, key=lambda delimiter: columns[delimiter])
 
 
-def told_delimiter(lines: Sequence[str]) -> str | None:
+def find_delimiter(lines: Sequence[str]) -> str | None:
     """The delimiter that the first of ``lines`` tells, as ``sep=;`` does for spreadsheets; None: it tells none."""
     told = _TOLD.fullmatch(lines[0]) if lines else None
     return told[1] if told else None

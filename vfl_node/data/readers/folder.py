@@ -7,6 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from typing_extensions import override
+
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.input_file import unreadable
 from vfl_node.errors import DataError
@@ -59,8 +61,8 @@ class FolderReader(Reader):
         if not self._parts:
             raise self._empty()
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract."""
         some, kinds = False, dict[str, "pa.DataType"]()
         for part in self._parts:
             with _skipping_empty(), closing(self._open_part(part, decimal=self.decimal)) as reader:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from typing_extensions import override
+
 from vfl_node.data.readers.contract import Reader, RowBatch
 
 
@@ -24,8 +26,8 @@ class HeadReader(Reader):
         self.whole = True
         self._reader, self._rows = reader, rows
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract."""
         left = self._rows
         for batch in self._reader.batches(columns):
             if batch.columns.num_rows > left:

@@ -196,17 +196,17 @@ class InputFile:
         try:
             return self.content.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise self._damaged() from None
+            raise self._damage_error() from None
         except OSError as error:
             if self.compressed and error.errno is None:  # of the decompressor, not of the system
-                raise self._damaged() from None
+                raise self._damage_error() from None
             raise unreadable(error, self.source) from None
 
     def close(self) -> None:
         """Close the file. Idempotent."""
         self.file.close()
 
-    def _damaged(self) -> DataError:
+    def _damage_error(self) -> DataError:
         return DataError(
             f"{self.source}: is damaged or cut off ({self.compressed})", code="E_CSV", hint="copy or compress the file again"
         )

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import pyarrow as pa
+from typing_extensions import override
 
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.names import column_names
@@ -95,24 +96,24 @@ class DuckDbReader(Reader):
             self.names = column_names(self._rows.schema.names, source)
         except duckdb.Error as error:
             self.close()
-            raise self._refused(error) from None
+            raise self._refusal(error) from None
         except BaseException:
             self.close()
             raise
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract."""
         try:
             yield from typed_batches(self._rows, self.names, columns, self.source)
         except (self._errors, pa.ArrowException, OSError) as error:
-            raise self._refused(error) from None
+            raise self._refusal(error) from None
 
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
 
-    def _refused(self, error: Exception) -> DataError:
-        return _refused(self.source, error, str(error) if isinstance(error, self._told) else "")
+    def _refusal(self, error: Exception) -> DataError:
+        return _refusal(self.source, error, str(error) if isinstance(error, self._told) else "")
 
 
 class SqlReader(Reader):
@@ -137,7 +138,7 @@ class SqlReader(Reader):
         except sqlalchemy.exc.SQLAlchemyError as error:
             hint = "data.database is duckdb:///FILE, or a URL of SQLAlchemy such as postgresql+psycopg://USER@HOST/DATABASE"
             raise DataError(f"{source}: data.database cannot be used ({_class_of(error)})", code="E_SQL", hint=hint) from None
-        self._connection = self._connected()
+        self._connection = self._connect()
         try:
             self._result = self._connection.exec_driver_sql(query)
             if not self._result.returns_rows:
@@ -145,23 +146,23 @@ class SqlReader(Reader):
             self.names = column_names(self._result.keys(), source)
         except sqlalchemy.exc.SQLAlchemyError as error:
             self.close()
-            raise _refused(source, error, self._mistake()) from None
+            raise _refusal(source, error, self._mistake()) from None
         except BaseException:
             self.close()
             raise
 
+    @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As in the contract."""
         try:
-            yield from typed_batches(self._fetched(), self.names, columns, self.source)
+            yield from typed_batches(self._fetch(), self.names, columns, self.source)
         except self._errors as error:
-            raise _refused(self.source, error, "") from None
+            raise _refusal(self.source, error, "") from None
 
     def close(self) -> None:
         """Close the connection; what the query may have changed is undone."""
         self._connection.close()
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         try:
             connection = self._engine.connect()
         except self._errors as error:
@@ -172,7 +173,7 @@ class SqlReader(Reader):
             ) from None
         return connection.execution_options(stream_results=True, max_row_buffer=BATCH_ROWS, no_parameters=True)
 
-    def _fetched(self) -> Iterator[pa.RecordBatch]:
+    def _fetch(self) -> Iterator[pa.RecordBatch]:
         while rows := self._result.fetchmany(BATCH_ROWS):
             arrays = [_array(cells, name, self.source) for cells, name in zip(zip(*rows, strict=True), self.names, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=list(self.names))
@@ -182,7 +183,7 @@ class SqlReader(Reader):
         if self._engine.dialect.name not in _EXPLAINED:
             return ""
         try:
-            with closing(self._connected()) as connection:
+            with closing(self._connect()) as connection:
                 connection.exec_driver_sql(f"EXPLAIN {self._query}").close()
         except self._errors as error:
             return str(getattr(error, "orig", None) or "")
@@ -214,7 +215,7 @@ def _class_of(error: Exception) -> str:
     return f"{type(cause).__name__} {state}" if isinstance(state, str) else type(cause).__name__
 
 
-def _refused(source: str, error: Exception, text: str) -> DataError:
+def _refusal(source: str, error: Exception, text: str) -> DataError:
     what = f"the database refuses the query ({_class_of(error)})"
     return DataError(
         f"{source}: {what}{f': {text.splitlines()[0]}' if text else ''}",

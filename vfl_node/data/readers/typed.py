@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vfl_node.configuration.yaml_text import as_key
+from vfl_node.configuration.yaml_text import quote_key
 from vfl_node.data.cells import WHITE_SPACE, has_text
 from vfl_node.data.readers.contract import RowBatch
 from vfl_node.errors import DataError
@@ -33,7 +33,7 @@ def typed_batches(
     rows = 0
     for batch in _slices(batches):
         cells = {
-            name: _tidied(column, f"{source}:row", rows, name)
+            name: _tidy(column, f"{source}:row", rows, name)
             for name, column in zip(names, batch.columns, strict=True)
             if columns is None or name in columns
         }
@@ -49,40 +49,40 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, BATCH_ROWS)
 
 
-def _tidied(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
+def _tidy(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":
             return pa.array([None if cell is None else str(cell) for cell in column.to_pylist()], pa.string())
-        return _tidied(column.storage, where, before, name)
+        return _tidy(column.storage, where, before, name)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         try:  # older programs write text into Parquet without its mark
-            return _tidied(column.cast(pa.large_string()), where, before, name)
+            return _tidy(column.cast(pa.large_string()), where, before, name)
         except pa.ArrowInvalid:
-            raise _without_text(kind, where, name, "which is not UTF-8 text") from None
+            raise _no_text_error(kind, where, name, "which is not UTF-8 text") from None
     if not has_text(kind):
-        raise _without_text(kind, where, name, "which is neither a number nor text")
+        raise _no_text_error(kind, where, name, "which is neither a number nor text")
     if pa.types.is_dictionary(kind):
-        values = _tidied(column.dictionary, where, before, name)
+        values = _tidy(column.dictionary, where, before, name)
         return pa.DictionaryArray.from_arrays(column.indices, values)
     if pa.types.is_string_view(kind):
-        return _tidied(column.cast(pa.string()), where, before, name)
+        return _tidy(column.cast(pa.string()), where, before, name)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return column
-    return _trimmed(column, where, before, name)
+    return _trim(column, where, before, name)
 
 
-def _without_text(kind: pa.DataType, where: str, name: str, what: str) -> DataError:
+def _no_text_error(kind: pa.DataType, where: str, name: str, what: str) -> DataError:
     bytes_alone = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
     as_text = "text, such as the hexadecimal digits of an id, alike at all parties" if bytes_alone else "text or numbers"
     return DataError(
         f"{where.removesuffix(':row')}: column {name!r} is of the type {kind}, {what}",
         code="E_COLUMN",
-        hint=f"make it {as_text}, where the table comes from; if it is no id, say data.columns: {{{as_key(name)}: ignore}}",
+        hint=f"make it {as_text}, where the table comes from; if it is no id, say data.columns: {{{quote_key(name)}: ignore}}",
     )
 
 
-def _trimmed(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
+def _trim(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:

@@ -58,6 +58,6 @@ def follow(attack: type[A], transcript: Iterable[Batch], truth: NDArray[np.bool_
     return following
 
 
-def attacked(transcript: Sequence[Batch], truth: NDArray[np.bool_]) -> dict[str, float | None]:
+def run_attacks(transcript: Sequence[Batch], truth: NDArray[np.bool_]) -> dict[str, float | None]:
     """The AUC of every attack on one transcript; args as :func:`follow`."""
     return {name: follow(ATTACKS[name], transcript, truth).score() for name in ATTACKS}

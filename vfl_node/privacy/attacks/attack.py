@@ -64,13 +64,13 @@ class Scope(Protocol):
     def alone(self, batch: Batch) -> Batch:
         """The rows of a step that are followed, on the CPU: for attacks that judge each row by itself."""
 
-    def beside(self, batch: Batch) -> NDArray[np.int64]:
+    def select_beside(self, batch: Batch) -> NDArray[np.int64]:
         """int64[q], numbers of the rows of a step that are judged beside all of it; may be none."""
 
-    def together(self, batch: Batch) -> Batch | None:
+    def select_together(self, batch: Batch) -> Batch | None:
         """The rows of a step that are judged by their common distribution; None to pass over the step."""
 
-    def reduced(self, batch: Batch) -> Tensor:
+    def reduce(self, batch: Batch) -> Tensor:
         """float32[B, w], what remains of a step's rows for :meth:`twins`, :meth:`nearest` and :meth:`ratios`."""
 
     def twins(self, steps: Sequence[Tensor]) -> NDArray[np.bool_]:
@@ -133,12 +133,12 @@ class Attack(ABC):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`state` gave; the attack must be made with the same arguments."""
 
-    def so_far(self) -> dict[str, Tensor]:
-        """Of an attack whose evidence lasts for the job: what this repeat and those before have shown by shared position."""
+    def carry_over(self) -> dict[str, Tensor]:
+        """What all repeats so far have shown, by shared position, where evidence lasts for the job."""
         raise NotImplementedError
 
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
-        """Of such an attack: add what :meth:`so_far` gave at the end of the repeat before to all that is seen now."""
+        """Add, for such an attack, what :meth:`carry_over` gave at the end of the repeat before to all that is seen now."""
         raise NotImplementedError
 
 
@@ -222,7 +222,7 @@ class ScoringAttack(Attack):
         self._tally.counts[:] = state["counts"].numpy()
 
     @override
-    def so_far(self) -> dict[str, Tensor]:
+    def carry_over(self) -> dict[str, Tensor]:
         self._settle()
         whole = Tally(Subset(np.arange(len(self._truth)), len(self._truth)))
         whole.sums[self._tally.judged.positions] = self._tally.sums
@@ -259,7 +259,7 @@ class EpochAttack(ScoringAttack):
         if batch.epoch != self._epoch.number:
             self._settle()
             self._epoch = TranscriptEpoch(batch.epoch)
-        positions, rows = self._of(batch)
+        positions, rows = self._gather(batch)
         self._epoch.positions.append(positions)
         self._epoch.rows.append(rows)
 
@@ -276,9 +276,9 @@ class EpochAttack(ScoringAttack):
     def _judge(self, epoch: TranscriptEpoch) -> None:
         """Score the rows of ``epoch``."""
 
-    def _of(self, batch: Batch) -> tuple[Positions, Tensor]:
+    def _gather(self, batch: Batch) -> tuple[Positions, Tensor]:
         """What is gathered of a step."""
-        return batch.positions, self._scope.reduced(batch)
+        return batch.positions, self._scope.reduce(batch)
 
     @property
     def _known(self) -> NDArray[np.bool_]:

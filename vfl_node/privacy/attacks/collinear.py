@@ -62,6 +62,6 @@ class Collinear(ScoringAttack):
 
     @override
     def see(self, batch: Batch) -> None:
-        which = self._scope.beside(batch)
+        which = self._scope.select_beside(batch)
         if len(which):
             self._tally.raise_to(batch.positions[which], scores(batch.rows, torch.from_numpy(which)).numpy())

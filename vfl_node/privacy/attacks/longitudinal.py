@@ -61,12 +61,12 @@ class Longitudinal(EpochAttack):
         super().restore(state)
         self._before = (state["positions"].numpy().copy(), state["rows"].clone()) if "rows" in state else None
 
-    def _of(self, batch: Batch) -> tuple[Positions, Tensor]:
+    def _gather(self, batch: Batch) -> tuple[Positions, Tensor]:
         followed = self._scope.alone(batch)
         return followed.positions, followed.rows
 
     def _judge(self, epoch: TranscriptEpoch) -> None:
-        positions, rows = epoch.ordered()
+        positions, rows = epoch.sort()
         if self._before:
             common, earlier, now = np.intersect1d(self._before[0], positions, assume_unique=True, return_indices=True)
             changes = change(self._before[1][torch.from_numpy(earlier)], rows[torch.from_numpy(now)])

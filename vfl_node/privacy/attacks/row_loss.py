@@ -35,7 +35,7 @@ class RowLoss(EpochAttack):
         if batch.gradients is not None:
             super().see(batch)
 
-    def _of(self, batch: Batch) -> tuple[Positions, Tensor]:
+    def _gather(self, batch: Batch) -> tuple[Positions, Tensor]:
         followed = self._scope.alone(batch)
         assert followed.gradients is not None
         return followed.positions, followed.gradients * followed.mean_of

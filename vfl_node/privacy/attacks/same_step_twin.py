@@ -66,7 +66,7 @@ class SameStepTwin(ScoringAttack):
             self._settle()
         self._waiting.number = batch.epoch
         self._waiting.positions.append(batch.positions)
-        self._waiting.rows.append(self._scope.reduced(batch))
+        self._waiting.rows.append(self._scope.reduce(batch))
         if len(self._waiting.rows) * size >= WAITING:
             self._settle()
 

@@ -5,7 +5,7 @@ u = Xθ of all m rows in every round. U = [u¹ … uᵀ] = XΘ has rank d_s, so 
 invertible map, and the map follows from about d_s rows whose columns are known
 (:func:`extend`). The active party also chose the residuals d that moved θ; with them the map
 is a rotation, so that all distances and inner products between rows are known without
-knowing any row (:func:`rotated`). The dummies' rows are no exception.
+knowing any row (:func:`rotate`). The dummies' rows are no exception.
 
 In the coordinator flow scores cross encrypted, and neither applies.
 
@@ -38,7 +38,7 @@ def extend(scores: Floats, known: NDArray[np.int64], columns: Floats) -> Floats:
     return scores @ map_
 
 
-def rotated(scores: Floats, residuals: Floats, learning_rate: float, l2: float = 0.0) -> Floats:
+def rotate(scores: Floats, residuals: Floats, learning_rate: float, l2: float = 0.0) -> Floats:
     """All rows' columns up to a rotation, float64[m, r]: distances and inner products are the true ones.
 
     A step is Δu = −η·XXᵀd. With the residuals D = LΣRᵀ of T rounds, XXᵀL = −ΔU·RΣ⁻¹/η = P is

@@ -29,7 +29,7 @@ def scores(rows: Tensor) -> Tensor:
 
     Args:
         rows: Z, float[B, d], one batch: gradients; or embeddings, with the labels used where
-            the attacker has them (:func:`with_labels`).
+            the attacker has them (:func:`append_labels`).
 
     Returns:
         float64[B] on the CPU; larger: more likely synthetic.
@@ -46,7 +46,7 @@ def main_direction(rows: Tensor) -> Tensor:
     return torch.linalg.eigh(rows.mT @ rows).eigenvectors[:, -1]  # eigenvalues ascend
 
 
-def with_labels(transcript: Sequence[Batch], labels: NDArray[np.float32]) -> list[Batch]:
+def append_labels(transcript: Sequence[Batch], labels: NDArray[np.float32]) -> list[Batch]:
     """Embeddings with the labels used beside them, [f ‖ y], which is what the active party knows.
 
     Args:
@@ -70,7 +70,7 @@ class Spectral(Attack):
 
     @override
     def see(self, batch: Batch) -> None:
-        judged = self._scope.together(batch)
+        judged = self._scope.select_together(batch)
         if judged is None:
             return
         projections = scores(judged.rows).numpy()

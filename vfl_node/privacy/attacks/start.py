@@ -5,12 +5,12 @@ residuals reach it as eᵢ = round(2ᶠ·dᵢ/|I|), so that Gⱼ = Σᵢ eᵢ·n
 take few values, the integers nᵢⱼ add up behind each of them and give the values away:
 
 * **all weights zero**: every residual is ±½, Gⱼ = E·Sⱼ with E = round(2ᶠ⁻¹/|I|), and the
-  greatest common divisor of the columns is E, up to a small factor (:func:`from_integers`).
+  greatest common divisor of the columns is E, up to a small factor (:func:`sizes_from_integers`).
   Without the integers, real gradients do: 2k·gⱼ/stepⱼ is whole for all j at k = |I|
   (:func:`mismatch`). Weights that are only near zero leave small counts nearly whole;
 * **one unknown score for all rows**, as from a random intercept alone: the residuals of the
   two classes are a and a − 1, Gⱼ = A·Pⱼ + B·Nⱼ with unknown integers all, and yet A − B =
-  2ᶠ/|I| is found (:func:`from_two_values`): P and N are short vectors, and the lattice
+  2ᶠ/|I| is found (:func:`sizes_from_two_values`): P and N are short vectors, and the lattice
   orthogonal to G shows the plane they span.
 
 Against scores of the weak party that differ from row to row, of standard deviation about ½
@@ -38,7 +38,7 @@ SMALL = 64
 """Coefficients tried for A − B in a reduced basis; columns that are not centred need up to some dozens."""
 
 
-def from_integers(gradient: Sequence[int], fraction_bits: int, most: int) -> list[int]:
+def sizes_from_integers(gradient: Sequence[int], fraction_bits: int, most: int) -> list[int]:
     """Sizes of I, the likeliest first, under which a first gradient from zero weights is possible.
 
     Args:
@@ -70,7 +70,7 @@ def mismatch(gradient: NDArray[np.float64], steps: NDArray[np.float64], most: in
     return np.abs(multiples - np.rint(multiples)).mean(axis=1)
 
 
-def from_two_values(gradient: Sequence[int], fraction_bits: int, most: int) -> list[int]:
+def sizes_from_two_values(gradient: Sequence[int], fraction_bits: int, most: int) -> list[int]:
     """Sizes of I under which a gradient whose residuals take two values, one a class, is possible.
 
     Args:

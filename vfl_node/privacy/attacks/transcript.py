@@ -44,7 +44,7 @@ class TranscriptEpoch:
     positions: list[NDArray[np.int64]] = field(default_factory=list)
     rows: list[Tensor] = field(default_factory=list)
 
-    def ordered(self) -> tuple[NDArray[np.int64], Tensor]:
+    def sort(self) -> tuple[NDArray[np.int64], Tensor]:
         """Positions ascending, int64[k], and the row of each, float[k, w]."""
         positions = np.concatenate(self.positions)
         order = np.argsort(positions)

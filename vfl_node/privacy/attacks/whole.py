@@ -27,15 +27,15 @@ class Whole:
         """All rows, which are on the CPU already."""
         return batch
 
-    def beside(self, batch: Batch) -> NDArray[np.int64]:
+    def select_beside(self, batch: Batch) -> NDArray[np.int64]:
         """All rows."""
         return np.arange(len(batch.positions))
 
-    def together(self, batch: Batch) -> Batch:
+    def select_together(self, batch: Batch) -> Batch:
         """All rows."""
         return batch
 
-    def reduced(self, batch: Batch) -> Tensor:
+    def reduce(self, batch: Batch) -> Tensor:
         """The rows as they are."""
         return batch.rows
 
@@ -45,10 +45,10 @@ class Whole:
 
     def nearest(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """By every pair. Cost: k²·d multiplications."""
-        positions, rows = epoch.ordered()
+        positions, rows = epoch.sort()
         return positions, -near_duplicate.scores(rows).numpy()
 
     def ratios(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """By every pair. Cost: k²·d multiplications."""
-        positions, rows = epoch.ordered()
+        positions, rows = epoch.sort()
         return positions, distance_ratio.scores(rows).numpy()

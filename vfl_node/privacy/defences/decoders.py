@@ -89,7 +89,7 @@ class NoPeek(Defence):
 
 
 def distance_correlation(x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """Of 0 (independent) to 1 (alike but for scale and rotation), a scalar; biased upwards in small batches.
+    """Distance correlation, 0 (independent) to 1 (alike but for scale and rotation), a scalar; biased upwards in small batches.
 
     Args:
         x: float[B, p].
@@ -98,13 +98,13 @@ def distance_correlation(x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
     """
     weights = weights / weights.sum().clamp(min=1)
     exact = "donot_use_mm_for_euclid_dist"  # a product of matrices would give distances of equal rows, and huge slopes there
-    a, b = (_centred(torch.cdist(of, of, compute_mode=exact), weights) for of in (x.to(y.dtype), y))
+    a, b = (_centre(torch.cdist(rows, rows, compute_mode=exact), weights) for rows in (x.to(y.dtype), y))
     both = weights[:, None] * weights
     covariance, of_x, of_y = ((both * product).sum() for product in (a * b, a * a, b * b))
     return (covariance.clamp(min=0) / (of_x * of_y + SMALLEST).sqrt() + SMALLEST).sqrt()
 
 
-def _centred(distances: Tensor, weights: Tensor) -> Tensor:
+def _centre(distances: Tensor, weights: Tensor) -> Tensor:
     """With weighted means of rows, of columns and of all taken away, float[B, B]."""
     means = distances @ weights
     return distances - means[:, None] - means + means @ weights

@@ -31,7 +31,7 @@ class ColumnParams(DefenceParams):
         return True
 
     @property
-    def of_what(self) -> str:
+    def column_words(self) -> str:
         """The columns in words, for the owner's report."""
         return "all columns" if self.columns == "all" else ", ".join(self.columns)
 

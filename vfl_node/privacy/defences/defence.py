@@ -3,7 +3,7 @@
 A defence works at the one place where a half's tensors leave (:class:`~vfl_node.privacy.outgoing.Exit`). The half's own
 update uses the clean tensor; the peer and the audit get the protected one. There are three points at which it may act:
 
-* :meth:`Defence.before` the tensor of a training step is computed: it may move the model that computes it, as forward-backward
+* :meth:`Defence.prepare` the tensor of a training step is computed: it may move the model that computes it, as forward-backward
   splitting does, and :meth:`Defence.settle` once more before weights are measured, kept and served;
 * :meth:`Defence.protect`: it returns what is sent instead, as clipping and noise do;
 * :meth:`Defence.penalty`: a term of the half's own loss, as distance correlation is.
@@ -95,7 +95,7 @@ class Defence:
     def __init__(self, params: DefenceParams, sender: Sender, randomness: Randomness) -> None:
         """Nothing to remember."""
 
-    def before(self, leaving: Leaving) -> None:
+    def prepare(self, leaving: Leaving) -> None:
         """Prepare for embeddings of a training step that are computed next; may change the sender's model.
 
         The model computes as in that step, with norms by the batch, but without dropout. Its buffers are put back afterwards.

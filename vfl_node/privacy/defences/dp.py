@@ -80,7 +80,7 @@ class PrivacyBudget:
 
 
 def budget(defences: Sequence[DefenceParams], releases: int) -> PrivacyBudget | None:
-    """Of a training with so many ``releases`` of each row; None where no ``dp`` bounds what a single row's gradient tells.
+    """The budget of a training with so many ``releases`` of each row; None where no ``dp`` bounds what a row's gradient tells.
 
     A defence before ``dp`` may carry one row's gradient into another row (mixing, noise in proportion to the longest), and
     one after it may look at labels anew, so ``dp`` must be the only one.
@@ -91,7 +91,7 @@ def budget(defences: Sequence[DefenceParams], releases: int) -> PrivacyBudget | 
     return PrivacyBudget(epsilon(params.noise / 2, params.delta, releases), params.delta, releases)
 
 
-def together(memory: Memory, table: str, job_id: str, params: DpParams, releases: int) -> float | None:
+def total_epsilon(memory: Memory, table: str, job_id: str, params: DpParams, releases: int) -> float | None:
     """ε at this job's δ of all gradients of a row that a partner got, in all jobs with ``dp``; None beyond MOST_EPSILON.
 
     It counts from when this is called, and a job once.
@@ -107,12 +107,12 @@ def together(memory: Memory, table: str, job_id: str, params: DpParams, releases
         StateError: what earlier jobs released is lost (``E_STATE_LOST``).
     """
 
-    def with_job(data: bytes | None) -> bytes:
+    def add_job(data: bytes | None) -> bytes:
         spent: dict[str, float] = json.loads(data or b"{}")
         return json.dumps(spent | {job_id: releases / (params.noise / 2) ** 2}, sort_keys=True).encode()
 
     name = f"dp-{hashlib.sha256(table.encode()).hexdigest()[:32]}"
-    spent = json.loads(changed(memory, name, with_job, what="what gradients with noise have told in earlier jobs"))
+    spent = json.loads(changed(memory, name, add_job, what="what gradients with noise have told in earlier jobs"))
     return epsilon(math.fsum(spent.values()) ** -0.5, params.delta, 1)
 
 

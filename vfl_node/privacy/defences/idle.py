@@ -9,7 +9,7 @@ from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 
 
-def sent_by(role: str) -> Direction:
+def outgoing_direction(role: str) -> Direction:
     """The tensors that the data party in ``role`` sends."""
     return "embeddings" if role == "passive" else "gradients"
 
@@ -30,7 +30,7 @@ def idle_defences(
         defended: the tensors that are sent through defences.
         activity: what the job does.
     """
-    at_work = effective(defences, sent_by(role)) if sent_by(role) in defended else ()
+    at_work = effective(defences, outgoing_direction(role)) if outgoing_direction(role) in defended else ()
     idle = [params.name for params in defences if params not in at_work]
     trained = [params.name for params in at_work if params.trains and activity == "predictions"]
     warnings = []
@@ -73,7 +73,7 @@ def idle_feature_audit(
         defended: the tensors that are sent through defences, and that an audit sees.
         activity: what the job does. Predictions are not audited: the training has judged rows held out by the same weights.
     """
-    sees = activity == "training" and sent_by(role) == "embeddings" and "embeddings" in defended
+    sees = activity == "training" and outgoing_direction(role) == "embeddings" and "embeddings" in defended
     if features is None or sees:
         return ()
     return (f"The columns of audit.features were not tried in {activity}, so this report does not say whether they leak.",)

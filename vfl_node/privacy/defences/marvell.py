@@ -100,8 +100,8 @@ class Moments:
     covariances: Tensor
 
     @classmethod
-    def of(cls, rows: Tensor, positive: Tensor) -> Moments:
-        """Of ``rows``, float32[B, d] of about unit size, of which bool[B] are ``positive``. Costs one product of d² a row."""
+    def from_rows(cls, rows: Tensor, positive: Tensor) -> Moments:
+        """The moments of ``rows``, float32[B, d] of about unit size, of which bool[B] are ``positive``. Cost: d² a row."""
         squares, sums = _squares(rows), rows.sum(dim=0, dtype=torch.float64)
         ones = rows[positive]
         own, total = _squares(ones), ones.sum(dim=0, dtype=torch.float64)
@@ -123,7 +123,7 @@ def noise_of(rows: Tensor, positive: Tensor, power: float) -> Tensor | None:
         Symmetric square roots of its covariance, float64[2, d, d], of negatives and positives; None where both classes have the
         same mean, or only one is there.
     """
-    moments = Moments.of(rows, positive)
+    moments = Moments.from_rows(rows, positive)
     means, counts = moments.means, moments.counts
     if not counts.min() > 0:
         return None
@@ -203,7 +203,7 @@ def _squares(rows: Tensor) -> Tensor:
 
 
 POINTS = 33
-"""Of the grid in each of both directions."""
+"""Points of the grid in each of both directions."""
 
 ROUNDS = 7
 """How often the grid closes in, each time on an eighth of it: to about a millionth."""
@@ -230,7 +230,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Variances:
-    """Of the noise: (negatives, positives) each.
+    """Variances of the noise: (negatives, positives) each.
 
     Attributes:
         along: λ1⁰ and λ1¹, along Δ.
@@ -272,7 +272,7 @@ def cost(classes: Classes, noise: Variances) -> float:
     """The mean power of noise of these variances."""
     shares = (1 - classes.positive, classes.positive)
     each = (along + classes.directions * across for along, across in zip(noise.along, noise.across, strict=True))
-    return sum(share * of for share, of in zip(shares, each, strict=True))
+    return sum(share * power for share, power in zip(shares, each, strict=True))
 
 
 def _variances(

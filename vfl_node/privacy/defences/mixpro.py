@@ -58,7 +58,7 @@ class MixPro(Defence):
         longer = torch.linalg.vector_norm(mixed, dim=1).sort().values[(len(tensor) - 1) // 2 :].double().cpu().numpy()
         at = drawn.uniform((len(tensor),)) * (len(longer) - 1)
         lengths = torch.from_numpy(np.interp(at, np.arange(len(longer)), longer)).to(device=tensor.device, dtype=tensor.dtype)
-        sent = lengthened(mixed, project(mixed, mean, self._goal), mean, lengths)
+        sent = lengthen(mixed, project(mixed, mean, self._goal), mean, lengths)
         strength = DITHER * float(longer[0]) / math.sqrt(tensor.shape[1])
         return sent + strength * normal(drawn.derive("dither"), tensor)
 
@@ -74,7 +74,7 @@ def project(mixed: Tensor, mean: Tensor, goal: float) -> Tensor:
     return mixed + torch.where((cosines < goal) & (norms > 0), factor, torch.zeros_like(factor))[:, None] * mean
 
 
-def lengthened(mixed: Tensor, projected: Tensor, mean: Tensor, lengths: Tensor) -> Tensor:
+def lengthen(mixed: Tensor, projected: Tensor, mean: Tensor, lengths: Tensor) -> Tensor:
     """``projected`` without short rows.
 
     Args:

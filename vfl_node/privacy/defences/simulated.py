@@ -23,7 +23,7 @@ from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Targets
 
 BETAS = (0.5, 0.9)
-"""Of Adam, where a decoder and a bottom learn against each other.
+"""Betas of Adam, where a decoder and a bottom learn against each other.
 
 With the usual .9 and .999 both overshoot and circle around the balance: each epoch's embeddings tell something else. In one
 training with each, with all else alike and a hidden layer of 64 numbers in the decoder, a decoder of all epochs' embeddings

@@ -86,7 +86,7 @@ class MarvellParams(DefenceParams):
     )
 
     @property
-    def of_two_classes(self) -> bool:
+    def needs_two_classes(self) -> bool:
         """The noise differs by the class, of which there are two."""
         return True
 
@@ -161,7 +161,7 @@ class NaiveParams(DecoderParams):
     def words(self, direction: Direction) -> str:
         return (
             f"in each step of training, and not before, the bottom also learns to let a simulated decoder rebuild "
-            f"{self.of_what} less (naive, strength {self.strength:g})"
+            f"{self.column_words} less (naive, strength {self.strength:g})"
         )
 
 
@@ -210,7 +210,7 @@ class NoPeekParams(ColumnParams):
     @override
     def words(self, direction: Direction) -> str:
         return (
-            f"in each step of training the bottom also learns to let embeddings depend less on {self.of_what} (nopeek: "
+            f"in each step of training the bottom also learns to let embeddings depend less on {self.column_words} (nopeek: "
             f"distance correlation, strength {self.strength:g})"
         )
 
@@ -247,7 +247,7 @@ class SplittingParams(DecoderParams):
     def words(self, direction: Direction) -> str:
         how = "each batch" if self.every == 1 else f"one batch in {self.every}"
         return (
-            f"the bottom is moved away from what a simulated decoder rebuilds {self.of_what} from ({self.name}), before "
+            f"the bottom is moved away from what a simulated decoder rebuilds {self.column_words} from ({self.name}), before "
             f"{how} and once more over all rows before embeddings of validation, evaluation and predictions"
         )
 

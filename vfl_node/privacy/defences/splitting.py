@@ -61,7 +61,7 @@ class Splitting(Defence):
         self._protected = self._weights()
 
     @override
-    def before(self, leaving: Leaving) -> None:
+    def prepare(self, leaving: Leaving) -> None:
         if self._minimax is None:
             return
         if self._steps == 0:
@@ -81,7 +81,7 @@ class Splitting(Defence):
     def figures(self) -> dict[str, float]:
         """As :meth:`Defence.figures`: the means of τ1 and τ2 over the steps in which Minimax ran."""
         taus, self._taus = self._taus, []
-        return {f"tau{number}": fmean(of) for number, of in enumerate(zip(*taus, strict=True), 1)}
+        return {f"tau{number}": fmean(column) for number, column in enumerate(zip(*taus, strict=True), 1)}
 
     @override
     def state(self) -> dict[str, Tensor]:
@@ -106,7 +106,7 @@ class Splitting(Defence):
     def _move(self, rows: Sequence[Leaving], rounds: int) -> None:
         """θ ← θ̃ by all of ``rows``."""
         assert self._minimax is not None
-        self._minimax([self._own(of) for of in rows], rounds)
+        self._minimax([self._own(batch) for batch in rows], rounds)
         self._protected = self._weights()
 
     def _own(self, leaving: Leaving) -> OwnBatch:
@@ -253,7 +253,7 @@ class Weighting(Protocol):
     """What the bottom descends."""
 
     def objective(self, losses: Tensor, proximal: Tensor) -> Tensor:
-        """Of l of each column, float[c], and the proximal term."""
+        """The objective of l of each column, float[c], and the proximal term."""
 
     def parameters(self) -> list[nn.Parameter]:
         """What is learnt of it."""

@@ -36,11 +36,11 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.features.decoder import decoder
-from vfl_node.privacy.features.fitting import EFFORT, Effort, fitted
+from vfl_node.privacy.features.fitting import EFFORT, Effort, fit_decoders
 from vfl_node.privacy.features.targets import Targets
 
 LAST_EPOCHS = 16
-"""Of how many epochs at most embeddings are put side by side."""
+"""The most epochs of which embeddings are put side by side."""
 
 WIDEST = 256
 """How many numbers a row has at most with embeddings of several epochs side by side, unless two have more already."""
@@ -78,24 +78,24 @@ def rebuild(
         float32[n, targets.width]: logits, and numbers in standard deviations. Where no decoder predicts known rows that it
         has not learnt from better than a constant does, they are near that constant.
 
-    Cost: as :func:`~vfl_node.privacy.features.fitting.fitted`.
+    Cost: as :func:`~vfl_node.privacy.features.fitting.fit_decoders`.
     """
     seen, attacked = ([rows] if isinstance(rows, Tensor) else list(rows) for rows in (known, others))
-    pairs = [_standardised(*pair) for pair in zip(seen, attacked, strict=True)]
-    return fitted(pairs, known_at, targets, randomness, effort)
+    pairs = [_standardise(*pair) for pair in zip(seen, attacked, strict=True)]
+    return fit_decoders(pairs, known_at, targets, randomness, effort)
 
 
 def views(epochs: Sequence[Tensor], mean: Tensor) -> tuple[Tensor, ...]:
     """What several epochs say of the same rows: side by side, and their mean, in which noise of each epoch averages out.
 
     Args:
-        epochs: as :func:`stacked`.
+        epochs: as :func:`stack_epochs`.
         mean: float32[n, d], of all epochs.
     """
-    return (stacked(epochs), mean) if len(epochs) > 1 else (epochs[0],)
+    return (stack_epochs(epochs), mean) if len(epochs) > 1 else (epochs[0],)
 
 
-def stacked(epochs: Sequence[Tensor]) -> Tensor:
+def stack_epochs(epochs: Sequence[Tensor]) -> Tensor:
     """Embeddings of the same rows in the last epochs side by side, float32[n, e·d].
 
     Args:
@@ -105,7 +105,7 @@ def stacked(epochs: Sequence[Tensor]) -> Tensor:
 
 
 def depth(width: int) -> int:
-    """Of how many epochs at most embeddings of ``width`` numbers are put side by side; at least 2."""
+    """The most epochs of which embeddings of ``width`` numbers are put side by side; at least 2."""
     return max(2, min(LAST_EPOCHS, WIDEST // width))
 
 
@@ -150,16 +150,16 @@ class Adaptive:
             return
         with torch.enable_grad():
             for step in range(self._steps):
-                learnt, learnt_at = self._with_replay(known, known_at, self._randomness.derive(f"{self._batches}/{step}"))
+                learnt, learnt_at = self._add_replay(known, known_at, self._randomness.derive(f"{self._batches}/{step}"))
                 self._optimiser.zero_grad()
-                self._targets.losses(self._decoder(self._scaled(learnt)), learnt_at).sum().backward()  # type: ignore[no-untyped-call]
+                self._targets.losses(self._decoder(self._apply_scale(learnt)), learnt_at).sum().backward()  # type: ignore[no-untyped-call]
                 self._optimiser.step()
         self._remember(known, known_at)
 
     @torch.no_grad()
     def rebuild(self, others: Tensor) -> Tensor:
         """Guess the columns of ``others``, float32[n, d], as the decoder is now: float32[n, targets.width]."""
-        outputs: Tensor = self._decoder(self._scaled(others))
+        outputs: Tensor = self._decoder(self._apply_scale(others))
         return outputs
 
     def tensors(self) -> dict[str, Tensor]:
@@ -175,7 +175,7 @@ class Adaptive:
         return {
             **kept,
             **prefixed("decoder", self._decoder.state_dict()),
-            **{f"moments.{index}.{key}": value for index, of in moments.items() for key, value in of.items()},
+            **{f"moments.{index}.{key}": value for index, parts in moments.items() for key, value in parts.items()},
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -200,10 +200,10 @@ class Adaptive:
         self._mean = self._mean.lerp(scale[0], weight)
         self._variance = self._variance.lerp(scale[1], weight)
 
-    def _scaled(self, rows: Tensor) -> Tensor:
+    def _apply_scale(self, rows: Tensor) -> Tensor:
         return (rows - self._mean) / (self._variance.sqrt() + LEAST)
 
-    def _with_replay(self, known: Tensor, known_at: Tensor, randomness: Randomness) -> tuple[Tensor, Tensor]:
+    def _add_replay(self, known: Tensor, known_at: Tensor, randomness: Randomness) -> tuple[Tensor, Tensor]:
         """The known rows of the batch, and some of earlier ones."""
         earlier = torch.nonzero(~torch.isin(self._newest_at, known_at)).squeeze(1)
         if not (count := min(self._replay, len(earlier))):
@@ -224,7 +224,7 @@ def spread(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     return (rows.mean(dim=0), rows.var(dim=0)) if len(rows) > 1 else None
 
 
-def _standardised(known: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+def _standardise(known: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the mean 0 and the standard deviation 1 that all rows have together."""
     rows = torch.cat([known, others])
     rows = (rows - rows.mean(dim=0)) / (rows.std(dim=0) + LEAST)

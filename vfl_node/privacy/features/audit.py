@@ -103,7 +103,7 @@ class DecoderAudit(Attachment):
         self._randomness, self._party, self._limit = randomness, party, limit
         self._rows = choose(trained[real[trained]], share, inputs, randomness.derive("rows"))
         check_enough(len(self._rows.known), len(self._rows.judged), share=share)
-        self._known_at = self._at(self._rows.known)
+        self._known_at = self._index_tensor(self._rows.known)
         self._worst = Worst(targets, (*TRAINING, HELD_OUT, PROJECTIONS))
         followed = Subset(np.concatenate([self._rows.known, self._rows.judged]), len(real))
         self._embeddings, self._projections = Followed(followed), Followed(followed)
@@ -145,9 +145,9 @@ class DecoderAudit(Attachment):
         known = len(self._rows.known)
         drawn = self._randomness.derive(f"epoch/{self._epoch}")
         static = together = self._rebuild((now,), drawn.derive("static"))
-        seen = self._embeddings.together()
+        seen = self._embeddings.view_epochs()
         if self._projections.count:
-            seen = (*seen, torch.cat([self._embeddings.beside(), self._projections.beside()], dim=1))
+            seen = (*seen, torch.cat([self._embeddings.stack_last(), self._projections.stack_last()], dim=1))
         if len(seen) > 1:
             together = self._rebuild(seen, drawn.derive("stacked"))
         outputs = {
@@ -156,7 +156,7 @@ class DecoderAudit(Attachment):
             "stacked": together,
         }
         shown = {attack: self._take(attack, said, self._rows) for attack, said in outputs.items()}
-        self._checked()
+        self._check()
         return {
             name: {CONSTANT: score.constant, **{attack: shown[attack][name].success for attack in TRAINING}}
             for name, score in shown["static"].items()
@@ -188,13 +188,15 @@ class DecoderAudit(Attachment):
         chosen = choose(positions[self._real[positions]], self._share, self._inputs, own.derive("rows"), like=like)
         if not chosen.enough or not self._embeddings.count:
             return
-        followed, at = self._embeddings.epochs[-1], self._at(chosen.known)
-        known, judged = (rows[torch.from_numpy(place.places(of).astype(np.int64))] for of in (chosen.known, chosen.judged))
+        followed, at = self._embeddings.epochs[-1], self._index_tensor(chosen.known)
+        known, judged = (
+            rows[torch.from_numpy(place.places(rows_of).astype(np.int64))] for rows_of in (chosen.known, chosen.judged)
+        )
         if len(chosen.known) < LEAST_KNOWN:
             known, at = torch.cat([known, followed[: len(self._rows.known)]]), torch.cat([at, self._known_at])
         said = rebuild(known, at, judged, self._targets, own.derive(f"epoch/{self._epoch}"))
         self._take(HELD_OUT, said, chosen)
-        self._checked()
+        self._check()
 
     def result(self) -> dict[str, dict[str, Any]]:
         """Column → what the report says of it, over the whole repeat; a figure is None where it was never defined."""
@@ -206,7 +208,7 @@ class DecoderAudit(Attachment):
                 "kind": column.kind,
                 "metric": names[0],
                 "constant": found.score.constant if found else None,
-                **{name: _success(self._worst.of(name, column.name)) for name in (*TRAINING, HELD_OUT, PROJECTIONS)},
+                **{name: _success(self._worst.find(name, column.name)) for name in (*TRAINING, HELD_OUT, PROJECTIONS)},
                 "worst": _success(found),
                 "attack": attack,
                 "epoch": found.epoch if found else None,
@@ -241,11 +243,11 @@ class DecoderAudit(Attachment):
     def _judge_projections(self) -> None:
         """Attack the projections of the epoch that is over, and those of all such epochs."""
         self._epoch += 1
-        newest, together = self._projections.epochs[-1], self._projections.together()
+        newest, together = self._projections.epochs[-1], self._projections.view_epochs()
         seen = (newest, *together) if len(together) > 1 else together
         said = self._rebuild(seen, self._randomness.derive(f"epoch/{self._epoch}/{PROJECTIONS}"))
         self._take(PROJECTIONS, said, self._rows)
-        self._checked()
+        self._check()
 
     def _rebuild(self, rows: Sequence[Tensor], randomness: Randomness) -> Tensor:
         """Guess the columns of the judged ones of the followed rows; ``rows`` are views of all of these."""
@@ -255,34 +257,36 @@ class DecoderAudit(Attachment):
 
     def _take(self, attack: str, outputs: Tensor, rows: AuditedRows) -> dict[str, Score]:
         """Note what ``attack`` says of the judged ones of ``rows``; column → its score on the half that counts."""
-        choosing, measured = (measure(self._targets, outputs[half], self._at(rows.judged[half])) for half in rows.halves)
+        choosing, measured = (
+            measure(self._targets, outputs[half], self._index_tensor(rows.judged[half])) for half in rows.halves
+        )
         self._worst.take(attack, self._epoch, choosing, measured)
         return measured
 
-    def _checked(self) -> None:
+    def _check(self) -> None:
         """Refuse to go on where a column is rebuilt better than the owner allows."""
         failpoints.reach("rebuilt")
         if self._limit is None:
             return
         found = {column.name: self._worst.overall(column.name) for column in self._targets.columns}
-        gains = {name: of[1].score.gain or 0.0 for name, of in found.items() if of}
+        gains = {name: record[1].score.gain or 0.0 for name, record in found.items() if record}
         name = max(gains, key=gains.__getitem__, default="")
         worst = found.get(name)
         if not worst or gains[name] <= self._limit:
             return
-        attack, of = worst
+        attack, top = worst
         raise PolicyError(
             f"{self._party}'s own attacks rebuild one of its columns from what it sends better than by a constant, and by more "
             f"than limits.max_feature_gain allows ({self._limit:g})",
             code="E_LEAK",
-            hint=f"the column is {name!r}, with {WORDS[of.score.metric]} of {of.score.success:.2f} "  # a hint is in no log
-            f"({attack.replace('_', ' ')}, epoch {of.epoch}), where a constant has {of.score.constant:.2f}: leave it out, "
+            hint=f"the column is {name!r}, with {WORDS[top.score.metric]} of {top.score.success:.2f} "  # a hint is in no log
+            f"({attack.replace('_', ' ')}, epoch {top.epoch}), where a constant has {top.score.constant:.2f}: leave it out, "
             "add a defence that hides it, train fewer epochs, or allow more",
             for_peer=f"stopped by {self._party}'s policy",
             peer_code="E_STOPPED",
         )
 
-    def _at(self, positions: Positions) -> Tensor:
+    def _index_tensor(self, positions: Positions) -> Tensor:
         return torch.from_numpy(positions).to(self._targets.most.device)
 
     def _adaptive_of(self, width: int) -> Adaptive:

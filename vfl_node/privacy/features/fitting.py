@@ -66,7 +66,7 @@ class _Look:
     layers: tuple[Tensor, ...]
 
 
-def fitted(
+def fit_decoders(
     views: Sequence[tuple[Tensor, Tensor]], known_at: Tensor, targets: Targets, randomness: Randomness, effort: Effort = EFFORT
 ) -> Tensor:
     """What decoders that learn from known rows give for others, float32[n, targets.width].
@@ -89,7 +89,7 @@ def fitted(
     with torch.enable_grad():
         for (view, (known, _)), shape in product(enumerate(views), effort.shapes):
             own = randomness.derive(f"{view}/{shape}")
-            for layers, loss in _trained(known, known_at, targets, constant, folds, shape, own, effort):
+            for layers, loss in _train(known, known_at, targets, constant, folds, shape, own, effort):
                 looks.append(_Look(view, layers))
                 losses.append(loss)
     best = torch.cat(losses).argmin(dim=0)  # (c)
@@ -118,7 +118,7 @@ class _Folds:
         self.learnt = torch.from_numpy(np.stack(learnt)).to(device)
 
 
-def _trained(
+def _train(
     known: Tensor,
     known_at: Tensor,
     targets: Targets,
@@ -136,7 +136,7 @@ def _trained(
     smallest, since = float("inf"), 0
     for step in range(effort.steps + 1):
         if step in EARLY or (step and step % effort.every == 0):
-            loss = _unseen(layers, known, known_at, targets, constant, folds, effort.factors)
+            loss = _validation_loss(layers, known, known_at, targets, constant, folds, effort.factors)
             looks.append((tuple(layer.detach().clone() for layer in layers), loss))
             mean = float(loss.mean(dim=1).min())
             smallest, since = (mean, 0) if mean < smallest else (smallest, since + 1)
@@ -187,7 +187,7 @@ def _batch(rows: Tensor, most: int, randomness: Randomness) -> Tensor:
 
 
 @torch.no_grad()
-def _unseen(
+def _validation_loss(
     layers: Sequence[Tensor],
     known: Tensor,
     known_at: Tensor,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vfl_node.privacy.attacks.attack import Positions, Subset
-from vfl_node.privacy.features.attacks import depth, stacked, views
+from vfl_node.privacy.features.attacks import depth, stack_epochs, views
 from vfl_node.privacy.outgoing import Sent
 
 
@@ -57,13 +57,13 @@ class Followed:
         self._mean = now.clone() if self.count == 1 else self._mean + (now - self._mean) / self.count
         return True
 
-    def together(self) -> tuple[Tensor, ...]:
+    def view_epochs(self) -> tuple[Tensor, ...]:
         """What its epochs say of the rows: :func:`~vfl_node.privacy.features.attacks.views`; there must be one."""
         return views(self.epochs, self._mean)
 
-    def beside(self) -> Tensor:
+    def stack_last(self) -> Tensor:
         """The last epochs side by side, float32[k, e·d]; there must be one."""
-        return stacked(self.epochs)
+        return stack_epochs(self.epochs)
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a checkpoint at the end of an epoch must hold; empty before the first one is over."""

@@ -84,21 +84,21 @@ def measure(targets: Targets, outputs: Tensor, at: Tensor) -> dict[str, Score]:
     for column in targets.columns:
         part, start = values[:, start : start + column.width], start + column.width
         if column.kind == "categories":
-            scores[column.name] = _categories(*_known(column, part, at))
+            scores[column.name] = _categories(*_select_known(column, part, at))
         elif column.kind == "number":
-            scores[column.name] = _number(*_known(column, part, at))
+            scores[column.name] = _number(*_select_known(column, part, at))
     if flags:
         first = sum(column.width for column in targets.columns if column.kind == "categories")
         scores |= _flags(flags, values[:, first : first + len(flags)], at)
     usable = np.isfinite(values).all(axis=0)
     ends = np.cumsum([column.width for column in targets.columns])
-    for column, of in zip(targets.columns, np.split(usable, ends[:-1]), strict=True):
-        if not of.all():
-            scores[column.name] = _undefined(column.kind, scores[column.name].rows)
+    for column, rows in zip(targets.columns, np.split(usable, ends[:-1]), strict=True):
+        if not rows.all():
+            scores[column.name] = _undefined_score(column.kind, scores[column.name].rows)
     return {column.name: scores[column.name] for column in targets.columns}
 
 
-def _known(column: Target, outputs: Floats, at: Tensor) -> tuple[NDArray[np.generic], Floats]:
+def _select_known(column: Target, outputs: Floats, at: Tensor) -> tuple[NDArray[np.generic], Floats]:
     """Truth and outputs of the rows whose value is known."""
     known = column.known[at].cpu().numpy()
     return column.truth[at].cpu().numpy()[known], outputs[known]
@@ -106,7 +106,7 @@ def _known(column: Target, outputs: Floats, at: Tensor) -> tuple[NDArray[np.gene
 
 def _categories(truth: NDArray[np.generic], logits: Floats) -> Score:
     if not len(truth):
-        return _undefined("categories", 0)
+        return _undefined_score("categories", 0)
     right = float((logits.argmax(axis=1) == truth).mean())
     commonest = float(np.bincount(truth.astype(np.int64)).max() / len(truth))
     figures = {"accuracy": right, "error": 1 - right}
@@ -117,7 +117,7 @@ def _number(truth: NDArray[np.generic], outputs: Floats) -> Score:
     numbers = truth.astype(np.float64)
     spread = float(numbers.var()) if len(numbers) else 0.0
     if not spread:
-        return _undefined("number", len(numbers))
+        return _undefined_score("number", len(numbers))
     error = float(np.square(outputs[:, 0] - numbers).mean())
     return Score("r2", {"r2": 1 - error / spread, "mse": error}, {"r2": 0.0, "mse": spread}, len(numbers))
 
@@ -134,7 +134,7 @@ def _flags(columns: Sequence[Target], logits: Floats, at: Tensor) -> dict[str, S
     for place, column in enumerate(columns):
         n, p = int(rows[place]), int(ones[place])
         if not n:
-            scores[column.name] = _undefined("flag", 0)
+            scores[column.name] = _undefined_score("flag", 0)
             continue
         figures = _decisions(n, p, int(told[place]), int(found[place]), int(right[place]))
         commoner = _decisions(n, p, n, p, p) if 2 * p > n else _decisions(n, p, 0, 0, n - p)
@@ -145,7 +145,7 @@ def _flags(columns: Sequence[Target], logits: Floats, at: Tensor) -> dict[str, S
 
 
 def _decisions(rows: int, ones: int, told: int, found: int, right: int) -> dict[str, float | None]:
-    """Of a flag: ``told`` of the rows are said to be 1, ``found`` of them are, and ``right`` answers are right."""
+    """Score of a flag: ``told`` of the rows are said to be 1, ``found`` of them are, and ``right`` answers are right."""
     return {
         "error": 1 - right / rows,
         "recall": found / ones if ones else None,
@@ -171,6 +171,6 @@ def _areas(ones: NDArray[np.bool_], known: NDArray[np.bool_], scores: Floats) ->
     return above / np.maximum(ones_count * (rows - ones_count), 1)
 
 
-def _undefined(kind: Kind, rows: int) -> Score:
+def _undefined_score(kind: Kind, rows: int) -> Score:
     names = FIGURES[kind]
     return Score(names[0], dict.fromkeys(names), dict.fromkeys(names), rows)

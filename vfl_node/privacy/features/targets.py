@@ -32,7 +32,7 @@ from vfl_node.errors import UsageError
 Kind = Literal["categories", "flag", "number"]
 
 MOST_LEVELS = 256
-"""Of a categorical column that can be rebuilt; one with more is nearly an identifier."""
+"""Most levels of a categorical column that can be rebuilt; one with more is nearly an identifier."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +97,15 @@ class Targets:
             parts.append(self._categories.losses(outputs[:, :start], rows))
             known.append(self._categories.known[rows])
         if self._flags is not None:
-            truth, of = self._flags
+            truth, columns = self._flags
             logits = outputs[:, start : start + truth.shape[1]]
             parts.append(binary_cross_entropy_with_logits(logits, truth[rows], reduction="none"))
-            known.append(of[rows])
+            known.append(columns[rows])
             start += truth.shape[1]
         if self._numbers is not None:
-            truth, of = self._numbers
+            truth, columns = self._numbers
             parts.append((outputs[:, start:] - truth[rows]).square())
-            known.append(of[rows])
+            known.append(columns[rows])
         return torch.cat(parts, dim=1), torch.cat(known, dim=1)
 
     def values(self, rows: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class _Categories:
     def __init__(self, columns: Sequence[Target]) -> None:
         self.columns = tuple(columns)
         widths = torch.tensor([column.width for column in columns])
-        truth, self.known = (torch.stack([getattr(column, of) for column in columns], dim=1) for of in ("truth", "known"))
+        truth, self.known = (torch.stack([getattr(column, name) for column in columns], dim=1) for name in ("truth", "known"))
         device = truth.device
         self.width = int(widths.sum())
         ends = widths.cumsum(0)
@@ -181,7 +181,7 @@ def check_columns(
         able = tuple(
             name
             for name, column in table.columns.items()
-            if not isinstance(column, ListColumn) and _values(column) > 1 and not _too_many(column)
+            if not isinstance(column, ListColumn) and _values(column) > 1 and not _has_too_many(column)
         )
         if whole and not able:
             raise UsageError(
@@ -199,7 +199,7 @@ def check_columns(
             text = "a column holds lists, which no decoder rebuilds"
         elif whole and _values(table.columns[name]) < 2:
             text = "a column has one value only, which everybody guesses"
-        elif _too_many(table.columns[name]):
+        elif _has_too_many(table.columns[name]):
             text = f"a column has more than {MOST_LEVELS} categories"
         if text:
             raise UsageError(
@@ -211,7 +211,7 @@ def check_columns(
     return tuple(dict.fromkeys(names))
 
 
-def _too_many(column: Column) -> bool:
+def _has_too_many(column: Column) -> bool:
     return isinstance(column, CategoricalColumn) and _values(column) > MOST_LEVELS
 
 
@@ -231,22 +231,24 @@ def _target(name: str, column: Column, rows: NDArray[np.int64], device: torch.de
         if len(levels) > 2:
             shares = np.bincount(truth[known], minlength=len(levels)) / max(int(known.sum()), 1)
             entropy = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
-            return Target(name, "categories", len(levels), _on(truth.astype(np.int64), device), _on(known, device), entropy)
+            return Target(
+                name, "categories", len(levels), _to_tensor(truth.astype(np.int64), device), _to_tensor(known, device), entropy
+            )
     else:
         known = own & ~np.isnan(values[at])
         levels = np.unique(values[~np.isnan(values)])
         if len(levels) > 2:
-            mean, sd = (float(of(values[at][known])) if known.any() else 1.0 for of in (np.mean, np.std))
+            mean, sd = (float(statistic(values[at][known])) if known.any() else 1.0 for statistic in (np.mean, np.std))
             scaled = np.where(known, (values[at] - mean) / (sd or 1.0), 0.0)
-            return Target(name, "number", 1, _on(scaled.astype(np.float32), device), _on(known, device), 1.0)
+            return Target(name, "number", 1, _to_tensor(scaled.astype(np.float32), device), _to_tensor(known, device), 1.0)
         truth = np.where(known, values[at] == levels[-1], False)
     flag = truth.astype(np.float32)
     share = float(flag[known].mean()) if known.any() else 0.0
     entropy = -sum(p * float(np.log(p)) for p in (share, 1 - share) if p > 0)
-    return Target(name, "flag", 1, _on(flag, device), _on(known, device), entropy)
+    return Target(name, "flag", 1, _to_tensor(flag, device), _to_tensor(known, device), entropy)
 
 
-def _on(values: NDArray[np.int64] | NDArray[np.float32] | NDArray[np.bool_], device: torch.device | None) -> Tensor:
+def _to_tensor(values: NDArray[np.int64] | NDArray[np.float32] | NDArray[np.bool_], device: torch.device | None) -> Tensor:
     return torch.from_numpy(values).to(device)
 
 

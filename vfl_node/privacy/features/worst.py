@@ -53,7 +53,7 @@ class Worst:
             if gain is not None and measured[column].success is not None and (before is None or gain > before.chosen_by):
                 self._found[attack, column] = Found(gain, epoch, measured[column])
 
-    def of(self, attack: str, column: str) -> Found | None:
+    def find(self, attack: str, column: str) -> Found | None:
         """What ``attack`` found of ``column`` in its worst epoch; None where nothing was defined."""
         return self._found.get((attack, column))
 
@@ -72,11 +72,11 @@ class Worst:
         for attack, rows in tensors.items():
             for column, row in zip(self._columns, rows.tolist(), strict=True):
                 if not math.isnan(row[0]):
-                    self._found[attack, column.name] = _found(column, row)
+                    self._found[attack, column.name] = _read_found(column, row)
 
     def _row(self, attack: str, column: Target) -> Tensor:
         row = torch.full((WIDTH,), math.nan, dtype=torch.float64)
-        if found := self.of(attack, column.name):
+        if found := self.find(attack, column.name):
             score = found.score
             values = [found.chosen_by, found.epoch, score.rows, *score.figures.values(), *score.constants.values()]
             row[: len(values)] = torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64)
@@ -87,7 +87,7 @@ WIDTH = 3 + 2 * max(map(len, FIGURES.values()))
 """Numbers that a checkpoint holds of one attack on one column."""
 
 
-def _found(column: Target, row: Sequence[float]) -> Found:
+def _read_found(column: Target, row: Sequence[float]) -> Found:
     chosen_by, epoch, rows, *values = row
     names = FIGURES[column.kind]
     read = [None if math.isnan(value) else value for value in values]

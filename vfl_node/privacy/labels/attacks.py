@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vfl_node.privacy.labels.shown import KnownRows, Shown, across_of, agreeing, ridge, standardised
+from vfl_node.privacy.labels.shown import KnownRows, Shown, agreeing, reach_across, ridge, standardise
 
 FIRM = 30.0
 """Weight of a ridge over few known rows, of standardised columns."""
@@ -54,7 +54,7 @@ class Attacks:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all."""
+        """Names of all attacks."""
         return (*self.blind, *self.informed)
 
 
@@ -65,12 +65,12 @@ def norm(shown: Shown) -> Tensor:
 
 def direction(shown: Shown) -> Tensor:
     """How far it reaches along the leading direction of the rows that came with it."""
-    return shown.by_window[0]
+    return shown.window_reach[0]
 
 
 def residual(shown: Shown) -> Tensor:
     """How far it reaches across that direction."""
-    return shown.by_window[1]
+    return shown.window_reach[1]
 
 
 def cosine(shown: Shown, known: KnownRows) -> Tensor:
@@ -90,7 +90,7 @@ def mean_direction(shown: Shown) -> Tensor:
 
 def mean_residual(shown: Shown) -> Tensor:
     """As :func:`residual`, of the mean over epochs."""
-    return across_of(shown.means, shown.along)
+    return reach_across(shown.means, shown.direction)
 
 
 def mean_cosine(shown: Shown, known: KnownRows) -> Tensor:
@@ -105,22 +105,22 @@ def steady(shown: Shown) -> Tensor:
 
 def clusters(shown: Shown) -> Tensor:
     """Which of two clusters of means it is in: 0 or 1."""
-    return (shown.of_means > 0).float()
+    return (shown.mean_clusters > 0).float()
 
 
 def clusters_soft(shown: Shown) -> Tensor:
     """How much nearer it is to one centre of these than to the other."""
-    return shown.of_means
+    return shown.mean_clusters
 
 
 def embeddings(shown: Shown) -> Tensor:
     """Which of two clusters of embeddings the row is in: 0 or 1."""
-    return (shown.of_embeddings > 0).float()
+    return (shown.embedding_clusters > 0).float()
 
 
 def embeddings_soft(shown: Shown) -> Tensor:
     """How much nearer its embedding is to one centre of these than to the other."""
-    return shown.of_embeddings
+    return shown.embedding_clusters
 
 
 def joined(shown: Shown) -> Tensor:
@@ -133,7 +133,7 @@ def pseudo_labels(shown: Shown) -> Tensor:
 
     An attacker knows about how many positives there are; here it is taken to know only that they are fewer.
     """
-    score = standardised(shown.joined)
+    score = standardise(shown.joined)
     score = -score if bool(score.pow(3).mean() < 0) else score
     likely = (score > 1).float()[:, None]
     return ridge(shown.views, likely, 1.0)(shown.views)[:, 0]
@@ -147,7 +147,7 @@ def known_rows(shown: Shown, known: KnownRows) -> Tensor:
 def known_joined(shown: Shown, known: KnownRows) -> Tensor:
     """:func:`known_rows` and :func:`joined`, standardised and added."""
     learnt = known_rows(shown, known)
-    return standardised(learnt) + agreeing(learnt, shown.joined)
+    return standardise(learnt) + agreeing(learnt, shown.joined)
 
 
 def leading_embeddings(shown: Shown) -> Tensor:
@@ -158,7 +158,7 @@ def leading_embeddings(shown: Shown) -> Tensor:
 
 def joined_numbers(shown: Shown) -> Tensor:
     """:func:`mean_direction` and :func:`leading_embeddings`, standardised and added."""
-    return standardised(shown.reach) + agreeing(shown.reach, leading_embeddings(shown))
+    return standardise(shown.reach) + agreeing(shown.reach, leading_embeddings(shown))
 
 
 def _named(*attacks: Callable[..., Tensor]) -> dict[str, Callable[..., Tensor]]:

@@ -16,19 +16,19 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.labels.attacks import FIRM, Attacks, Blind
-from vfl_node.privacy.labels.shown import KnownRows, Shown, ridge, standardised
+from vfl_node.privacy.labels.shown import KnownRows, Shown, ridge, standardise
 
 STARTS = 3
-"""Of the centres, of which the best ones count."""
+"""Random starts of the centres, of which the best ones count."""
 
 SOUGHT = 1024
 """Rows among which centres are sought; then they move a few times more among all rows."""
 
 MOST_MOVES, LAST_MOVES = 10, 5
-"""Of the centres of one start, and of the best ones among all rows."""
+"""Moves of the centres of one start, and of the best ones among all rows."""
 
 
-def of_classes(classes: int) -> Attacks:
+def class_attacks(classes: int) -> Attacks:
     """All attacks on labels of so many classes."""
     blind: Mapping[str, Blind] = {
         "class_directions": partial(_directions, classes=classes),
@@ -57,13 +57,13 @@ def _embeddings(shown: Shown, *, classes: int) -> Tensor:
 def _joined(shown: Shown, *, classes: int) -> Tensor:
     """Clusters of both side by side."""
     directions = torch.nn.functional.normalize(shown.means, dim=1)
-    return nearness(torch.cat([standardised(directions), shown.standard_embeddings], dim=1), classes)
+    return nearness(torch.cat([standardise(directions), shown.standard_embeddings], dim=1), classes)
 
 
 def _known_rows(shown: Shown, known: KnownRows) -> Tensor:
     """A linear function of mean directions and embeddings for each class, learnt from the known rows."""
     directions = torch.nn.functional.normalize(shown.means, dim=1)
-    views = torch.cat([standardised(directions), shown.standard_embeddings], dim=1)
+    views = torch.cat([standardise(directions), shown.standard_embeddings], dim=1)
     return ridge(views[known.rows], known.targets, FIRM)(views)
 
 
@@ -74,12 +74,12 @@ def nearness(rows: Tensor, groups: int) -> Tensor:
     """
     drawn = Randomness(bytes(32)).derive("centres")
     among = rows[torch.from_numpy(np.sort(drawn.permutation(len(rows))[:SOUGHT]))]
-    starts = [_moved(among, _start(among, groups, drawn), MOST_MOVES) for _ in range(STARTS)]
+    starts = [_move_centres(among, _start(among, groups, drawn), MOST_MOVES) for _ in range(STARTS)]
     best = min(starts, key=lambda centres: float(torch.cdist(among, centres).amin(dim=1).square().sum()))
-    return -torch.cdist(rows, _moved(rows, best, LAST_MOVES))
+    return -torch.cdist(rows, _move_centres(rows, best, LAST_MOVES))
 
 
-def _moved(rows: Tensor, centres: Tensor, most: int) -> Tensor:
+def _move_centres(rows: Tensor, centres: Tensor, most: int) -> Tensor:
     """Centres after at most so many moves, each to the mean of the rows that are nearest to it (Lloyd)."""
     nearest = torch.zeros(0)
     for _ in range(most):
@@ -95,7 +95,7 @@ def _moved(rows: Tensor, centres: Tensor, most: int) -> Tensor:
 
 def _start(rows: Tensor, groups: int, drawn: Randomness) -> Tensor:
     """Rows as first centres, each drawn by its squared distance to those before."""
-    centres = rows[drawn.below(len(rows))][None]
+    centres = rows[drawn.draw_below(len(rows))][None]
     for _ in range(groups - 1):
         away = torch.cdist(rows, centres).amin(dim=1).square().double().cumsum(dim=0)
         place = int(torch.searchsorted(away, float(drawn.uniform((1,))[0]) * float(away[-1]), right=True))

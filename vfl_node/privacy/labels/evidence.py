@@ -25,7 +25,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.privacy.attacks.attack import Positions
-from vfl_node.privacy.labels.shown import standardised
+from vfl_node.privacy.labels.shown import standardise
 from vfl_node.session.memory import Memory, changed
 
 MOST_ROWS = 1 << 14
@@ -59,13 +59,13 @@ class Evidence:
     counts: NDArray[np.int32]
 
     @classmethod
-    def none(cls, columns: int) -> Evidence:
+    def empty(cls, columns: int) -> Evidence:
         """Nothing yet."""
         nothing = np.zeros((0, columns), np.float32)
         return cls(np.zeros(0, np.uint64), nothing, nothing, np.zeros(0, np.int32))
 
     @classmethod
-    def of(cls, names: Names, score: Tensor, targets: Tensor, *, trainings: int = 1) -> Evidence:
+    def from_scores(cls, names: Names, score: Tensor, targets: Tensor, *, trainings: int = 1) -> Evidence:
         """One training's ``score``, float32[n] or float32[n, g], of rows with distinct ``names``.
 
         Args:
@@ -75,34 +75,34 @@ class Evidence:
             trainings: how many it is of; 0: of predictions.
         """
         order = np.argsort(names)
-        sums, squares = _weighted(score.reshape(len(names), -1), targets)
+        sums, squares = _weigh(score.reshape(len(names), -1), targets)
         return cls(names[order], sums[order], squares[order], np.full(len(names), trainings, np.int32))
 
-    def plus(self, other: Evidence) -> Evidence:
+    def add(self, other: Evidence) -> Evidence:
         """Both added."""
         names = np.union1d(self.names, other.names)
         shape, counts = (len(names), self.sums.shape[1]), np.zeros(len(names), np.int32)
         sums, squares = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-        for of in (self, other):
-            places = np.searchsorted(names, of.names)
-            sums[places] += of.sums
-            squares[places] += of.squares
-            counts[places] += of.counts
+        for evidence in (self, other):
+            places = np.searchsorted(names, evidence.names)
+            sums[places] += evidence.sums
+            squares[places] += evidence.squares
+            counts[places] += evidence.counts
         return Evidence(names[:MOST_ROWS], sums[:MOST_ROWS], squares[:MOST_ROWS], counts[:MOST_ROWS])
 
-    def replaced_by(self, names: Names, sums: Columns) -> Evidence:
+    def replace_rows(self, names: Names, sums: Columns) -> Evidence:
         """With ``sums``, float32[k, c], of the rows with ``names``, uint64[k], ascending, in place of the same ones here."""
         new, counts = np.ones_like(sums), np.zeros(len(names), np.int32)
         kept = ~np.isin(self.names, names)
         order = np.argsort(np.concatenate([self.names[kept], names]))
         parts = ((self.names, names), (self.sums, sums), (self.squares, new), (self.counts, counts))
-        return Evidence(*(np.concatenate([mine[kept], of])[order] for mine, of in parts))
+        return Evidence(*(np.concatenate([mine[kept], new])[order] for mine, new in parts))
 
-    def only(self, places: Positions) -> Evidence:
+    def select(self, places: Positions) -> Evidence:
         """The rows at these places, ascending."""
         return Evidence(self.names[places], self.sums[places], self.squares[places], self.counts[places])
 
-    def renamed(self, names: Names) -> Evidence:
+    def rename(self, names: Names) -> Evidence:
         """With ``names``, uint64[m], of the rows at shared positions in place of these."""
         called = names[self.names.astype(np.int64)]
         order = np.argsort(called)
@@ -119,21 +119,21 @@ class Evidence:
         return torch.from_numpy(found if found.shape[1] > 1 else found[:, 0])
 
 
-def _weighted(score: Tensor, targets: Tensor) -> tuple[Columns, Columns]:
+def _weigh(score: Tensor, targets: Tensor) -> tuple[Columns, Columns]:
     """Scores times their weights, and the squares of these, float32[n, c]: see the module."""
-    z, t = standardised(score).double(), standardised(targets).double()
+    z, t = standardise(score).double(), standardise(targets).double()
     sums, squares = torch.zeros(t.shape, dtype=torch.float64), torch.zeros(t.shape, dtype=torch.float64)
     half = torch.arange(len(z)) % 2 == 0
     for used, fitted in ((half, ~half), (~half, half)):
         along = z[fitted].T @ t[fitted] / max(int(fitted.sum()), 1)  # (g, c)
-        groups, classes = _matched(along)
+        groups, classes = _match(along)
         weights = along[groups, classes]
         sums[used.nonzero()[:, :1], classes] = z[used][:, groups] * weights
         squares[used.nonzero()[:, :1], classes] = weights.square().expand(int(used.sum()), -1)
     return sums.float().numpy(), squares.float().numpy()
 
 
-def _matched(along: Tensor) -> tuple[Tensor, Tensor]:
+def _match(along: Tensor) -> tuple[Tensor, Tensor]:
     """Which group is which class, by how well they go along."""
     if along.numel() == 1:
         return torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
@@ -161,16 +161,16 @@ class History:
         self._memory, self._columns, self._job_id, self._names = memory, columns, job_id, names
         self._name = f"labels-{hashlib.sha256(f'{about} {columns}'.encode()).hexdigest()[:32]}"
         self._known: bytes | None = None
-        self._earlier = Evidence.none(columns)
+        self._earlier = Evidence.empty(columns)
         self._change(lambda jobs: jobs)
 
     @property
     def earlier(self) -> Evidence:
-        """Of all jobs but this one, as they are now: another one may be under way. Costs 5 ms a job after a change."""
+        """Evidence of all jobs but this one, as they are now: another may be under way. Costs 5 ms a job after a change."""
         if (data := self._memory.recall(self._name)) != self._known:
             jobs = self._read(data)
             jobs.pop(self._job_id, None)
-            self._known, self._earlier = data, reduce(Evidence.plus, jobs.values(), Evidence.none(self._columns))
+            self._known, self._earlier = data, reduce(Evidence.add, jobs.values(), Evidence.empty(self._columns))
         return self._earlier
 
     @property
@@ -180,16 +180,16 @@ class History:
 
     @property
     def own(self) -> Evidence:
-        """Of this job, as it was kept."""
-        return self._read(self._memory.recall(self._name)).get(self._job_id, Evidence.none(self._columns))
+        """The evidence of this job, as it was kept."""
+        return self._read(self._memory.recall(self._name)).get(self._job_id, Evidence.empty(self._columns))
 
-    def with_job(self, told: Evidence, positions: Positions) -> Tensor:
+    def score_with_job(self, told: Evidence, positions: Positions) -> Tensor:
         """The scores of the rows at ``positions`` by all jobs, this one with what it has ``told`` by shared position."""
-        return self.earlier.plus(told.renamed(self._names)).scores(self._names[positions])
+        return self.earlier.add(told.rename(self._names)).scores(self._names[positions])
 
     def keep_at(self, told: Evidence) -> None:
         """Remember what this job has ``told`` so far, by shared position, in place of what was remembered of it."""
-        self.keep(told.renamed(self._names))
+        self.keep(told.rename(self._names))
 
     def keep(self, told: Evidence) -> None:
         """The same, by names of records."""
@@ -198,34 +198,34 @@ class History:
     def change_own(self, change: Callable[[Evidence], Evidence]) -> None:
         """Put what ``change`` makes of what was remembered of this job in its place; what it raises changes nothing."""
 
-        def with_own(jobs: dict[str, Evidence]) -> dict[str, Evidence]:
-            own = change(jobs.pop(self._job_id, Evidence.none(self._columns)))
+        def replace_own(jobs: dict[str, Evidence]) -> dict[str, Evidence]:
+            own = change(jobs.pop(self._job_id, Evidence.empty(self._columns)))
             for job_id in [job_id for job_id in jobs if job_id != EARLIER][: 1 - MOST_JOBS]:
-                jobs[EARLIER] = self._folded(jobs[EARLIER], jobs.pop(job_id))
+                jobs[EARLIER] = self._fold(jobs[EARLIER], jobs.pop(job_id))
             return {**jobs, self._job_id: own}
 
-        self._change(with_own)
+        self._change(replace_own)
 
-    def _folded(self, earlier: Evidence, job: Evidence) -> Evidence:
+    def _fold(self, earlier: Evidence, job: Evidence) -> Evidence:
         """The sum of older jobs with one more."""
-        return earlier.plus(job)
+        return earlier.add(job)
 
     def _change(self, change: Callable[[dict[str, Evidence]], dict[str, Evidence]]) -> None:
         what = "what was told of this table's labels in earlier jobs"
-        changed(self._memory, self._name, lambda data: _written(change(self._read(data))), what=what)
+        changed(self._memory, self._name, lambda data: _serialise(change(self._read(data))), what=what)
 
     def _read(self, data: bytes | None) -> dict[str, Evidence]:
-        return {EARLIER: Evidence.none(self._columns)} if data is None else _read(data, self._columns)
+        return {EARLIER: Evidence.empty(self._columns)} if data is None else _read(data, self._columns)
 
 
 class Said(History):
     """Predictions as they were said, by model: no sum, so that older ones are dropped. What they tell is in the others."""
 
-    def _folded(self, earlier: Evidence, job: Evidence) -> Evidence:
+    def _fold(self, earlier: Evidence, job: Evidence) -> Evidence:
         return earlier
 
 
-def about_labels(table: str, column: str, classes: int) -> str:
+def labels_key(table: str, column: str, classes: int) -> str:
     """What stands for the labels of a table: its name in the settings, their column, and how many classes; 0: numbers."""
     return f"{table} {column} {classes}"
 
@@ -253,9 +253,13 @@ def record_names(secret: Randomness, ids: Identifiers, rows: NDArray[np.int64], 
     return names
 
 
-def _written(jobs: Mapping[str, Evidence]) -> bytes:
-    head = {job_id: len(of.names) for job_id, of in jobs.items()}
-    parts = [part.tobytes() for of in jobs.values() for part in (of.names, of.sums, of.squares, of.counts)]
+def _serialise(jobs: Mapping[str, Evidence]) -> bytes:
+    head = {job_id: len(evidence.names) for job_id, evidence in jobs.items()}
+    parts = [
+        part.tobytes()
+        for evidence in jobs.values()
+        for part in (evidence.names, evidence.sums, evidence.squares, evidence.counts)
+    ]
     return json.dumps(head).encode() + b"\n" + b"".join(parts)
 
 

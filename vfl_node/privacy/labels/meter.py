@@ -37,7 +37,7 @@ from vfl_node.privacy.labels.seen import SeenEpoch
 from vfl_node.privacy.labels.shown import Course, KnownRows, Shown
 from vfl_node.privacy.labels.truth import Truth
 from vfl_node.privacy.peers import TOGETHER
-from vfl_node.privacy.silent import attempted
+from vfl_node.privacy.silent import attempt
 
 ADDED_UP = "added_up"
 """The attack that has all repeats and jobs so far."""
@@ -102,8 +102,8 @@ class LabelMeter(Attachment):
     @property
     def trainings(self) -> int:
         """How many trainings the figures count: repeats, this one included, and earlier jobs with a partner."""
-        of_job = max((int(of.counts.max(initial=0)) for of in self._of_job().values()), default=0)
-        earlier = (history.trainings for of in self._histories.values() for history in of)
+        of_job = max((int(evidence.counts.max(initial=0)) for evidence in self._job_evidence().values()), default=0)
+        earlier = (history.trainings for histories in self._histories.values() for history in histories)
         return of_job + max(earlier, default=0)
 
     @torch.no_grad()
@@ -119,8 +119,8 @@ class LabelMeter(Attachment):
         among = np.flatnonzero(places >= 0)
         rows = torch.from_numpy(among)
         # of a row's own loss: the last batch of an epoch is smaller, and its gradients are larger
-        got = {peer: of[rows].cpu() * len(positions) for peer, of in zip(self._peers, gradients, strict=True)}
-        sent = {peer: of.detach()[rows].cpu() for peer, of in zip(self._peers, embeddings, strict=True)}
+        got = {peer: tensor[rows].cpu() * len(positions) for peer, tensor in zip(self._peers, gradients, strict=True)}
+        sent = {peer: tensor.detach()[rows].cpu() for peer, tensor in zip(self._peers, embeddings, strict=True)}
         self._seen.add(torch.from_numpy(places[among].astype(np.int64)), got, sent)
 
     def epoch_begins(self, epoch: int, steps: int) -> None:
@@ -130,7 +130,7 @@ class LabelMeter(Attachment):
             PolicyError: as :meth:`epoch_done`.
         """
         if self._epoch == 0 and self._limit is not None and self.enough:
-            self._check(self._added_up())
+            self._check(self._sum_trainings())
 
     @override
     def step_done(self, step: TrainingStep) -> None:
@@ -139,7 +139,7 @@ class LabelMeter(Attachment):
     def epoch_ends(self) -> Leaks:
         """As :meth:`Attachment.epoch_ends`: figures come while the next epoch trains, and at once under a limit."""
         self.epoch_done()
-        return {} if self._limit is None else self.awaited()
+        return {} if self._limit is None else self.wait()
 
     def epoch_done(self) -> None:
         """Begin to attack what was seen in this epoch, on a thread of its own. Under an owner's limit it waits for the end.
@@ -155,11 +155,11 @@ class LabelMeter(Attachment):
             self._check(self._judging.result())
 
     @override
-    def awaited(self) -> Mapping[str, Any]:
-        found = self.judged()
+    def wait(self) -> Mapping[str, Any]:
+        found = self.judge()
         return {"labels": found} if found else {}
 
-    def judged(self) -> Leaks:
+    def judge(self) -> Leaks:
         """What the attacks found after the epoch that was done last, once; waits for it. Empty where nothing is judged."""
         if self._judging is None:
             return {}
@@ -176,11 +176,11 @@ class LabelMeter(Attachment):
         """What the attacks find in what was ``seen`` of an epoch."""
         windows, self._epoch = seen.windows(), self._epoch + 1
         found: dict[str, float | None] = {}
-        for attacker, (gradients, embeddings) in seen.in_order(len(self._truth.followed)).items():
+        for attacker, (gradients, embeddings) in seen.sort(len(self._truth.followed)).items():
             shown = self._courses[attacker].epoch_done(gradients, windows, embeddings)
             for name, figure in self._attack(attacker, shown).items():
                 found[name] = larger(found.get(name), figure)
-        return found | self._added_up()
+        return found | self._sum_trainings()
 
     def result(self) -> Leaks:
         """The largest figure of each attack in the epochs so far; empty where nothing is judged."""
@@ -212,38 +212,38 @@ class LabelMeter(Attachment):
         if not under("courses", tensors):  # nothing, or what an earlier version kept
             return
         self._epoch = int(tensors["epoch"])
-        for attacker, of in parted(under("courses", tensors), self._attackers).items():
-            self._courses[attacker].restore(of)
+        for attacker, courses in parted(under("courses", tensors), self._attackers).items():
+            self._courses[attacker].restore(courses)
         scores = under("scores", tensors)
         self._scores = {told: scores[".".join(told)].cpu() for told in self._summed if ".".join(told) in scores}
         self._worst = {name: None if value.isnan() else value.item() for name, value in under("worst", tensors).items()}
 
-    def broken_off(self) -> None:
-        """As :meth:`Attachment.broken_off`: rows that were not seen in the epoch count as telling nothing in it."""
-        self.judged()
+    def break_off(self) -> None:
+        """As :meth:`Attachment.break_off`: rows that were not seen in the epoch count as telling nothing in it."""
+        self.judge()
         if self._seen:
             self._find(self._seen)
         self.settle()
 
     @override
-    def so_far(self) -> dict[str, Tensor]:
+    def carry_over(self) -> dict[str, Tensor]:
         self.settle()
         return {
             f"{'.'.join(told)}.{name}": torch.from_numpy(array)
-            for told, of in self._of_job().items()
+            for told, evidence in self._job_evidence().items()
             for name, array in (
-                ("names", of.names.view(np.int64)),
-                ("sums", of.sums),
-                ("squares", of.squares),
-                ("counts", of.counts),
+                ("names", evidence.names.view(np.int64)),
+                ("sums", evidence.sums),
+                ("squares", evidence.squares),
+                ("counts", evidence.counts),
             )
         }
 
     @override
     def follow_on(self, carried: Mapping[str, Tensor]) -> None:
         for told in self._summed:
-            if of := under(".".join(told), carried):
-                names, sums, squares, counts = (of[name].numpy() for name in ("names", "sums", "squares", "counts"))
+            if part := under(".".join(told), carried):
+                names, sums, squares, counts = (part[name].numpy() for name in ("names", "sums", "squares", "counts"))
                 self._repeats[told] = Evidence(names.view(np.uint64), sums, squares, counts)
 
     @property
@@ -253,11 +253,11 @@ class LabelMeter(Attachment):
     def _attack(self, attacker: str, shown: Shown) -> dict[str, float | None]:
         """Attack → its figure; of one that knows some labels the mean over choices of these."""
         attacks, found = self._truth.attacks, {}
-        scores = {name: attempted(partial(attack, shown)) for name, attack in attacks.blind.items()}
+        scores = {name: attempt(partial(attack, shown)) for name, attack in attacks.blind.items()}
         for name, score in scores.items():
-            found[name] = None if score is None else attempted(partial(self._truth.figure, score))
+            found[name] = None if score is None else attempt(partial(self._truth.figure, score))
         for name, informed in attacks.informed.items():
-            values = [attempted(partial(self._informed, informed, shown, known)) for known in self._known]
+            values = [attempt(partial(self._score_informed, informed, shown, known)) for known in self._known]
             told = [value for value in values if value is not None]
             found[name] = sum(told) / len(told) if told else None
         for name in attacks.summed:
@@ -265,30 +265,30 @@ class LabelMeter(Attachment):
                 self._scores[attacker, name] = score
         return found
 
-    def _informed(self, attack: Informed, shown: Shown, known: KnownRows) -> float | None:
+    def _score_informed(self, attack: Informed, shown: Shown, known: KnownRows) -> float | None:
         return self._truth.figure(attack(shown, known))
 
-    def _of_job(self) -> dict[Told, Evidence]:
+    def _job_evidence(self) -> dict[Told, Evidence]:
         """What this job has told so far."""
         told, followed = dict(self._repeats), self._truth.followed
         targets = self._truth.targets(np.arange(len(followed)))
         for by, score in self._scores.items():
-            now = Evidence.of(followed.astype(np.uint64), score, targets)
-            told[by] = told[by].plus(now) if by in told else now
+            now = Evidence.from_scores(followed.astype(np.uint64), score, targets)
+            told[by] = told[by].add(now) if by in told else now
         return told
 
-    def _added_up(self) -> dict[str, float | None]:
+    def _sum_trainings(self) -> dict[str, float | None]:
         """The figure of all trainings together, of the partner that has most; nothing in the first training."""
-        positions, told = self._truth.followed, self._of_job()
-        scores = [of.scores(positions.astype(np.uint64)) for by, of in told.items() if by in self._repeats]
+        positions, told = self._truth.followed, self._job_evidence()
+        scores = [evidence.scores(positions.astype(np.uint64)) for by, evidence in told.items() if by in self._repeats]
         for by, histories in self._histories.items():
-            now = told.get(by, Evidence.none(self._truth.columns))
-            scores += [of.with_job(now, positions) for of in histories if len(of.earlier.names)]
+            now = told.get(by, Evidence.empty(self._truth.columns))
+            scores += [history.score_with_job(now, positions) for history in histories if len(history.earlier.names)]
         if not scores:
             return {}
         value: float | None = None
         for each in scores:
-            value = larger(value, attempted(partial(self._truth.figure, each)))
+            value = larger(value, attempt(partial(self._truth.figure, each)))
         return {ADDED_UP: value}
 
     def _keep(self) -> None:
@@ -298,7 +298,7 @@ class LabelMeter(Attachment):
 
     def settle(self) -> None:
         """Remember for later jobs what this one has told so far."""
-        for by, told in self._of_job().items():
+        for by, told in self._job_evidence().items():
             for history in self._histories.get(by, ()):
                 history.keep_at(told)
 

@@ -35,11 +35,11 @@ class SeenEpoch:
             self._gradients[peer].append(rows)
             self._embeddings[peer].append(embeddings[peer])
 
-    def in_order(self, followed: int) -> Mapping[str, tuple[Tensor, Tensor]]:
+    def sort(self, followed: int) -> Mapping[str, tuple[Tensor, Tensor]]:
         """Attacker → gradients and embeddings of all rows that are followed, float32[followed, d]; zeros of rows not seen."""
         places = torch.cat(self._places)
         shown = {
-            peer: tuple(_in_order(places, torch.cat(of[peer]), followed) for of in (self._gradients, self._embeddings))
+            peer: tuple(_sort(places, torch.cat(rows[peer]), followed) for rows in (self._gradients, self._embeddings))
             for peer in self._gradients
         }
         if len(shown) > 1:
@@ -58,7 +58,7 @@ class SeenEpoch:
         return [torch.cat(steps) for steps in windows]
 
 
-def _in_order(places: Tensor, rows: Tensor, followed: int) -> Tensor:
+def _sort(places: Tensor, rows: Tensor, followed: int) -> Tensor:
     ordered = torch.zeros(followed, rows.shape[1])
     ordered[places] = rows.float()
     return ordered

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from vfl_node.privacy.labels.spectrum import leading
-from vfl_node.privacy.silent import attempted
+from vfl_node.privacy.silent import attempt
 
 MOST_MOVES = 30
-"""Of the centres of two clusters."""
+"""Moves of the centres of two clusters."""
 
 FADING = 1 / 3
 """By how much an epoch's evidence counts less than that of the one before, as an exponent: the first tell most."""
@@ -57,7 +57,7 @@ class Shown:
     embeddings: Tensor
 
     @cached_property
-    def by_window(self) -> tuple[Tensor, Tensor]:
+    def window_reach(self) -> tuple[Tensor, Tensor]:
         """How far each gradient reaches along the leading direction of its window, and across it, float32[k] each.
 
         The sign of a direction is that of the window before.
@@ -66,49 +66,49 @@ class Shown:
         before: Tensor | None = None
         for window in self.windows:
             rows = self.gradients[window]
-            before = continued(leading(rows), before)
-            reach[window], across[window] = rows @ before, across_of(rows, before)
+            before = align(leading(rows), before)
+            reach[window], across[window] = rows @ before, reach_across(rows, before)
         return reach, across
 
     @cached_property
-    def along(self) -> Tensor:
+    def direction(self) -> Tensor:
         """float32[d], the leading direction of the means."""
         return leading(self.means)
 
     @cached_property
     def reach(self) -> Tensor:
         """How far each mean reaches along it, float32[k]."""
-        return self.means @ self.along
+        return self.means @ self.direction
 
     @cached_property
-    def of_means(self) -> Tensor:
+    def mean_clusters(self) -> Tensor:
         """How much nearer each mean is to one of two centres than to the other, float32[k]."""
         return two_clusters(self.means)
 
     @cached_property
-    def of_embeddings(self) -> Tensor:
+    def embedding_clusters(self) -> Tensor:
         """The same of embeddings."""
         return two_clusters(self.embeddings)
 
     @cached_property
     def views(self) -> Tensor:
         """float32[k, d + e], means and embeddings side by side, standardised."""
-        return torch.cat([standardised(self.means), self.standard_embeddings], dim=1)
+        return torch.cat([standardise(self.means), self.standard_embeddings], dim=1)
 
     @cached_property
     def standard_embeddings(self) -> Tensor:
         """float32[k, e], embeddings standardised."""
-        return standardised(self.embeddings)
+        return standardise(self.embeddings)
 
     @cached_property
     def paths(self) -> Tensor:
         """float32[k, 2 + e], the means' reach, ``steady`` and embeddings side by side, standardised."""
-        return torch.cat([standardised(torch.stack([self.reach, self.steady], dim=1)), self.standard_embeddings], dim=1)
+        return torch.cat([standardise(torch.stack([self.reach, self.steady], dim=1)), self.standard_embeddings], dim=1)
 
     @cached_property
     def joined(self) -> Tensor:
         """The means' reach and the clusters of embeddings, standardised and added, float32[k]."""
-        return standardised(self.reach) + agreeing(self.reach, self.of_embeddings)
+        return standardise(self.reach) + agreeing(self.reach, self.embedding_clusters)
 
 
 class Course:
@@ -133,7 +133,7 @@ class Course:
             self._means, self._steady = gradients.clone(), torch.zeros(len(gradients))
         else:
             self._means = self._means + (gradients - self._means) / self.epochs
-        reach = attempted(partial(self._reach, gradients, windows))
+        reach = attempt(partial(self._reach, gradients, windows))
         self._steady = self._steady + (torch.nan if reach is None else weight * reach)
         return Shown(gradients, windows, self._means, self._steady, embeddings)
 
@@ -143,7 +143,7 @@ class Course:
         for window in windows:
             rows = gradients[window]
             even[window] = rows / torch.linalg.vector_norm(rows, dim=1).median().clamp_min(TINY)
-        self._along = continued(leading(even), self._along)
+        self._along = align(leading(even), self._along)
         along = even @ self._along
         for window in windows:
             centred = along[window] - along[window].median()
@@ -168,17 +168,17 @@ TINY = 1e-30
 """Instead of a length or a scale of 0."""
 
 
-def continued(along: Tensor, before: Tensor | None) -> Tensor:
+def align(along: Tensor, before: Tensor | None) -> Tensor:
     """The direction ``along`` or its opposite, whichever is nearer to the one ``before``."""
     return -along if before is not None and bool(along @ before < 0) else along
 
 
-def across_of(rows: Tensor, along: Tensor) -> Tensor:
+def reach_across(rows: Tensor, along: Tensor) -> Tensor:
     """How far each row reaches across a direction."""
     return torch.linalg.vector_norm(rows - (rows @ along)[:, None] * along, dim=1)
 
 
-def standardised(rows: Tensor) -> Tensor:
+def standardise(rows: Tensor) -> Tensor:
     """Each column around its mean, by its deviation."""
     centred = rows.double() - rows.double().mean(dim=0)
     return (centred / centred.square().mean(dim=0).sqrt().clamp_min(TINY)).float()
@@ -186,7 +186,7 @@ def standardised(rows: Tensor) -> Tensor:
 
 def agreeing(score: Tensor, other: Tensor) -> Tensor:
     """``other`` standardised, with the sign with which it goes along with ``score``."""
-    one, two = standardised(score), standardised(other)
+    one, two = standardise(score), standardise(other)
     return -two if bool((one * two).sum() < 0) else two
 
 

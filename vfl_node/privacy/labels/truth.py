@@ -21,7 +21,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics.classes import NotNumbers, auc
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.labels.attacks import OF_NUMBERS, OF_TWO_CLASSES, Attacks
-from vfl_node.privacy.labels.classes import of_classes
+from vfl_node.privacy.labels.classes import class_attacks
 from vfl_node.privacy.labels.evidence import Names
 
 MOST = 2048
@@ -99,7 +99,7 @@ class TwoClassLabels(_Followed):
     attacks, columns = OF_TWO_CLASSES, 1
 
     def __init__(self, labels: Labels, judged: Positions, names: Names) -> None:
-        drawn = _by_class(labels, judged, names, 2, MOST)
+        drawn = _choose_by_class(labels, judged, names, 2, MOST)
         super().__init__(len(labels), np.concatenate(drawn), _choices(drawn, KNOWN))
         self._positive = labels[self.followed] == 1
 
@@ -124,8 +124,8 @@ class SeveralClassLabels(_Followed):
     """Labels 0, 1, … of K classes; args as :class:`TwoClassLabels`."""
 
     def __init__(self, labels: Labels, judged: Positions, names: Names, classes: int) -> None:
-        self.attacks, self.columns = of_classes(classes), classes
-        drawn = _by_class(labels, judged, names, classes, 2 * MOST // classes)
+        self.attacks, self.columns = class_attacks(classes), classes
+        drawn = _choose_by_class(labels, judged, names, classes, 2 * MOST // classes)
         super().__init__(len(labels), np.concatenate(drawn), _choices(drawn, KNOWN))
         self._one_hot = labels[self.followed][:, None] == np.arange(classes)
 
@@ -192,7 +192,7 @@ class NumberLabels(_Followed):
 
 def attacks_on(classes: int) -> Attacks:
     """All attacks on labels of so many classes; 0: numbers."""
-    return OF_TWO_CLASSES if classes == 2 else of_classes(classes) if classes else OF_NUMBERS
+    return OF_TWO_CLASSES if classes == 2 else class_attacks(classes) if classes else OF_NUMBERS
 
 
 def truth_of(labels: Labels, judged: Positions, names: Names, *, classes: int) -> Truth:
@@ -222,8 +222,8 @@ def _first(rows: Positions, names: Names, most: int) -> Positions:
     return rows[np.argsort(names[rows], kind="stable")[:most]]
 
 
-def _by_class(labels: Labels, judged: Positions, names: Names, classes: int, most: int) -> list[Positions]:
-    """Of each class the positions that are followed, in the order of their names."""
+def _choose_by_class(labels: Labels, judged: Positions, names: Names, classes: int, most: int) -> list[Positions]:
+    """The positions of each class that are followed, in the order of their names."""
     return [_first(judged[labels[judged] == kind], names, most) for kind in range(classes)]
 
 

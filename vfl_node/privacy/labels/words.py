@@ -48,6 +48,6 @@ INFORMED: Mapping[str, str] = {
 """Attack by a peer that knows the labels of a few rows → of which; the others know none."""
 
 
-def known_by(attack: str) -> str:
+def describe_known(attack: str) -> str:
     """What the peer is assumed to know already."""
     return INFORMED.get(attack, "nothing")

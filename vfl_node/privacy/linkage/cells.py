@@ -24,7 +24,7 @@ POINTS = 90_000
 _AT_ONCE = 2048
 
 
-def located(
+def locate(
     candidates: NDArray[np.int64],
     own: Floats,
     space: KeySpace,

@@ -38,7 +38,7 @@ def misfits(measured: Floats, predicted: Floats) -> Floats:
     return np.asarray(squares / known.sum(axis=1)[:, None])
 
 
-def placed(measured: Floats, predict: Predict, bounds: Floats) -> Floats:
+def place_points(measured: Floats, predict: Predict, bounds: Floats) -> Floats:
     """The point of each record that fits its distances best: float64[records, axes].
 
     Args:

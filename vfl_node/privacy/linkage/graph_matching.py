@@ -43,19 +43,19 @@ class _Graph(NamedTuple):
     edges: Floats
 
     @classmethod
-    def of(cls, filters: Rows) -> _Graph:
+    def from_filters(cls, filters: Rows) -> _Graph:
         ones = np.unpackbits(filters, axis=1).sum(axis=1).astype(np.float64)
         common = (ones[:, None] + ones - hamming(filters, filters)) / 2
         np.fill_diagonal(common, 0.0)
         others = ~np.eye(len(ones), dtype=np.bool_)
-        common[others] = _standardised(common[others])
-        return cls(_standardised(ones), common)
+        common[others] = _standardise(common[others])
+        return cls(_standardise(ones), common)
 
     def signatures(self, largest: int) -> Floats:
         return np.column_stack([self.ones, -np.sort(-self.edges, axis=1)[:, :largest], self.edges.mean(axis=1)])
 
 
-def recognised(filters: Rows, listed: Rows) -> NDArray[np.int64]:
+def recognise(filters: Rows, listed: Rows) -> NDArray[np.int64]:
     """Which entry of the list each record has, int64[n]; −1 for some if there are more different records than entries.
 
     Every record gets an entry, also one whose text is not in the list.
@@ -68,20 +68,20 @@ def recognised(filters: Rows, listed: Rows) -> NDArray[np.int64]:
     m = 600. Memory: 8·(n + m)² bytes, a few times.
     """
     different, which = np.unique(filters, axis=0, return_inverse=True)
-    records, entries = _Graph.of(different), _Graph.of(listed)
-    first = _by_signatures(records, entries)
+    records, entries = _Graph.from_filters(different), _Graph.from_filters(listed)
+    first = _match_signatures(records, entries)
     middle = np.full(first.shape, 1 / max(first.shape))
     alike = -np.abs(records.ones[:, None] - entries.ones) * _ONES * (records.edges**2).sum() / len(different)
-    ends = [_climbed((1 - share) * first + share * middle, records.edges, entries.edges, alike) for share in _STARTS]
+    ends = [_climb((1 - share) * first + share * middle, records.edges, entries.edges, alike) for share in _STARTS]
     chosen, _ = max(ends, key=lambda end: end[1])
     return chosen[which.ravel()]
 
 
-def _standardised(values: Floats) -> Floats:
+def _standardise(values: Floats) -> Floats:
     return (values - values.mean()) / (values.std() or 1.0)
 
 
-def _by_signatures(records: _Graph, entries: _Graph) -> Floats:
+def _match_signatures(records: _Graph, entries: _Graph) -> Floats:
     """The assignment of like signatures, float64[n, m] of 0 and 1."""
     largest = min(_LARGEST, len(records.ones) - 1, len(entries.ones) - 1)
     own, theirs = records.signatures(largest), entries.signatures(largest)
@@ -92,7 +92,7 @@ def _by_signatures(records: _Graph, entries: _Graph) -> Floats:
     return assigned
 
 
-def _climbed(start: Floats, records: Floats, entries: Floats, alike: Floats) -> tuple[NDArray[np.int64], float]:
+def _climb(start: Floats, records: Floats, entries: Floats, alike: Floats) -> tuple[NDArray[np.int64], float]:
     """The assignment int64[n] at the end of the climb from ``start``, −1 for none, and how good it is."""
     mixed = start
     for _ in range(_STEPS):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vfl_node.crypto.filters.encoding import encode
-from vfl_node.crypto.filters.groups import normalised
+from vfl_node.crypto.filters.groups import normalise
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.job.keys import Encoding, TextKey
@@ -47,7 +47,7 @@ class RecognisedTexts:
     recognised: int
 
 
-def recognised_texts(own: Sequence[str], listed: Sequence[str], key: TextKey, encoding: Encoding) -> RecognisedTexts:
+def recognise_texts(own: Sequence[str], listed: Sequence[str], key: TextKey, encoding: Encoding) -> RecognisedTexts:
     """Try graph matching.
 
     Args:
@@ -56,21 +56,23 @@ def recognised_texts(own: Sequence[str], listed: Sequence[str], key: TextKey, en
         key: of the job.
         encoding: of the job.
 
-    Cost: that of normalising all; :func:`vfl_node.privacy.linkage.graph_matching.recognised` of 300 and 600, a few seconds.
+    Cost: that of normalising all; :func:`vfl_node.privacy.linkage.graph_matching.recognise` of 300 and 600, a few seconds.
     """
-    texts = _some(sorted({normalised(text) for text in own}), MOST_TEXTS, "texts")
-    public = {text for text in map(normalised, listed) if len(text) >= key.q}
+    texts = _sample(sorted({normalise(text) for text in own}), MOST_TEXTS, "texts")
+    public = {text for text in map(normalise, listed) if len(text) >= key.q}
     known = [text for text in texts if text in public]
-    others = _some(sorted(public.difference(known)), MOST_ENTRIES - len(known), "entries")
-    entries = _some(known + others, MOST_ENTRIES, "order")
+    others = _sample(sorted(public.difference(known)), MOST_ENTRIES - len(known), "entries")
+    entries = _sample(known + others, MOST_ENTRIES, "order")
     if len(texts) < 2 or len(entries) < 2:
         return RecognisedTexts(len(texts), len(known), 0)
-    found = graph_matching.recognised(*(_filters(of, key, encoding, seed) for of, seed in ((texts, "own"), (entries, "list"))))
+    found = graph_matching.recognise(
+        *(_filters(names, key, encoding, seed) for names, seed in ((texts, "own"), (entries, "list")))
+    )
     right = sum(entry >= 0 and entries[entry] == text for text, entry in zip(texts, found.tolist(), strict=True))
     return RecognisedTexts(len(texts), len(known), right)
 
 
-def placed_errors(own: Floats, listed: Floats, space: KeySpace) -> Mapping[str, float]:
+def registration_errors(own: Floats, listed: Floats, space: KeySpace) -> Mapping[str, float]:
     """How far from the truth registration places the party's records: key → median error; infinite: not half of them placed.
 
     Args:
@@ -81,17 +83,17 @@ def placed_errors(own: Floats, listed: Floats, space: KeySpace) -> Mapping[str, 
     Returns:
         As :func:`vfl_node.privacy.linkage.simulated.active_errors`.
 
-    Cost: as :func:`vfl_node.privacy.linkage.registration.located` of 600 and 5,000: some seconds.
+    Cost: as :func:`vfl_node.privacy.linkage.registration.locate` of 600 and 5,000: some seconds.
     """
     records, places = (
-        of[_SEED.derive(name).permutation(len(of))[:most]]
-        for of, name, most in ((own, "records", MOST_PLACES), (listed, "places", MOST_LISTED_PLACES))
+        places[_SEED.derive(name).permutation(len(places))[:most]]
+        for places, name, most in ((own, "records", MOST_PLACES), (listed, "places", MOST_LISTED_PLACES))
     )
-    guess = registration.located(space.filters(records, _SEED.derive("own")), places, space)
+    guess = registration.locate(space.filters(records, _SEED.derive("own")), places, space)
     return space.errors(np.where(np.isnan(guess), np.inf, guess), records)
 
 
-def _some(texts: Sequence[str], most: int, name: str) -> list[str]:
+def _sample(texts: Sequence[str], most: int, name: str) -> list[str]:
     """At most so many, drawn at random, in a random order."""
     return [texts[place] for place in _SEED.derive(name).permutation(len(texts))[:most]]
 

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from vfl_node.crypto.nearest.search import hamming
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
-from vfl_node.privacy.linkage.fitting import misfits, placed
+from vfl_node.privacy.linkage.fitting import misfits, place_points
 from vfl_node.privacy.linkage.space import Floats, KeySpace
 
 
-def located(similarities: Floats, own: Rows, mean: float, deviation: float, space: KeySpace, seed: Randomness) -> Floats:
+def locate(similarities: Floats, own: Rows, mean: float, deviation: float, space: KeySpace, seed: Randomness) -> Floats:
     """Where each passive record lies, float64[records, axes].
 
     Args:
@@ -36,21 +36,21 @@ def located(similarities: Floats, own: Rows, mean: float, deviation: float, spac
         space: of the job's keys.
         seed: of filters, which both data parties know.
 
-    Cost: as :func:`vfl_node.privacy.linkage.fitting.placed`, a distance of filters each; 20 ms a record with 200 similarities
-    and filters of 2 kB.
+    Cost: as :func:`vfl_node.privacy.linkage.fitting.place_points`, a distance of filters each; 20 ms a record with 200
+    similarities and filters of 2 kB.
     """
 
     def predict(points: Floats, which: NDArray[np.int64]) -> Floats:
         return hamming(space.filters(points, seed), own[which]).astype(np.float64)
 
-    return placed(-(deviation * similarities + mean), predict, space.bounds)
+    return place_points(-(deviation * similarities + mean), predict, space.bounds)
 
 
-def recognised(similarities: Floats, own: Rows, mean: float, deviation: float, tried: Rows) -> NDArray[np.int64]:
+def recognise(similarities: Floats, own: Rows, mean: float, deviation: float, tried: Rows) -> NDArray[np.int64]:
     """Which of the ``tried`` filters, such as those of a list of names, fits each passive record best: int64[records].
 
     Args:
-        similarities: as :func:`located`.
+        similarities: as :func:`locate`.
         own: as there.
         mean: μ0.
         deviation: σ0.

@@ -33,7 +33,7 @@ _NEAREST = 0.8  # the share of records that counts in a fit; others may be far f
 _EXACT = 0.85  # of two reaches: farther apart, a distance may have been cut
 
 
-def located(filters: Rows, listed: Floats, space: KeySpace) -> Floats:
+def locate(filters: Rows, listed: Floats, space: KeySpace) -> Floats:
     """Where each record lies, float64[n, axes]; NaN for those that no chain of neighbours joins with most others.
 
     Args:
@@ -43,13 +43,13 @@ def located(filters: Rows, listed: Floats, space: KeySpace) -> Floats:
 
     Cost: n² distances of filters, and their shortest ways; 36 fits of up to 60 searches each for two axes.
     """
-    own = np.stack([_positions(apart, reach) for apart, reach in space.apart(filters)], axis=1)
+    own = np.stack([_positions(apart, reach) for apart, reach in space.axis_distances(filters)], axis=1)
     joined = ~np.isnan(own).any(axis=1)
     found = np.full(own.shape, np.nan)
     if joined.sum() > 1:
         # an axis of the list in units of its reach, so that all count alike
         scale = np.array(space.reaches)
-        found[joined] = _laid(own[joined] / scale, listed / scale) * scale
+        found[joined] = _register(own[joined] / scale, listed / scale) * scale
     return found
 
 
@@ -72,7 +72,7 @@ def _positions(apart: Floats, reach: float) -> Floats:
     return found
 
 
-def _laid(own: Floats, listed: Floats) -> Floats:
+def _register(own: Floats, listed: Floats) -> Floats:
     """The map of ``own`` records over that of the list: float64[n, axes]."""
     places, axes = cKDTree(listed), own.shape[1]
     best, least = own, np.inf

@@ -46,15 +46,15 @@ def active_errors(own: Floats, others: int, candidates: int, space: KeySpace) ->
 
     Cost: some 20,000 filters, and their distances to up to 1,024 others: about 1 s with filters of 2 kB.
     """
-    made_up, seed = _like(own, min(others, _DRAWN), space), _SEED.derive("filters")
+    made_up, seed = _bootstrap(own, min(others, _DRAWN), space), _SEED.derive("filters")
     width = space.filters(own[:1], seed).shape[1]
     if others <= MOST:
-        judged = _judged(own, _JUDGED)
+        judged = _sample(own, _JUDGED)
         rows = _candidates(judged, made_up, candidates, space)
         points = min(_GRID_MOST, _FILTER_BYTES // width)
-        return space.errors(cells.located(rows, made_up, space, seed, most=points), judged)
+        return space.errors(cells.locate(rows, made_up, space, seed, most=points), judged)
     around = max(64, 4 * candidates)
-    judged = _judged(own, min(_JUDGED_CLOSELY, max(4, _FILTER_BYTES // (width * (2 * _GRID + 3 * around)))))
+    judged = _sample(own, min(_JUDGED_CLOSELY, max(4, _FILTER_BYTES // (width * (2 * _GRID + 3 * around)))))
     guesses = np.empty_like(judged)
     for record, guess in zip(judged, guesses, strict=True):
         near = _nearest(made_up, record, around, space)
@@ -63,7 +63,7 @@ def active_errors(own: Floats, others: int, candidates: int, space: KeySpace) ->
         for zoom in _ZOOMS:
             half = near.std(axis=0) / zoom
             window = np.clip(np.stack([guess - half, guess + half], axis=1), *space.bounds.T[:, :, None])
-            guess[:] = cells.located(rows, near, space, seed, most=_GRID, within=window)[0]
+            guess[:] = cells.locate(rows, near, space, seed, most=_GRID, within=window)[0]
     return space.errors(guesses, judged)
 
 
@@ -83,13 +83,13 @@ def passive_errors(own: Floats, uses: int, candidates: int, sigma: float, space:
     Cost: some 12,000 filters, and their distances to up to 1,024 others.
     """
     some = min(uses, _USES)
-    made_up = _like(own, min(_DRAWN, max(1, round(some * len(own) / candidates))), space)
+    made_up = _bootstrap(own, min(_DRAWN, max(1, round(some * len(own) / candidates))), space)
     seed, users, judged = _SEED.derive("filters"), list[Floats](), list[Floats]()
-    for record in _judged(own, _JUDGED_CLOSELY):
+    for record in _sample(own, _JUDGED_CLOSELY):
         around = _nearest(made_up, record, 4 * some, space)  # beyond, the candidates are others
-        distances = space.expected(around, _nearest(own, record, max(64, 16 * candidates), space))
+        distances = space.expected_distances(around, _nearest(own, record, max(64, 16 * candidates), space))
         farthest = np.partition(distances, candidates - 1, axis=1)[:, candidates - 1]
-        using = around[space.expected(around, record[None])[:, 0] <= farthest]
+        using = around[space.expected_distances(around, record[None])[:, 0] <= farthest]
         if len(using):
             users.append(using)
             judged.append(record)
@@ -97,16 +97,16 @@ def passive_errors(own: Floats, uses: int, candidates: int, sigma: float, space:
     by_members = space.errors(np.array([using.mean(axis=0) for using in users]), truth)
     beacons = [using[_SEED.derive("beacons").permutation(len(using))[:_BEACONS]] for using in users]
     filters = space.filters(np.concatenate(beacons), seed)
-    counts = np.array([len(of) for of in beacons])
+    counts = np.array([len(beacon) for beacon in beacons])
     mine = np.repeat(np.arange(len(truth)), counts)[None] == np.arange(len(truth))[:, None]
     apart = np.where(mine, hamming(space.filters(truth, seed), filters), np.nan)
     deviation = max(float(np.nanstd(apart)), 1.0)
     noise = sigma * _SEED.derive("noise").normal(apart.shape) * np.sqrt(counts / np.maximum(counts, uses))[:, None]
-    guess = multilateration.located(noise - apart / deviation, filters, 0.0, deviation, space, seed)
+    guess = multilateration.locate(noise - apart / deviation, filters, 0.0, deviation, space, seed)
     return {name: min(error, by_members[name]) for name, error in space.errors(guess, truth).items()}
 
 
-def _judged(own: Floats, most: int) -> Floats:
+def _sample(own: Floats, most: int) -> Floats:
     return own[_SEED.derive("judged").permutation(len(own))[:most]]
 
 
@@ -121,10 +121,10 @@ def _nearest(points: Floats, record: Floats, most: int, space: KeySpace) -> Floa
     """At most so many ``points`` around a record."""
     if len(points) <= most:
         return points
-    return points[np.argpartition(space.expected(record[None], points)[0], most - 1)[:most]]
+    return points[np.argpartition(space.expected_distances(record[None], points)[0], most - 1)[:most]]
 
 
-def _like(own: Floats, count: int, space: KeySpace) -> Floats:
+def _bootstrap(own: Floats, count: int, space: KeySpace) -> Floats:
     """Points that are spread as ``own`` are: float64[count, axes], a smoothed bootstrap.
 
     Half as smooth as by Silverman's rule, which is for one hill, and keys have several.

@@ -60,7 +60,7 @@ class KeySpace:
                 axis += 1
         return np.concatenate(list(encode(self.keys, self.encoding, columns, seed)))
 
-    def expected(self, points: Floats, others: Floats) -> Floats:
+    def expected_distances(self, points: Floats, others: Floats) -> Floats:
         """Mean Hamming distances over all seeds, as the public terms of a job give them: float64[n, others].
 
         2·min(|x − y|, 2t) / (high − low + 2t) of the bits of each axis (:mod:`vfl_node.crypto.filters.pivots`).
@@ -77,7 +77,7 @@ class KeySpace:
         """The reach of each axis in its own unit: degrees for places."""
         return tuple(reach / unit for unit, _, reach in self._axes())
 
-    def apart(self, filters: Rows) -> Iterator[tuple[Floats, float]]:
+    def axis_distances(self, filters: Rows) -> Iterator[tuple[Floats, float]]:
         """For each axis how far apart any two records are along it, as the bits of this axis tell, and its reach.
 
         float64[n, n], and the reach, both in the unit of points; two reaches also stand for more. Needs no seed: where the

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.configuration.versions import damaged
+from vfl_node.configuration.versions import damage_error
 from vfl_node.data.tables import Table
 from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.predictor import KeptHalf, StoredModel
@@ -62,9 +62,9 @@ def kept_weights(model: StoredModel, shapes: Mapping[str, tuple[int, ...]]) -> d
     """The stored weights by name: finite float64 of exactly these names and shapes. Raises StateError (``E_STATE_CORRUPT``)."""
     kept: dict[str, Tensor] = dict(model.weights)
     if {name: tuple(of.shape) for name, of in kept.items()} != dict(shapes):
-        raise damaged(WHAT, HINT)
+        raise damage_error(WHAT, HINT)
     if not all(of.dtype == torch.float64 and torch.isfinite(of).all() for of in kept.values()):
-        raise damaged(WHAT, HINT)
+        raise damage_error(WHAT, HINT)
     return {name: of.numpy() for name, of in kept.items()}
 
 
@@ -81,5 +81,5 @@ def joined(opened: Opened, active: KeptHalf, passives: Sequence[KeptHalf], posit
         for half, kept in [(first, active), *((opened(kept.model), kept) for kept in passives)]
     ]
     if first.predicted is None:
-        raise damaged(WHAT, HINT)
+        raise damage_error(WHAT, HINT)
     return first.predicted(np.sum(parts, axis=0))

@@ -44,7 +44,7 @@ class AdditivePredictor(ABC):
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """As the base."""
         stored = LinearEncoder.from_json(encoder)
-        return stored.written(stored.kinds)
+        return stored.declare(stored.kinds)
 
     async def predict_known(
         self,

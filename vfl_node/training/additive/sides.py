@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.configuration.versions import damaged
+from vfl_node.configuration.versions import damage_error
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.training.additive.half import HINT, WHAT, AdditiveHalf, Floats
@@ -75,7 +75,7 @@ class SumOfScores(AdditiveSide, ScoringSide):
     def __init__(self, model: StoredModel, half: AdditiveHalf, alignment: Alignment, table: Table) -> None:
         super().__init__(model, half, alignment, table)
         if half.predicted is None:
-            raise damaged(WHAT, HINT)
+            raise damage_error(WHAT, HINT)
         self._predicted = half.predicted
 
     def expected(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:

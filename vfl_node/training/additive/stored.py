@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 
-from vfl_node.configuration.versions import Steps, damaged, parsed
+from vfl_node.configuration.versions import Steps, damage_error, parse
 from vfl_node.training.additive.half import HINT, WHAT
 from vfl_node.training.schedule import Schedule
 
@@ -36,8 +36,8 @@ class StoredBatches(BaseModel, extra="forbid", frozen=True):
     @classmethod
     def from_json(cls, text: str) -> StoredBatches:
         """What :meth:`to_json` wrote. Raises StateError (``E_STATE_CORRUPT``, ``E_STATE_VERSION``)."""
-        document = parsed(text, VERSION, STEPS, what=WHAT, hint=HINT)
+        document = parse(text, VERSION, STEPS, what=WHAT, hint=HINT)
         try:
             return cls.model_validate(document)
         except ValidationError:
-            raise damaged(WHAT, HINT) from None
+            raise damage_error(WHAT, HINT) from None

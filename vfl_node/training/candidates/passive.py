@@ -68,7 +68,7 @@ class LinkedPassive:
         self._candidates = data.alignment.rows  # (m, K)
         encoder = Encoder.fit(data.table, np.arange(len(data.table)), train.scaling, train.least_rows)
         features = encoder.transform(data.table)
-        features = features.followed_by(mean_record(features))
+        features = features.append(mean_record(features))
         self.encoder = encoder.to_json()
         self._inputs = PositionedInput.of(features, np.arange(len(features)), session.machine.device)
         self._bottom = LinearCut(self._inputs.schema, train.bottom, train)

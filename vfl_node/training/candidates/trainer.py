@@ -12,7 +12,7 @@ from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
 from vfl_node.errors import UsageError
 from vfl_node.ledger import Disclosure
-from vfl_node.privacy.defences.idle import effective, sent_by
+from vfl_node.privacy.defences.idle import effective, outgoing_direction
 from vfl_node.session.session import Session
 from vfl_node.training.candidates.active import LinkedActive
 from vfl_node.training.candidates.config import Linked
@@ -39,7 +39,7 @@ class LinkedTrainer(Trainer):
             UsageError: one is (``E_CONFIG``).
         """
         protection, passive = session.policy.protection, session.role == "passive"
-        named = [f"the defence {params.name!r}" for params in effective(protection.defences, sent_by(session.role))]
+        named = [f"the defence {params.name!r}" for params in effective(protection.defences, outgoing_direction(session.role))]
         if passive and protection.max_feature_gain is not None:
             named.append("limits.max_feature_gain")
         if not passive and protection.max_label_auc is not None:

@@ -52,9 +52,9 @@ class Mask:
         """A new mask for ``count`` values of ``bound`` bits."""
         if kind == "additive":
             low, width = 1 << bound, 1 << (bound + 1 + MASK_BITS)
-            return cls(bound, None, tuple(low + randomness.below(width) for _ in range(count)))
+            return cls(bound, None, tuple(low + randomness.draw_below(width) for _ in range(count)))
         low, width = 1 << LEAST_FACTOR, (1 << MASK_BITS) - (1 << LEAST_FACTOR)
-        factors = tuple((low + randomness.below(width) | 1) * (1 - 2 * randomness.below(2)) for _ in range(count))
+        factors = tuple((low + randomness.draw_below(width) | 1) * (1 - 2 * randomness.draw_below(2)) for _ in range(count))
         return cls(bound, factors, (1 << (slot_bits(bound) - 1),) * count)
 
     def remove(self, masked: Sequence[int]) -> list[int]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import Counter, ShareMachine
-from vfl_node.crypto.shares.operations import known, known_product, masked, revealed
+from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, reveal
 from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
 from vfl_node.crypto.shares.values import KnownToOne, Shared
 from vfl_node.process import failpoints
@@ -205,19 +205,19 @@ async def compute(
     machine.begin("columns")
     matrices = await machine.run(
         *(
-            known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None, keeps=plan.audits)
+            mask_known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None, keeps=plan.audits)
             for of, width in enumerate(form.widths)
         )
     )
     bits = await machine.run(
         *(
-            known(of, (plan.rows, 1), 0, own.bits if own and place == of else None, keeps=plan.audits)
+            mask_known(of, (plan.rows, 1), 0, own.bits if own and place == of else None, keeps=plan.audits)
             for of in range(1, machine.parties)
         )
     )
     both = await _owned_by_all(machine, plan, bits, own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64))
     machine.begin("both")
-    (opened,) = await machine.run(masked(both))
+    (opened,) = await machine.run(mask_value(both))
     targets = own.targets if own else np.zeros((plan.rows, form.outputs), np.uint64)
 
     nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
@@ -304,7 +304,7 @@ async def _checked(machine: ShareMachine, blank: Blank) -> bool:
 async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:
     """Each party's block of the first layer to it, the rest to the active party."""
     parties = machine.parties
-    opened = await machine.run(*(revealed(of, at if at < parties else 0) for at, of in enumerate(model.weights)))
+    opened = await machine.run(*(reveal(of, at if at < parties else 0) for at, of in enumerate(model.weights)))
     return [decode(of, WEIGHT_FRACTION) for of in opened]
 
 

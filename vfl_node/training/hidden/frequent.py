@@ -146,7 +146,7 @@ def _of_numbers(present: NDArray[np.float64], n: int, least: int) -> Reason | No
         return "rare"
     if not least or not _stands_out(present, "standard"):
         return None
-    return "outstanding" if not transforms.squeezed(present) or _stands_out(present, "auto") else None
+    return "outstanding" if not transforms.is_squeezed(present) or _stands_out(present, "auto") else None
 
 
 def _stands_out(present: NDArray[np.float64], scaling: Literal["standard", "auto"]) -> bool:

@@ -20,7 +20,7 @@ import torch
 from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
-from vfl_node.configuration.versions import Steps, damaged, parsed
+from vfl_node.configuration.versions import Steps, damage_error, parse
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, Ring
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.data.tables import Table
@@ -71,9 +71,9 @@ class StoredShares(BaseModel, extra="forbid", frozen=True):
     def from_json(cls, text: str) -> StoredShares:
         """What :meth:`to_json` wrote. Raises StateError (``E_STATE_CORRUPT``, ``E_STATE_VERSION``)."""
         try:
-            return cls.model_validate(parsed(text, VERSION, STEPS, what=WHAT, hint=HINT))
+            return cls.model_validate(parse(text, VERSION, STEPS, what=WHAT, hint=HINT))
         except ValidationError:
-            raise damaged(WHAT, HINT) from None
+            raise damage_error(WHAT, HINT) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,14 +110,14 @@ class KeptShares:
             and (place > 0 or (stored.target is None) == (train.task != "regression"))
         )
         if not fits:
-            raise damaged(WHAT, HINT)
+            raise damage_error(WHAT, HINT)
         form = Form(stored.widths, train.layers, train.outputs, train.form_loss)
         named = {name: of for name, of in model.weights.items() if name.startswith("share ")}
         shapes = {f"share {index}": shape for index, shape in enumerate(form.shapes)}
         if {name: tuple(of.shape) for name, of in named.items()} != shapes:
-            raise damaged(WHAT, HINT)
+            raise damage_error(WHAT, HINT)
         if not all(of.dtype == torch.int64 for of in named.values()):
-            raise damaged(WHAT, HINT)
+            raise damage_error(WHAT, HINT)
         kept = cls(form, tuple(named[name].numpy().view(np.uint64) for name in shapes), rows, stored)
         if kept.commitment.hex() != stored.commitments[place]:
             raise changed("this party")

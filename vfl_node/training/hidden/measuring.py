@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.noise import noised
-from vfl_node.crypto.shares.operations import known, known_product, masked, product, revealed
+from vfl_node.crypto.shares.noise import draw_noise
+from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, product, reveal
 from vfl_node.crypto.shares.ring import FRACTION, Ring
-from vfl_node.crypto.shares.tallies import FAR_BINS, Level, far, rows_at_once, sifted
+from vfl_node.crypto.shares.tallies import FAR_BINS, Level, far, rows_at_once, sift
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 from vfl_node.training.hidden.metric_noise import MOST_LOSS, MOST_SQUARE, REACHES, MetricNoise
 from vfl_node.training.hidden.network import SCORE_FRACTION, SharedModel, scores
@@ -118,11 +118,11 @@ async def tally(
             z = z - Shared(targets[rows], FRACTION).times(1 << (z.fraction - FRACTION), z.fraction - FRACTION)
             amounts = [genuine]
         else:
-            (said,) = await machine.run(masked(Shared(targets[rows], 0)))
+            (said,) = await machine.run(mask_value(Shared(targets[rows], 0)))
             (positive,) = await machine.run(product(said, both[rows], "numbers"))
             each = (genuine - positive).part, positive.part
             amounts = [Shared(np.stack([of[:, k] for of in each], axis=1), 0) for k in range(outputs)]
-        found, _ = await sifted(machine, [z[:, k] for k in range(outputs)], amounts, levels)
+        found, _ = await sift(machine, [z[:, k] for k in range(outputs)], amounts, levels)
         total = [one + more for one, more in zip(total, found, strict=True)]
     order = np.argsort(stands, kind="stable")
     histogram = Shared(np.stack([of.part[order] for of in total]), 0)
@@ -134,7 +134,7 @@ async def _opened(
 ) -> list[OutputTally]:
     """Sums of histograms, [K, bins, labels], whose bins stand for numbers that ascend."""
     outputs, _, labels = histogram.shape
-    of_counts = await _with_noise(machine, {"counts": histogram.summed(1)}, {"counts": noise.counts})
+    of_counts = await _with_noise(machine, {"counts": histogram.sum(1)}, {"counts": noise.counts})
     counts = [tuple(max(0, int(of)) for of in each) for each in (await _revealed(machine, of_counts, to))["counts"]]
     reaches = [noise.reach(each) if labels > 1 else 0 for each in counts]
     noisy = await _with_noise(machine, {name: _weighed(histogram, *weights[name]) for name in noise.sums}, noise.sums)
@@ -155,13 +155,13 @@ async def _opened(
 
 async def _with_noise(machine: ShareMachine, sums: Mapping[str, Shared], deviations: Mapping[str, float]) -> dict[str, Shared]:
     """The same with noise of a standard deviation for each."""
-    drawn = await machine.run(*(noised(of.shape, deviations[name], of.fraction) for name, of in sums.items()))
+    drawn = await machine.run(*(draw_noise(of.shape, deviations[name], of.fraction) for name, of in sums.items()))
     return {name: of + noise for (name, of), noise in zip(sums.items(), drawn, strict=True)}
 
 
 async def _revealed(machine: ShareMachine, sums: Mapping[str, Shared], to: int | None) -> dict[str, NDArray[np.int64]]:
     """All of them in one round, as integers; zeros where they are not opened."""
-    opened = await machine.run(*(revealed(of, to) for of in sums.values()))
+    opened = await machine.run(*(reveal(of, to) for of in sums.values()))
     return {name: of.view(np.int64) for name, of in zip(sums, opened, strict=True)}
 
 
@@ -170,19 +170,19 @@ async def _in_order(machine: ShareMachine, histogram: Shared) -> Shared:
     negative, positive = histogram[:, :, 0], histogram[:, :, 1]
     upward = np.cumsum(negative.part, axis=1, dtype=np.uint64)
     below = Shared(2 * upward - negative.part - upward[:, -1:], 0)
-    left, right = await machine.run(masked(positive), masked(below))
+    left, right = await machine.run(mask_value(positive), mask_value(below))
     (pairs,) = await machine.run(product(left, right, "numbers"))
-    return pairs.summed(1)
+    return pairs.sum(1)
 
 
 async def _noise_of_order(machine: ShareMachine, reaches: Sequence[int], noise: MetricNoise, outputs: int) -> Shared:
     """For each output the noise of its reach, which the active party alone needs to know: [K]."""
     shape = outputs, len(REACHES)
-    (drawn,) = await machine.run(noised(shape, [noise.order(reach) for reach in REACHES], 0))
+    (drawn,) = await machine.run(draw_noise(shape, [noise.order(reach) for reach in REACHES], 0))
     ones = np.array([[reach == each for each in REACHES] for reach in reaches], np.uint64) if machine.place == 0 else None
-    (chosen,) = await machine.run(known(0, shape, 0, ones))
+    (chosen,) = await machine.run(mask_known(0, shape, 0, ones))
     (of_reach,) = await machine.run(known_product(chosen, drawn, "numbers"))
-    return of_reach.summed(1)
+    return of_reach.sum(1)
 
 
 def _weighed(histogram: Shared, weights: Ring, fraction: int) -> Shared:

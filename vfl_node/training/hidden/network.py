@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.noise import noised
-from vfl_node.crypto.shares.operations import curved, known_product, masked, product, truncated
+from vfl_node.crypto.shares.noise import draw_noise
+from vfl_node.crypto.shares.operations import known_product, mask_value, product, sum_sines, truncate
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
@@ -143,7 +143,7 @@ async def step(
         total = [one + other for one, other in zip(total, more, strict=True)] if total else more
     if deviation is not None:
         width = deviation * rates.mantissa / 2**rates.bits  # residuals have been multiplied by that
-        drawn = await machine.run(*(noised(of.shape, width, of.fraction) for of in total))
+        drawn = await machine.run(*(draw_noise(of.shape, width, of.fraction) for of in total))
         total = [of + noise for of, noise in zip(total, drawn, strict=True)]
     return await _moved(machine, model, total, rates)
 
@@ -161,14 +161,14 @@ async def _gradients(
     delta = await _residual(machine, model.form, z, targets, both, rates)
     gradients: list[Shared] = []
     for layer in reversed(hidden):
-        (opened,) = await machine.run(masked(delta))
+        (opened,) = await machine.run(mask_value(delta))
         weight, back = await machine.run(product(layer.values.transposed, opened), product(opened, layer.weight.transposed))
         bias = Shared(delta.part.sum(axis=0, keepdims=True, dtype=np.uint64), FRACTION).times(1 << FRACTION, FRACTION)
         gradients[:0] = [weight, bias]
-        (cut,) = await machine.run(truncated(back, back.fraction - FRACTION))
-        (opened,) = await machine.run(masked(cut))
+        (cut,) = await machine.run(truncate(back, back.fraction - FRACTION))
+        (opened,) = await machine.run(mask_value(cut))
         (slanted,) = await machine.run(product(opened, layer.slopes, "numbers"))
-        (delta,) = await machine.run(truncated(slanted, FRACTION))
+        (delta,) = await machine.run(truncate(slanted, FRACTION))
     first = await machine.run(*(known_product(of.transposed, delta) for of in columns))
     return [*first, *gradients]
 
@@ -177,9 +177,9 @@ async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[
     parts = await machine.run(*(known_product(of, weight) for of, weight in zip(columns, model.first, strict=True)))
     z, hidden = sum(parts[1:], parts[0]), []
     for weight, bias in model.layers:
-        (curve,) = await machine.run(curved(z, SIGMOID[HIDDEN_TERMS], 2, slope=True))
-        values, slopes = await machine.run(truncated(curve.value, FRACTION), truncated(curve.slope, FRACTION))
-        layer = _Hidden(*await machine.run(masked(values), masked(slopes), masked(weight)))
+        (curve,) = await machine.run(sum_sines(z, SIGMOID[HIDDEN_TERMS], 2, slope=True))
+        values, slopes = await machine.run(truncate(curve.value, FRACTION), truncate(curve.slope, FRACTION))
+        layer = _Hidden(*await machine.run(mask_value(values), mask_value(slopes), mask_value(weight)))
         (behind,) = await machine.run(product(layer.values, layer.weight))
         z = behind + Shared(np.broadcast_to(bias.part, behind.shape), bias.fraction).times(1 << FRACTION, FRACTION)
         hidden.append(layer)
@@ -191,7 +191,7 @@ async def _residual(
 ) -> Shared:
     """mantissa · e · w, with :data:`FRACTION` fractional bits."""
     if form.loss == "exact":
-        (curve,) = await machine.run(curved(z, SIGMOID[OUTPUT_TERMS]))
+        (curve,) = await machine.run(sum_sines(z, SIGMOID[OUTPUT_TERMS]))
         raw = plus(machine, curve.value, 1 << (2 * FRACTION - 1)) - targets
     elif form.loss == "taylor":  # ¼z + ½ − y
         raw = plus(machine, replace(z, fraction=z.fraction + 2), 1 << (z.fraction + 1))
@@ -199,14 +199,14 @@ async def _residual(
     else:
         raw = z - targets.times(1 << (z.fraction - targets.fraction), z.fraction - targets.fraction)
         if form.loss == "robust":  # 2σ(2r) − 1
-            (curve,) = await machine.run(curved(replace(raw, fraction=raw.fraction - 1), SIGMOID[OUTPUT_TERMS], 2))
+            (curve,) = await machine.run(sum_sines(replace(raw, fraction=raw.fraction - 1), SIGMOID[OUTPUT_TERMS], 2))
             raw = curve.value
     scaled = raw.times(rates.mantissa, rates.bits)
-    (cut,) = await machine.run(truncated(scaled, scaled.fraction - FRACTION))
+    (cut,) = await machine.run(truncate(scaled, scaled.fraction - FRACTION))
     if isinstance(both, Opened):
-        (opened,), bits = await machine.run(masked(cut)), both
+        (opened,), bits = await machine.run(mask_value(cut)), both
     else:
-        opened, bits = await machine.run(masked(cut), masked(both))
+        opened, bits = await machine.run(mask_value(cut), mask_value(both))
     (delta,) = await machine.run(product(opened, bits, "numbers"))
     return delta
 
@@ -219,7 +219,7 @@ async def _moved(machine: ShareMachine, model: SharedModel, gradients: Sequence[
         slope = replace(gradient, fraction=gradient.fraction + rates.exponent)
         spare = pulled.fraction - slope.fraction
         moves.append(pulled + slope.times(1 << spare, spare))
-    moved: list[Shared] = await machine.run(*(truncated(of, rates.velocity_bits) for of in moves))
+    moved: list[Shared] = await machine.run(*(truncate(of, rates.velocity_bits) for of in moves))
     weights = tuple(weight - of for weight, of in zip(model.weights, moved, strict=True))
     return SharedModel(model.form, weights, tuple(moved), model.origin)
 

@@ -246,7 +246,7 @@ def _places(placed: Placed, table: Table) -> NDArray[np.int64]:
     encoding, column = placed.encoding, column_for(placed.encoding, table)
     if isinstance(column, CategoricalColumn):
         assert isinstance(encoding, Categories)
-        codes = encoding.known(column)
+        codes = encoding.match(column)
     elif isinstance(encoding, QuantileLevels):
         codes = encoding.apply(column.values)
     else:

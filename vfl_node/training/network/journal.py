@@ -108,7 +108,7 @@ class Journal:
         before = dict(self.findings) if self.repeat else None
         for attachment in half.attachments:
             self.findings |= attachment.findings(before)
-        self.so_far = {of.carries: of.so_far() for of in half.attachments if of.carries}
+        self.so_far = {of.carries: of.carry_over() for of in half.attachments if of.carries}
         if evaluation is not None:
             self.evaluations.append(evaluation)
         if self.stopping:

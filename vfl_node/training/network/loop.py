@@ -161,7 +161,7 @@ async def train(
 
 def _complete(session: Session, half: Half, journal: Journal) -> None:
     """Note what was still being found when the newest epoch ended."""
-    late = {name: value for attachment in half.attachments for name, value in attachment.awaited().items()}
+    late = {name: value for attachment in half.attachments for name, value in attachment.wait().items()}
     if late:
         session.progress.emit(EpochJudged(**late))
         journal.complete(late)
@@ -177,7 +177,7 @@ def _told(half: Half) -> Iterator[None]:
             OSError, VflError
         ):  # neither a full disk nor lost state may hide why, such as that the owner has cancelled
             for attachment in half.attachments:
-                attachment.broken_off()
+                attachment.break_off()
         raise
 
 

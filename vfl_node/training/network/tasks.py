@@ -70,7 +70,7 @@ class ClassTask:
 
     def output(self, scores: Numbers) -> Output:
         """What is measured of ``scores``: probabilities, which may leave 0 … 1 by a correction for synthetic rows."""
-        return ModelOutput.clipped(scores)
+        return ModelOutput.clip(scores)
 
     def prediction(self, scores: Numbers) -> Numbers:
         """What ``scores`` predict: probabilities."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.privacy.equal_weights import Judged, audit_equal_weights
-from vfl_node.privacy.labels.evidence import MOST_ROWS, Evidence, History, Names, Said, about_labels, predictions_by
+from vfl_node.privacy.labels.evidence import MOST_ROWS, Evidence, History, Names, Said, labels_key, predictions_by
 from vfl_node.privacy.labels.truth import Labels, attacks_on, truth_of
 from vfl_node.session.memory import Memory
 
@@ -136,7 +136,7 @@ class PredictionLabelAudit:
     ) -> None:
         self._names, self._labels, self._classes, self._limit = names, labels, classes, limit
         columns = classes if classes > 2 else 1
-        about = about_labels(table, column, classes)
+        about = labels_key(table, column, classes)
         summed = attacks_on(classes).summed
         self._said = Said(memory, f"{about} said", columns, predictions_by(model), names)
         self._histories = [History(memory, f"{about} {of}", columns, predictions_by(model), names) for of in summed]
@@ -161,7 +161,7 @@ class PredictionLabelAudit:
         judged: list[Evidence] = []
 
         def added(own: Evidence) -> Evidence:  # to what other services of this model may be adding to, too
-            told = self._bounded(own.replaced_by(names, sums))
+            told = self._bounded(own.replace_rows(names, sums))
             if due and (predicted := self._judge(told)):
                 judged.append(predicted)
             return told
@@ -179,7 +179,7 @@ class PredictionLabelAudit:
         labels, most = self._labels_of(told.names), MOST_ROWS // max(self._classes, 1)
         kinds = np.unique(labels) if self._classes else [None]
         kept = [(np.flatnonzero(labels == of) if self._classes else np.arange(len(labels)))[:most] for of in kinds]
-        return told.only(np.sort(np.concatenate(kept)))
+        return told.select(np.sort(np.concatenate(kept)))
 
     def _labels_of(self, names: Names) -> Labels:
         """float64[k], of records with these names; NaN of those that the table does not have any more."""
@@ -190,7 +190,7 @@ class PredictionLabelAudit:
     def _judge(self, told: Evidence) -> Evidence | None:
         """What the predictions are as evidence; None where there are too few to judge. Raises as :meth:`admit`."""
         labels = self._labels_of(told.names)
-        told = told.only(np.flatnonzero(~np.isnan(labels)))
+        told = told.select(np.flatnonzero(~np.isnan(labels)))
         names, labels = told.names, labels[~np.isnan(labels)]
         counts = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
         if len(labels) < 2 * ENOUGH or (self._classes and (len(counts) < 2 or counts[1] < ENOUGH)):
@@ -199,8 +199,8 @@ class PredictionLabelAudit:
         now, places = torch.from_numpy(told.sums), torch.from_numpy(truth.followed)
         alone = now[places] if now.shape[1] > 1 else now[places, 0]
         followed = names[truth.followed]
-        predicted = Evidence.of(followed, now[places], truth.targets(np.arange(len(followed))), trainings=0)
-        together = [history.earlier.plus(predicted).scores(followed) for history in self._histories]
+        predicted = Evidence.from_scores(followed, now[places], truth.targets(np.arange(len(followed))), trainings=0)
+        together = [history.earlier.add(predicted).scores(followed) for history in self._histories]
         figures = [truth.figure(each) for each in (alone, *together)]
         self.figure = max((of for of in figures if of is not None), default=None)
         if self._limit is None or self.figure is None or self.figure <= self._limit:

@@ -14,7 +14,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
-from vfl_node.process.files import checked, read_checked, write_checked
+from vfl_node.process.files import add_head, read_checked, write_checked
 from vfl_node.training.predictor import Names, ServiceCount
 
 VERSION = 2
@@ -61,11 +61,11 @@ class StoredPredictor(Frozen):
         Raises:
             StateError: it is something else (``E_STATE_CORRUPT``), or of a version that is not known (``E_STATE_VERSION``).
         """
-        document = versions.parsed(text, VERSION, STEPS, what=_WHAT, hint=_HINT)
+        document = versions.parse(text, VERSION, STEPS, what=_WHAT, hint=_HINT)
         try:
             return cls.model_validate(document)
         except ValidationError:
-            raise versions.damaged(_WHAT, _HINT) from None
+            raise versions.damage_error(_WHAT, _HINT) from None
 
 
 class FileShown:
@@ -175,6 +175,6 @@ class FileTally:
             write_checked(self._path, text)
         opened = os.open(self._path, os.O_WRONLY)
         try:
-            os.pwrite(opened, checked(text), 0)  # always as long, so nothing of an earlier one is left
+            os.pwrite(opened, add_head(text), 0)  # always as long, so nothing of an earlier one is left
         finally:
             os.close(opened)

@@ -45,7 +45,7 @@ class Conversations:
         self.widths = [cut_width(Train.of(session.job))] * len(self._channels)
         several = len(self._channels) > 1
         self.exits = {
-            peer: way_out(session, sender, draws.derive(f"to {peer}") if several else draws, repeat, audit.of_peer(peer))
+            peer: way_out(session, sender, draws.derive(f"to {peer}") if several else draws, repeat, audit.peer_audit(peer))
             for peer in self._channels
         }
         self.sent: list[Tensor] = []

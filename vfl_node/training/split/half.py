@@ -40,7 +40,7 @@ from vfl_node.privacy.features.audit import DecoderAudit
 from vfl_node.privacy.features.rows import Inputs
 from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.integrity import Compared
-from vfl_node.privacy.labels.evidence import History, about_labels, record_names
+from vfl_node.privacy.labels.evidence import History, labels_key, record_names
 from vfl_node.privacy.labels.meter import LabelMeter
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
@@ -122,7 +122,7 @@ def label_meter(session: Session, data: TrainingData, labels: LabelColumn, train
     secrets = {peer: memory.secret for peer, memory in memories.items()} or {"": session.randomness}
     names = {peer: record_names(of, data.table.ids, data.alignment.rows, owned) for peer, of in secrets.items()}
     truth = truth_of(labels.astype(np.float64), training, next(iter(names.values())), classes=classes)
-    about, told = about_labels(data.name, data.table.label, classes), dict[tuple[str, str], list[History]]()
+    about, told = labels_key(data.name, data.table.label, classes), dict[tuple[str, str], list[History]]()
     for peer, memory in memories.items():
         for attack in truth.attacks.summed:
             for attacker, of in ((peer, attack), (TOGETHER, f"{attack} {TOGETHER}"))[: min(len(peers), 2)]:

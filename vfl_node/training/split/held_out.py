@@ -101,7 +101,7 @@ class HeldOutRows:
         if alone is not None:
             evaluation = dataclasses.replace(evaluation, local_rows=len(own.training))
         if self._likeness:
-            evaluation = dataclasses.replace(evaluation, unlike=self._likeness.unlike(inputs.embeddings))
+            evaluation = dataclasses.replace(evaluation, unlike=self._likeness.share_unlike(inputs.embeddings))
         if self._permuting:
             evaluation = dataclasses.replace(evaluation, contributions=self._contributions(inputs, logits_of, self._permuting))
         if self._matching is None:

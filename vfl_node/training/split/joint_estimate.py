@@ -30,7 +30,7 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.attacks import joint
-from vfl_node.privacy.silent import attempted
+from vfl_node.privacy.silent import attempt
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.section import JointAttack
@@ -64,7 +64,7 @@ def estimate(table: Table, train: Train, models: Mapping[str, str]) -> JointAtta
     draws = Randomness(bytes(32))
     rows = joint.sample(np.arange(len(table)), draws.derive("rows"), ROWS)
     columns = {name: rows_of(column, rows) for name, column in table.columns.items()}
-    own = Table(Identifiers.of(table.ids.take(rows)), columns)
+    own = Table(Identifiers.from_items(table.ids.take(rows)), columns)
     synthetic = draws.derive("synthetic").uniform((len(rows),)) < SYNTHETIC
     others = draws.derive("others").permutation(len(rows))
     sources = np.where(synthetic, others, np.arange(len(rows)))
@@ -104,7 +104,7 @@ def _split(
     with torch.no_grad():
         embeddings: Tensor = bottom(inputs.at(rows))
     shown, flags = embeddings.double().numpy(), np.array(categorical, dtype=bool)
-    scores = attempted(lambda: joint.scores(cells, shown, draws, categorical=flags))
+    scores = attempt(lambda: joint.scores(cells, shown, draws, categorical=flags))
     return None if scores is None else auc(synthetic, scores)
 
 

@@ -279,7 +279,7 @@ async def _opened(
     """The numbers in ``sums``, each in 0 … ``rows``, by way of the key's owner."""
     own, cells = _stream(randomness, "cells", sums), len(sums)
     masks = own.derive("masks")
-    offsets = [masks.below(public.n) - public.n // 2 for _ in range(cells)]  # all residues modulo n, each once
+    offsets = [masks.draw_below(public.n) - public.n // 2 for _ in range(cells)]  # all residues modulo n, each once
     order = own.derive("order").permutation(cells)
     masked = homomorphic.add_plain(public, sums, offsets, workers)
     sent = Encryptor(public, own.derive("noise"), workers).blind(masked[order], "cells")

@@ -108,7 +108,7 @@ class PassiveHalf:
         leaving = Leaving(f"step/{number}", positions)
         if self.exit.defends:
             with self._defending(), self.learner.rehearse():  # with norms by the batch, as it sends
-                self.exit.before(leaving)
+                self.exit.prepare(leaving)
         self.learner.begin(number)
         embedding = self._embedding(leaving.label, positions, learn=True)  # (B, d)
         await self._send(number, self.exit.step(embedding.detach(), leaving))
@@ -168,7 +168,7 @@ class PassiveHalf:
             known = [
                 (self._embedding(of.label, of.positions, learn=False), of) for of in (_leaving(earlier) if earlier else ())
             ]
-            sent = self.exit.held_out(embeddings, leaving, earlier=known)
+            sent = self.exit.protect_held_out(embeddings, leaving, earlier=known)
         for offset, embedding in enumerate(sent):
             await self._send(rows.number + offset, embedding)
 

@@ -31,7 +31,7 @@ from torch.nn.functional import logsigmoid
 
 from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import UsageError
-from vfl_node.privacy.defences.randomised.answers import answer_classes, answer_numbers, moved
+from vfl_node.privacy.defences.randomised.answers import answer_classes, answer_numbers, move_probability
 from vfl_node.privacy.defences.randomised.spec import RandomisedParams
 from vfl_node.session.answers import Answer
 from vfl_node.session.session import Session
@@ -173,7 +173,7 @@ class RandomisedClasses(ClassLabels):
 
     def mean_loss(self, labels: NDArray[Any], scores: NDArray[np.float64]) -> float | None:
         """As :meth:`ClassTask.mean_loss`: NLL of answers, by what ``scores`` say of them."""
-        other = moved(self.classes, self.epsilon)
+        other = move_probability(self.classes, self.epsilon)
         return measure(("nll",), labels, other + (1 - self.classes * other) * scores)["nll"]
 
     def calibration(self, name: str, composition: Composition | None, rate: Rate) -> Calibration:
@@ -198,7 +198,7 @@ class ForwardCorrected(Identity):
 
     def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         """As :meth:`Calibration.seen`: of an answer."""
-        other = moved(self._classes, self._epsilon)
+        other = move_probability(self._classes, self._epsilon)
         return other + (1 - self._classes * other) * super().seen(logits, base_rate)
 
 
@@ -213,7 +213,7 @@ def corrected_losses(logits: Tensor, answers: Tensor, classes: int, epsilon: flo
         classes: K.
         epsilon: ε.
     """
-    other = moved(classes, epsilon)
+    other = move_probability(classes, epsilon)
     slope, floor = math.log1p(-classes * other), logits.new_tensor(math.log(other))
 
     def log_answer(log_label: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 from typing_extensions import override
 
 from vfl_node.job.unaligned import Unaligned
-from vfl_node.privacy.defences.idle import effective, sent_by
+from vfl_node.privacy.defences.idle import effective, outgoing_direction
 from vfl_node.settings.defences import read_params
 from vfl_node.training.network.section import EarlyStopping
 from vfl_node.training.section import Attacks, Count, MetricValues, Section, TrainerSection
@@ -217,7 +217,7 @@ class SplitSection(TrainerSection):
         )
 
     def _defended(self, of: ReportedTraining) -> tuple[str, ...]:
-        sent = sent_by(of.role)
+        sent = outgoing_direction(of.role)
         at_work = [entry for entry in self.defences if effective([read_params(entry)], sent)]
         if not at_work:
             return ()

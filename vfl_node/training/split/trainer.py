@@ -28,10 +28,10 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
-from vfl_node.privacy.defences.dp import budget, epsilon, together
-from vfl_node.privacy.defences.idle import effective, sent_by
+from vfl_node.privacy.defences.dp import budget, epsilon, total_epsilon
+from vfl_node.privacy.defences.idle import effective, outgoing_direction
 from vfl_node.privacy.defences.specs import DpParams
-from vfl_node.privacy.integrity import warned
+from vfl_node.privacy.integrity import warn
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
@@ -146,7 +146,7 @@ def _check_projections(session: Session) -> None:
         return
     chosen = session.policy.protection.defences
     covered = effective(chosen, "projections")
-    if named := [params.name for params in effective(chosen, sent_by(session.role)) if params not in covered]:
+    if named := [params.name for params in effective(chosen, outgoing_direction(session.role)) if params not in covered]:
         raise UsageError(
             f"the defence {named[0]!r} changes embeddings alone, and train.unaligned: {method.method} sends projections of the "
             "same columns, too",
@@ -162,7 +162,7 @@ def _check_labels(session: Session) -> None:
     protection = session.policy.protection
     if session.role != "active" or of_two_classes(session):
         return
-    named = [f"the defence {params.name!r}" for params in protection.defences if params.of_two_classes]
+    named = [f"the defence {params.name!r}" for params in protection.defences if params.needs_two_classes]
     if named:
         raise UsageError(
             f"{named[0]} is for labels of two classes, and those of this job are not",
@@ -209,7 +209,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             *unaudited(session.policy.protection),
             *journal.silent,
             *_unprotected(session, data),
-            *warned(first.unlike if first else None),
+            *warn(first.unlike if first else None),
         ),
         weights=journal.weights,
         encoder=journal.encoder,
@@ -243,7 +243,7 @@ def _label_privacy(session: Session, data: TrainingData, epochs: int) -> LabelPr
         return None
     if answer := answer_of(session, data):
         return LabelPrivacy(epsilon=answer.epsilon, delta=0.0, releases=1, epsilon_together=session.memory.answer(answer))
-    defences = effective(session.policy.protection.defences, sent_by(session.role))
+    defences = effective(session.policy.protection.defences, outgoing_direction(session.role))
     if (found := budget(defences, epochs * len(session.data_peers))) is None:
         return None
     each = [of_all for _, of_all, _ in _noised(session, data, epochs).values()]
@@ -253,14 +253,14 @@ def _label_privacy(session: Session, data: TrainingData, epochs: int) -> LabelPr
 
 def _noised(session: Session, data: TrainingData, epochs: int) -> dict[str, tuple[float | None, float | None, float]]:
     """Passive party → ε of the gradients of a row that it gets, of those by all jobs, and δ; empty without ``dp`` alone."""
-    defences = effective(session.policy.protection.defences, sent_by(session.role))
+    defences = effective(session.policy.protection.defences, outgoing_direction(session.role))
     if session.role != "active" or budget(defences, epochs) is None:
         return {}
     (params,) = defences
     assert isinstance(params, DpParams)
     own = epsilon(params.noise / 2, params.delta, epochs)
     return {
-        peer: (own, together(session.memories[peer], data.name, session.attempt.job_id, params, epochs), params.delta)
+        peer: (own, total_epsilon(session.memories[peer], data.name, session.attempt.job_id, params, epochs), params.delta)
         for peer in session.data_peers
         if peer in session.memories
     }
@@ -275,7 +275,7 @@ def _share_of_defences(session: Session, journal: Journal) -> float | None:
 
 def _unprotected(session: Session, data: TrainingData) -> tuple[str, ...]:
     """A warning of the columns that no defence names, as protected ones may follow from them."""
-    protections = effective(session.policy.protection.defences, sent_by(session.role))
+    protections = effective(session.policy.protection.defences, outgoing_direction(session.role))
     named = [params.names for params in protections if isinstance(params, ColumnParams)]
     others = sorted(set(data.table.columns).difference(*named))
     if not named or () in named or not others:
@@ -323,7 +323,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs:
             Train.of(job),
             job.evaluate,
             data.number,
-            effective(protections, sent_by(session.role)),
+            effective(protections, outgoing_direction(session.role)),
             journal.stopped,
             {name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
             data.alignment.hides_intersection,

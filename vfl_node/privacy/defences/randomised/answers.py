@@ -37,14 +37,14 @@ _ROUNDED = 1 + 2.0**-50
 """More than a float64 may have lost of a probability."""
 
 
-def kept(classes: int, epsilon: float) -> float:
+def keep_probability(classes: int, epsilon: float) -> float:
     """The probability that a label of ``classes`` classes is its own answer."""
     return 1 / (1 + (classes - 1) * math.exp(-epsilon))
 
 
-def moved(classes: int, epsilon: float) -> float:
+def move_probability(classes: int, epsilon: float) -> float:
     """The probability of each other answer."""
-    return math.exp(-epsilon) * kept(classes, epsilon)
+    return math.exp(-epsilon) * keep_probability(classes, epsilon)
 
 
 def answer_classes(
@@ -66,7 +66,7 @@ def answer_classes(
     """
     own = labels.astype(np.int64)
     words = secret.words_of(_names(ids, own), 2)
-    bound = min(math.ceil((classes - 1) * moved(classes, epsilon) * _ROUNDED * 2.0**64), 2**64 - 1)
+    bound = min(math.ceil((classes - 1) * move_probability(classes, epsilon) * _ROUNDED * 2.0**64), 2**64 - 1)
     further = 1 + (words[:, 1] % np.uint64(classes - 1)).astype(np.int64)
     return np.where(words[:, 0] < np.uint64(bound), (own + further) % classes, own).astype(np.float32)
 

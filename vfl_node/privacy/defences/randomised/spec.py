@@ -31,7 +31,7 @@ class RandomisedParams(DefenceParams):
     )
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.target_range and not -math.inf < self.target_range[0] < self.target_range[1] < math.inf:
             raise ValueError("target_range has two numbers, [low, high], the second one larger")
         return self

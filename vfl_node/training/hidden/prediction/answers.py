@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operations import known, revealed, truncated
+from vfl_node.crypto.shares.operations import mask_known, reveal, truncate
 from vfl_node.crypto.shares.ring import BITS, BYTES, FRACTION, Ring
 from vfl_node.crypto.shares.sines import TABLES_DIGEST
 from vfl_node.crypto.shares.values import Shared
@@ -105,7 +105,7 @@ async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring
     machine.begin(SECTION)
     columns = await machine.run(
         *(
-            known(of, (rows, width), FRACTION, own if machine.place == of else None)
+            mask_known(of, (rows, width), FRACTION, own if machine.place == of else None)
             for of, width in enumerate(model.form.widths)
         )
     )
@@ -113,8 +113,8 @@ async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring
     bits = z.fraction - step_bits(model.form)
     if offset is not None:
         z += Shared((offset >> np.uint64(BITS - bits)) - np.uint64(1 << (bits - 1)), z.fraction)
-    (cut,) = await machine.run(truncated(z, bits))
-    (low,) = await machine.run(revealed(cut, to, ANSWER_BITS))
+    (cut,) = await machine.run(truncate(z, bits))
+    (low,) = await machine.run(reveal(cut, to, ANSWER_BITS))
     return np.asarray(low, dtype=np.uint64)
 
 

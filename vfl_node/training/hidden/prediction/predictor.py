@@ -67,7 +67,7 @@ class HiddenPredictor:
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """As the base."""
         stored = RowEncoder.from_json(encoder)
-        return stored.written(stored.kinds)
+        return stored.declare(stored.kinds)
 
     async def predict_known(
         self,

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
-from vfl_node.configuration.versions import Steps, damaged, parsed
+from vfl_node.configuration.versions import Steps, damage_error, parse
 from vfl_node.data.features import Encoder, kind_of
 from vfl_node.data.lists import ListLevels
 from vfl_node.job import Serve
@@ -102,16 +102,16 @@ class SplitModel:
         stored = self._stored
         regression = self.train.task == "regression"
         if stored.calibration is None or stored.positive_rate is None or regression != (stored.target is not None):
-            raise damaged(_WHAT, _HINT)
+            raise damage_error(_WHAT, _HINT)
         return stored.calibration, stored_task(self.train, stored.positive_rate, stored.target)
 
     @cached_property
     def _stored(self) -> _StoredModel:
-        document = parsed(self.state, VERSION, STEPS, what=_WHAT, hint=_HINT)
+        document = parse(self.state, VERSION, STEPS, what=_WHAT, hint=_HINT)
         try:
             return _StoredModel.model_validate(document)
         except ValidationError:
-            raise damaged(_WHAT, _HINT) from None
+            raise damage_error(_WHAT, _HINT) from None
 
 
 _Seed = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -142,4 +142,4 @@ def column_kinds(encoder: str) -> dict[str, Declared]:
     """
     stored = Encoder.from_json(encoder)
     lists = {column.name: column.declared for column in stored.columns if isinstance(column, ListLevels)}
-    return stored.written({column.name: kind_of(column) for column in stored.columns}) | lists
+    return stored.declare({column.name: kind_of(column) for column in stored.columns}) | lists

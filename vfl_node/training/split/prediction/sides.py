@@ -188,7 +188,7 @@ class Embedder(SplitSide, EmbeddingSide):
         if len(rows) == total:
             return rows
         sources = randomness.derive("sources").choices(len(self._own), total - len(rows))
-        return rows.followed_by(self._synthesise(sources, randomness.derive("filler")))
+        return rows.append(self._synthesise(sources, randomness.derive("filler")))
 
     @cached_property
     def _synthesise(self) -> Rows:

@@ -71,7 +71,7 @@ def fill_in(
     synthetic = _blockwise(draw, sources, ~alignment.owned, randomness)
     rows = alignment.rows.copy()
     rows[~alignment.owned] = len(table) + np.arange(alignment.missing)
-    return own.followed_by(whole.translate(synthetic, encoder, table)), rows
+    return own.append(whole.translate(synthetic, encoder, table)), rows
 
 
 def _refitted(encoder: Encoder, table: Table, scaling: Scaling) -> Encoder:
@@ -95,4 +95,4 @@ def _blockwise(draw: Rows, sources: NDArray[np.int64], missing: NDArray[np.bool_
         block = slice(start, start + _BLOCK)
         drawn = draw(sources[block], randomness.derive(f"block/{start}"))
         parts.append(drawn.take(np.flatnonzero(missing[block])))
-    return parts[0].followed_by(*parts[1:])
+    return parts[0].append(*parts[1:])

@@ -30,7 +30,7 @@ class NaiveRows:
         self._none = features.take(np.empty(0, dtype=np.int64))
         self._numeric = [_Column(values) for values in features.numeric.T]
         self._codes = [np.unique(codes) for codes in features.categorical.T]
-        self._bags = features.each_bag()
+        self._bags = features.split_bags()
 
     def __call__(self, sources: NDArray[np.int64], randomness: Randomness) -> Features:
         """As :meth:`Rows.__call__`; of ``sources`` only the number counts."""

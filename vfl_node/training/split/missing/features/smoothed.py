@@ -111,7 +111,7 @@ class SmoothedRows:
 
     def _lists(self, own: NDArray[np.int64], near_row: NDArray[np.int64], randomness: Randomness) -> NDArray[np.int32] | None:
         """Codes of lists int32[b, length of all]; a whole list is chosen as a category is."""
-        of_each = self._features.each_bag()
+        of_each = self._features.split_bags()
         if not of_each:
             return None
         shape = (len(own), len(of_each))
@@ -172,7 +172,7 @@ def near(features: Features, randomness: Randomness, most: int) -> NDArray[np.in
 def _keys(features: Features, randomness: Randomness) -> NDArray[np.float64]:
     """One number a row, float64[n]: the same for equal rows and, but for a chance of about 2⁻⁴⁰ a pair, only for them."""
     key = np.zeros(len(features))
-    for column in [*features.numeric.T, *features.categorical.T, *(of for bag in features.each_bag() for of in bag.T)]:
+    for column in [*features.numeric.T, *features.categorical.T, *(of for bag in features.split_bags() for of in bag.T)]:
         key += column * float(randomness.uint64(1)[0] + 1) * 2.0**-64
     return key
 
@@ -197,7 +197,7 @@ def _distances(rows: Features) -> NDArray[np.float32]:
     distance = np.maximum(squares[:, None] + squares - 2 * x @ x.T, 0).astype(np.float32)
     for codes in rows.categorical.T:
         distance += codes[:, None] != codes
-    for bag in rows.each_bag():  # as a category of which each different list is a level
+    for bag in rows.split_bags():  # as a category of which each different list is a level
         _, codes = np.unique(bag, axis=0, return_inverse=True)
         distance += codes.reshape(-1, 1) != codes.reshape(-1)
     np.fill_diagonal(distance, np.inf)
