@@ -68,14 +68,14 @@ class Done:
 
     @property
     def auc(self) -> float:
-        """Of the joint model on the rows held out."""
+        """AUC of the joint model on the rows held out."""
         value = self.results.metrics["auc"]
         assert value is not None
         return value
 
     @property
     def alone(self) -> float:
-        """Of the label party's own columns on the same rows. It is the same with every defence."""
+        """AUC of the label party's own columns on the same rows. It is the same with every defence."""
         assert self.results.alone is not None
         value = self.results.alone.metrics["auc"]
         assert value is not None

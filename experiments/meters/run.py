@@ -99,7 +99,7 @@ def _attack(problem: Problem, taken: Sequence[Taken], columns: Any, labels: Any,
 
 
 def _read_meters(done: Done) -> dict[str, float]:
-    """Of the first repeat, the largest of all epochs, as the report has it; and of all repeats."""
+    """Meters of the first repeat, the largest of all epochs, as the report has it; and of all repeats."""
     every = done.trained[ACTIVE].audits.labels
     known = [(name, value) for epoch in done.labels for name, value in epoch.items() if value is not None]
     return {

@@ -116,9 +116,9 @@ class AuditOfPeers(Attachment):
 def _worst(values: Mapping[str, Mapping[str, float | None]]) -> dict[str, str]:
     """Attack → the attacker whose AUC, folded, is the largest; the first one where no AUC is defined."""
 
-    def told(attacker: str, name: str) -> float:
+    def distance_from_chance(attacker: str, name: str) -> float:
         value = values[attacker].get(name)
         return -1.0 if value is None else abs(value - 0.5)
 
     names = next(iter(values.values()))
-    return {name: max(values, key=lambda attacker: told(attacker, name)) for name in names}
+    return {name: max(values, key=lambda attacker: distance_from_chance(attacker, name)) for name in names}

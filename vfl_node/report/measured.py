@@ -42,7 +42,7 @@ def metrics_of(job: Job, results: Summary | None, model: Summary | Rival | None)
 
 
 def gains_of(job: Job, rival: Rival | None) -> dict[str, Interval] | None:
-    """Of the federated model over another one; None where there is none."""
+    """The gains of the federated model over another one; None where there is none."""
     return intervals_of(job, rival.gains) if rival else None
 
 

@@ -46,7 +46,7 @@ async def receive_tensor(channel: Channel, kind: type[M]) -> tuple[M, training_p
     if value is None:
         return message, message.tensor
     try:
-        return message, codec.read_head(value)
+        return message, codec.parse_tensor(value)
     except DecodeError:
         raise ProtocolError(f"{channel.peer} sent a tensor that cannot be parsed") from None
 

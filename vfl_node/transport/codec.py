@@ -57,7 +57,7 @@ class Described:
     data: Buffer
 
 
-def read_head(value: Buffer) -> Described | training_pb2.Tensor:
+def parse_tensor(value: Buffer) -> Described | training_pb2.Tensor:
     """The message in the bytes ``value``, whose bounds were checked. Raises DecodeError: it is none."""
     place = last_field(value, training_pb2.Tensor.DATA_FIELD_NUMBER)
     if place is None:

@@ -161,12 +161,12 @@ def joined_numbers(shown: Shown) -> Tensor:
     return standardise(shown.reach) + agreeing(shown.reach, leading_embeddings(shown))
 
 
-def _named(*attacks: Callable[..., Tensor]) -> dict[str, Callable[..., Tensor]]:
+def _index_by_name(*attacks: Callable[..., Tensor]) -> dict[str, Callable[..., Tensor]]:
     return {attack.__name__: attack for attack in attacks}
 
 
 OF_TWO_CLASSES = Attacks(
-    _named(
+    _index_by_name(
         norm,
         direction,
         residual,
@@ -181,13 +181,13 @@ OF_TWO_CLASSES = Attacks(
         joined,
         pseudo_labels,
     ),
-    _named(cosine, mean_cosine, known_rows, known_joined),
+    _index_by_name(cosine, mean_cosine, known_rows, known_joined),
     ("mean_direction", "joined"),
 )
 
 OF_NUMBERS = Attacks(
-    {**_named(direction, mean_direction, steady, leading_embeddings), "joined": joined_numbers},
-    _named(known_rows),
+    {**_index_by_name(direction, mean_direction, steady, leading_embeddings), "joined": joined_numbers},
+    _index_by_name(known_rows),
     ("mean_direction", "steady", "joined"),
 )
 
