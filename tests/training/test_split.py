@@ -15,7 +15,7 @@ from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import METRICS
 from vfl_node.metrics.classes import auc
-from vfl_node.training.network import batches
+from vfl_node.training import messages
 from vfl_node.training.split import base_rates
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.summary import Population, Summary
@@ -488,7 +488,7 @@ def test_a_batch_that_no_message_holds_is_refused_before_anything_is_trained(
     synthetic: Make, run: Any, monkeypatch: pytest.MonkeyPatch, model: str, width: int
 ) -> None:
     parties = synthetic(200)
-    monkeypatch.setattr(batches, "MAX_FRAME_BYTES", batches.FRAME_HEAD_BYTES + 4 * width * 50)
+    monkeypatch.setattr(messages, "MAX_FRAME_BYTES", messages.FRAME_HEAD_BYTES + 4 * width * 50)
     both = run()
     both.train = both.train.model_copy(update={"model": model, "batch_size": 50})
     both(parties)  # just fits
