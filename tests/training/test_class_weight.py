@@ -13,7 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
-from vfl_node.job import Job
+from vfl_node.job import Job, parse_job
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.class_weight import weight_of_classes
@@ -38,7 +38,7 @@ def test_every_way_to_write_weights_is_the_same_job(written: str) -> None:
     weighted = job(f"class_weight: {written}")
     assert Train.of(weighted).class_weight == (1.0, 5.0)
     assert weighted.digest() == job("class_weight: [1, 5]").digest() != job("class_weight: null").digest()
-    assert parse(weighted.canonical(), Job, source="job").digest() == weighted.digest()
+    assert parse_job(weighted.canonical(), source="job").digest() == weighted.digest()
 
 
 ODD = "'train.class_weight': it is balanced, or a number above 0 and up to 10,000 for each class, such as [1, 5]"

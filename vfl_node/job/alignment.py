@@ -45,9 +45,9 @@ class AlignmentSpec:
     Attributes:
         name: in ``align.protocol``; the key in the registry.
         shared_rows: what its shared order is, in words, such as "the union".
-        sides: role → ``module:attribute`` of the coroutine that plays it (:data:`vfl_node.alignment.protocols.Side`); of a
-            coordinator, of what makes its :class:`~vfl_node.alignment.protocols.AlignmentCoordination` from its session. A role
-            without one takes no part.
+        sides: role → ``module:attribute`` of the coroutine that plays it (:data:`vfl_node.alignment.protocols.Side`). For a
+            coordinator: of a function that makes its :class:`~vfl_node.alignment.protocols.AlignmentCoordination` from its
+            session. A role without one takes no part.
         several: how it runs with several passive parties.
         plan: ``module:attribute`` of its :class:`~vfl_node.alignment.plan.AlignmentPlan`.
         words: ``module:attribute`` of its :class:`~vfl_node.alignment.words.AlignmentWords`.
@@ -55,7 +55,7 @@ class AlignmentSpec:
         intersection_hidden_from: roles that do not learn how many records are shared, whatever the job's options are.
         padded_roles: roles whose sets ``align.padding`` rounds up.
         options: which of the options ``obfuscation`` and ``dummies`` of the job's ``align`` section it has.
-        allowed_by_default: whether a node runs it whose owner does not name it in ``limits.protocols``.
+        allowed_by_default: whether a node runs it even if its owner does not name it in ``limits.protocols``.
         by_similarity: whether each row is a record of the active party with several records of the passive one that are like it
             (candidates), instead of one record that parties have in common.
     """
@@ -89,9 +89,9 @@ class AlignmentSpec:
 
     @property
     def can_count_matched_rows(self) -> bool:
-        """Whether the rows that both own are a part of the shared order that no party knows, but whose size none is denied.
+        """Whether the rows that both own are only a part of the shared order, unknown which, and all may know how many.
 
-        Only then ``evaluate.matched`` has something to count, and may.
+        Only then ``evaluate.matched`` is useful, and permitted.
         """
         return not self.every_row_is_shared and not self.intersection_hidden_from and not self.by_similarity
 
@@ -164,7 +164,7 @@ class ObfuscatedSet(Frozen):
 
 
 class Expected(Frozen):
-    """What the parties expect of an alignment (see docs/guides/give-tables.md, "Ids that do not meet")."""
+    """What the parties expect of an alignment (see docs/guides/check-a-table.md, "Ids that do not meet")."""
 
     at_least: int = Field(
         default=1,
@@ -194,8 +194,8 @@ class Align(Frozen):
         default=0,
         ge=0,
         le=16,
-        description="announced set sizes are rounded up to one of so many sizes per doubling; 0: exact; apsi: only the active "
-        "party's",
+        description="announced set sizes are rounded up. With 4 there are four sizes from 1,024 to 2,048, four up to 4,096 and "
+        "so on; 0: exact; apsi: only the active party's",
     )
     dummies: int = Field(
         default=0,
@@ -247,8 +247,8 @@ class Align(Frozen):
         obfuscation = value.get("obfuscation") if isinstance(value, Mapping) else None
         if any(isinstance(keys, Mapping) and "security_number" in keys for keys in (value, obfuscation)):
             raise ValueError(
-                "a job must not hold a security number: from it, the size m of the obfuscated set and the size n_s of "
-                "its own set the passive party computes that of the intersection, (m/n_s^ξ)^(1/(1-ξ)). Say "
+                "a job must not hold a security number: by it the passive party could compute the size of the intersection, "
+                "since it knows the sizes of its own set and of the obfuscated one. Say "
                 "align.obfuscation: private, and put it into the active node's settings (obfuscation.security_number)"
             )
         return value

@@ -3,7 +3,7 @@
 A trainer is a folder under ``vfl_node/training`` (or an installed package). Its *config* is the job's ``train`` section, a
 subclass of :class:`TrainerConfig`: keys, and what is checked of them. It imports neither torch nor grpc, so that any command
 can check a job. Beside the keys it has two values: :class:`Traits`, what is true of the trainer whatever a job says, and
-:class:`TrainerParts`, where its other parts are: these are loaded when they are needed. CONTRIBUTING.md ("Another trainer")
+:class:`TrainerParts`, where its other parts are: these are loaded when they are needed. docs/guides/add-a-trainer.md
 has the rest.
 """
 
@@ -43,7 +43,7 @@ class TrainerParts:
 
     Attributes:
         implementation: the :class:`~vfl_node.training.trainer.Trainer`.
-        report_section: model of what it alone reports, under ``training.<algorithm>``, the first name that it had.
+        report_section: model of what it alone reports. Its key in a report is the first name of the trainer.
         plan: its :class:`~vfl_node.job.costs.TrainingPlan`, which an estimate loads.
         table: its :class:`~vfl_node.training.table_use.TableUse`: what it reads of a party's table, and what it refuses.
         serving: the :class:`~vfl_node.training.predictor.Predictor` by its models; empty: they cannot be served.
@@ -82,7 +82,7 @@ class Traits:
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.
         recorded: whether a passive party records what it sends and gets, where the session has a transcript.
-        unmetered: why nobody can say what others tell from what it sends (report's ``meters``); empty: attacks run on it.
+        unmetered: why no attack measures what it sends (report's ``meters``); empty: attacks do.
         serves_unshared: whether known records are also predicted over an alignment in which some party may lack a row.
         serves_coordinated: whether the coordinator of the training takes part in predictions by its models, too.
     """
@@ -134,7 +134,8 @@ class TrainerConfig(Frozen):
         traits: what is true of it whatever the keys say.
         algorithm: its name, that of the registry.
         task: what the labels of this job are. A trainer for numbers alone gives the key another default.
-        classes: of labels, 0 to classes − 1; of no meaning in a regression. One for two classes narrows it to ``Literal[2]``.
+        classes: of labels, 0 to classes − 1; of no meaning in a regression. A trainer for two classes only narrows it to
+            ``Literal[2]``.
     """
 
     parts: ClassVar[TrainerParts]
@@ -171,7 +172,7 @@ class TrainerConfig(Frozen):
         return False
 
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
-        """What it opens at its end, as far as that adds up over jobs; ``shared``: how many records are shared at most."""
+        """What it opens at its end: the part that adds up over jobs. ``shared``: how many records are shared at most."""
         return Exposure()
 
     @classmethod

@@ -17,7 +17,7 @@ from vfl_node.job import Job
 from vfl_node.settings.node import Settings
 from vfl_node.settings.protection import Compare
 
-WITH_TREE = Compare(boosted_tree=True)  # one owner has all tables, so nobody's time tells anything
+WITH_TREE = Compare(boosted_tree=True)  # one owner has all tables, so how long a party computes tells nobody anything
 
 NO_TABLES: Mapping[str, Any] = {}
 
@@ -60,7 +60,7 @@ def run_trial(
         settings: party → its settings.
         out: the active party's artefacts; the others' lie in ``out/<party>``, logs of processes in ``out/logs``.
         on_view: called with the active party's view of the job as it moves on.
-        extras: what is made besides; the joint attack always runs.
+        extras: what is made besides. The joint attack runs wherever it can.
         processes: whether each party is a process of its own, a real node; else all talk in memory.
         tables: party → its table in memory, in place of its file; processes read files only.
 

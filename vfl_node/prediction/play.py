@@ -37,8 +37,8 @@ class Predicting:
 
     Attributes:
         model: its half.
-        requests: its owner's; None at another party, and for new records.
-        records: new ones of its owner; None at another party, and for known ones.
+        requests: of this node's owner, if it is the one who asks for known records; else None.
+        records: new ones of this node's owner, if it is the one who asks for new records; else None.
     """
 
     model: Model

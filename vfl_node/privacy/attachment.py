@@ -1,12 +1,14 @@
 """What hangs on one party's half of a network beside its learning: audits, meters, a recorder, rows outside of the alignment.
 
 A half calls its attachments in their order at fixed points of a repeat. So what a paper or an audit adds to training is one
-class in the folder of its idea, of which neither the loop nor the step of a half knows::
+class in the folder of its idea. Neither the loop nor the step of a half knows it; pretraining alone has steps of its own, which
+the loop calls::
 
     follow_on
     each epoch:     epoch_begins
         each step:  loss_beside ─ (the tensors leave) ─ step_done
-                    awaited, of the epoch before ─ epoch_ends
+                    wait, for the epoch before ─ epoch_ends, or epoch_without_labels_ends
+    break_off, where training fails
     findings, so_far
 """
 
@@ -54,7 +56,7 @@ class TrainingStep:
 
 
 class Attachment:
-    """Does nothing; those that do something say so.
+    """Base of all: each method does nothing. A subclass overrides those that it needs.
 
     Attributes:
         name: before the names of its tensors in a checkpoint.
@@ -75,7 +77,7 @@ class Attachment:
         """
 
     def loss_beside(self, forward: Forward) -> Tensor | None:
-        """What this batch is to lessen beside its loss, a scalar with a graph; None for nothing."""
+        """An additional loss of this batch, a scalar with a graph; None: there is none."""
         return None
 
     def step_done(self, step: TrainingStep) -> None:

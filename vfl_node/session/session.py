@@ -29,8 +29,8 @@ class Attempt:
     """One attempt at a run of a job, and what it has of earlier ones.
 
     Attributes:
-        number: how often the party has begun the job. What masks or blurs a value that may differ between attempts is drawn
-            under its number, so that no mask serves two values.
+        number: how often the party has begun the job. If a value may differ between attempts, its mask is drawn
+            under this number, so that no mask covers two values.
         job_id: of the run.
         folder: private; large intermediate results lie there until the job no longer needs them.
         pins: digests of what the peers sent in earlier attempts.
@@ -42,7 +42,7 @@ class Attempt:
     pins: Pins = field(default_factory=MemoryPins)
 
     def of_part(self, part: str) -> Attempt:
-        """The same for a part of the job whose pins would have the names of those of other parts."""
+        """The same for a part of the job whose pins would have the same names as those of another part."""
         return replace(self, pins=PinsOfPart(self.pins, part))
 
 
@@ -72,7 +72,7 @@ class Policy:
         obfuscation: its own wishes for an obfuscated set.
         models: its own architectures: name → ``module:Class``.
         protection: what it does about what tensors tell.
-        compare: with what it compares a federated model; with no boosted tree unless it is given.
+        compare: the local models with which it compares a federated one; a boosted tree only if it asks for it.
     """
 
     limits: Limits = field(default_factory=Limits)

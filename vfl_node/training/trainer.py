@@ -35,8 +35,8 @@ class TrainingData:
     Attributes:
         alignment: the shared rows as this party sees them.
         table: its own records that took part; labels where the job has them at this party.
-        number: which training over these records with this partner it is, of those that draw something secret anew, from 1.
-        spent: over this table with this job, with the partner of whom most is
+        number: of this training, among those over these records with this partner that draw a new secret; from 1.
+        spent: what was opened over this table, this job included, to the partner who got most of it
             (:meth:`vfl_node.job.training.TrainerConfig.opens`).
         name: what the owner's settings call the table.
         whole: all its records, of which ``align.at_most`` may have left some out; None: ``table`` has all.

@@ -1,8 +1,9 @@
 """PSI by Diffie–Hellman: both parties learn which of their records are shared.
 
 Source: Meadows 1986; Huberman, Franklin and Hogg 1999. It runs between the active party A and the passive party P. Both follow
-the protocol, but study all that they receive. Each draws one secret scalar for the two sets, a and b, so that a set announced
-again is sent as the same list. x ↦ x^{ab} is the same whoever goes first.
+the protocol, but study all that they receive. A draws a secret scalar a, and P draws b. They keep
+them as long as both sets stay the same, so that a set is sent again as the same list. (x^a)^b = (x^b)^a for each element x.
+I_a and I_p are the sets of A and P.
 
 ====  =======  =====================================  ===========
 step  sent by  list (elements)                        order

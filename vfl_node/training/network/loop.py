@@ -18,7 +18,7 @@ The whole of it::
 
 H → and ← g: of every passive party with the active one. Passive parties exchange nothing with each other.
 
-Symbols: m shared rows, B rows a batch, d width of the cut layer, H embedding, g gradient.
+Symbols: m shared rows, B rows a batch, d width of the cut layer, H embedding, g gradient, z projection.
 Everything a party draws comes from its own ``randomness``; with the same one, and the same
 number of threads, the result has the same bits over any channel (on a CPU).
 
@@ -133,7 +133,7 @@ async def train(
             await _pretrain(session, half, pretraining, journal, schedule, training)
             if before and due(journal.pretrained, pretraining.epochs, trained):
                 journal.save(checkpoints, half, schedule.fingerprint)
-        with _told(half):
+        with _counted_if_broken_off(half):
             while not journal.over(section.epochs):
                 batches = schedule.batches(repeat, journal.epoch, training, section.batch_size)
                 await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
@@ -168,14 +168,12 @@ def _complete(session: Session, half: Half, journal: Journal) -> None:
 
 
 @contextmanager
-def _told(half: Half) -> Iterator[None]:
-    """Whatever breaks off in here, what was seen of it has left, and counts."""
+def _counted_if_broken_off(half: Half) -> Iterator[None]:
+    """If this block fails, the attachments count what the unfinished epoch has already sent."""
     try:
         yield
     except Exception:
-        with suppress(
-            OSError, VflError
-        ):  # neither a full disk nor lost state may hide why, such as that the owner has cancelled
+        with suppress(OSError, VflError):  # a full disk or lost state must not hide the first error, such as a cancel
             for attachment in half.attachments:
                 attachment.break_off()
         raise

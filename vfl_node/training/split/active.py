@@ -126,7 +126,7 @@ class ActiveHalf:
         return Figures(loss, measure(("auc",), self._supervision.labels[rows], scores)["auc"])
 
     def defended(self) -> Defended:
-        """As :meth:`Half.defended`: nothing, as no model is moved for gradients."""
+        """As :meth:`Half.defended`: nothing, as defences of gradients change no model."""
         return Defended()
 
     async def validate(self, rows: ForwardPass) -> Figures:
@@ -151,7 +151,7 @@ class ActiveHalf:
         return {**self.learner.tensors(), **defended, **self._supervision.tensors()}
 
     def weights(self) -> dict[str, Tensor]:
-        """As :meth:`Half.weights`: the joint model's, and as ``local.NAME`` those of the model that gives calibration its q."""
+        """As :meth:`Half.weights`: the joint model's, and as ``local.NAME`` those of the model of base rates."""
         return {**self.learner.weights(), **self._supervision.weights()}
 
     def go_back(self, weights: Mapping[str, Tensor]) -> None:
