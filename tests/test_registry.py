@@ -130,7 +130,7 @@ def test_a_trainer_whose_code_cannot_be_loaded_is_refused_before_a_job_begins(en
 
 def test_a_broken_package_hides_no_other_mistake(environment: dict[str, str]) -> None:
     mistakes = {
-        "train: {algorithm: hole}": "'train.algorithm' cannot be 'hole'; it is one of split, logistic, linear, linked, hidden",
+        "train: {algorithm: hole}": "'train.algorithm' cannot be 'hole'; it is one of split, logistic, linear, candidates",
         "train: {algorithm: whole, pase: 1}": "unknown key 'train.pase'",
         "train: {missing: {lables: none}}": "unknown key 'train.missing.lables'",
         "train: {missing: {draws: 2}}": "'train.missing': draws is for random-pred",

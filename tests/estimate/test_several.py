@@ -188,7 +188,7 @@ def test_what_does_not_run_with_several_is_said_with_the_reason() -> None:
     assert "apsi" not in estimate(plan())
     (reason,) = [note for note in said if note.startswith("not available")]
     assert reason.startswith("not available: APSI runs with one passive party at most, because each pair would get")
-    assert any(note.startswith("PSI-STAR runs only at nodes whose owners have named it") for note in said)
+    assert any(note.startswith("PSI-PAIRS runs only at nodes whose owners have named it") for note in said)
     assert "clinic has 100 records, lab has 1,000 records, insurer has 400 records; 30 are shared by all" in said
     assert not any("nothing here fixes" in note for note in said)  # of the obfuscated set
     assert not any(re.search(r"\bboth\b", note) for note in said)
@@ -205,7 +205,7 @@ def test_what_no_owner_allows_by_default_is_compared_where_it_is_named() -> None
 def test_the_table_names_the_party_and_fits() -> None:
     large = plan(records={"clinic": 90_000_000, "lab": 100_000_000, "insurer": 80_000_000}, shared=(0, 80_000_000), party="lab")
     lines = table(large, estimate(large))
-    assert lines[0] == ("", "PSU (this job)", "PSI", "PSI-STAR")
+    assert lines[0] == ("", "PSU (this job)", "PSI", "PSI-PAIRS")
     titles = [line[0] for line in lines]
     assert "CPU time, lab" in titles
     assert "disk, each passive party at most" in titles

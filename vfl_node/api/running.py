@@ -57,7 +57,7 @@ def run(
         active: the active party's table, with labels: a data frame of pandas or polars, an Arrow table, or a file.
         passive: the passive party's table; of several parties a mapping of their names to tables.
         settings: party or role → its private settings, as keys and values or as a file: ``data`` (columns, id, label),
-            ``limits``, ``defences``, ``models`` and others (docs/reference/node-settings.md, "In a trial").
+            ``limits``, ``defences``, ``models`` and others (docs/guides/use-it-from-python.md).
         models: name → class of an own network (:mod:`vfl_node.models`), or ``"module:Class"``; the job says the name.
         id_column: column that identifies a record.
         label_column: column with the labels.

@@ -23,9 +23,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.configuration.registry import Registry
-from vfl_node.configuration.renamed import read_keys, write_keys
+from vfl_node.configuration.renamed import LASTING_NAMES, read_keys, write_keys
 from vfl_node.configuration.yaml_text import MOST_BYTES, Place, check_length, places, position, read
 from vfl_node.errors import UsageError
+
+_EARLIER: dict[str | int, set[str]] = {}
+"""Key → what it was called in some section of an earlier version, by which a document may still have it."""
 
 MOST_MISTAKES = 5
 """Mistakes of one document that are explained."""
@@ -48,6 +51,11 @@ class Frozen(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for old, new in cls.renamed.items():
+            _EARLIER.setdefault(new, set()).add(old)
+
+    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """As pydantic's own, and before every validator of the model its keys get their names of today."""
         schema = handler(source)
@@ -64,7 +72,7 @@ def name_in(registry: Registry[Any]) -> BeforeValidator:
         if isinstance(value, str):
             for name in (value, value.lower().replace("_", "-"), value.lower().replace("-", "_")):
                 if name in registry:
-                    return name
+                    return registry.renamed.get(name, name) if isinstance(registry, Registry) else name
         *others, last = (repr(name) for name in registry)
         raise PydanticKnownError("literal_error", {"expected": " or ".join(filter(None, [", ".join(others), last]))})
 
@@ -187,10 +195,11 @@ def validate(document: object, model: type[Model], *, source: str, text: str = "
 
 
 def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field of ``model`` that is not itself a model and that it writes, as (dotted name, JSON value)."""
-    written = model.model_dump(mode="json")
-    for name in type(model).model_fields:
-        value = getattr(model, name)
+    """Every field of ``model`` that is not itself a model and that it writes, as (dotted first name, JSON value)."""
+    written = model.model_dump(mode="json", context=LASTING_NAMES)
+    first_names = {new: old for old, new in model.renamed.items()} if isinstance(model, Frozen) else {}
+    for field in type(model).model_fields:
+        name, value = first_names.get(field, field), getattr(model, field)
         if isinstance(value, BaseModel):
             yield from leaves(value, f"{prefix}{name}.")
         elif name in written:
@@ -215,6 +224,8 @@ def _place(item: Any, document: object) -> tuple[str, ...]:
     place: list[str] = []
     for part in item["loc"]:
         of_list = isinstance(document, list) and isinstance(part, int) and part < len(document)
+        if isinstance(document, Mapping) and part not in document:
+            part = next((old for old in _EARLIER.get(part, ()) if old in document), part)
         there = part in document if isinstance(document, Mapping) else of_list
         if there:
             document = document[part]  # type: ignore[index]
@@ -293,7 +304,7 @@ def _models_at(model: type[BaseModel], path: tuple[str, ...], document: Any) -> 
     if not path:
         yield model
         return
-    field = model.model_fields.get(path[0])
+    field = model.model_fields.get(model.renamed.get(path[0], path[0]) if issubclass(model, Frozen) else path[0])
     if field is not None:
         yield from _models_of(Annotated[(field.annotation, *field.metadata, None)], path[1:], document[path[0]])
 

@@ -60,7 +60,7 @@ def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loadin
         raise PolicyError(
             f"job {job.name!r} opens a model of which nothing bounds what it tells ({kind}), which this node's settings "
             "do not allow",
-            hint=f"say train.epsilon, and neither train.hidden nor loss: taylor; or write limits.unbounded_models: [{kind}]",
+            hint=f"say train.epsilon, and neither train.layers nor loss: taylor; or write limits.unbounded_models: [{kind}]",
             for_peer=f"its settings do not allow models without a bound: {kind} (limits.unbounded_models)",
         )
     _check_coordinator(settings, job, by_peer=by_peer)

@@ -20,6 +20,7 @@ from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TrainerConfig
 from vfl_node.privacy.audit import check as check_limit
 from vfl_node.privacy.audit import strongest
@@ -90,7 +91,7 @@ def _spend(run: Run) -> Spent:
     opens = train.opens(session.job.evaluate) if train else Exposure()
     if not (opens.mu or opens.unbounded):
         return Spent()
-    about = session.job.align.protocol + ("" if opens.labels else SCALED)
+    about = ALIGNMENTS.lasting(session.job.align.protocol) + ("" if opens.labels else SCALED)
     limit = session.policy.limits.epsilon_per_partner
     return session.memory.spend(Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about))
 

@@ -210,11 +210,13 @@ class Job(Frozen):
         """Whether it predicts known records, as they are asked for, until its owner wants its end."""
         return self.predict is not None and self.predict.rows == "known"
 
+    def lasting_fields(self) -> dict[str, Any]:
+        """Every field, defaults included, by the first name that it had: reports and digests have these."""
+        return self.model_dump(mode="json", context=LASTING_NAMES)
+
     def canonical(self) -> str:
-        """Canonical JSON of every field, defaults included, by the first name that each had: it and its digest last."""
-        return json.dumps(
-            self.model_dump(mode="json", context=LASTING_NAMES), sort_keys=True, separators=(",", ":"), ensure_ascii=True
-        )
+        """Canonical JSON of :meth:`lasting_fields`."""
+        return json.dumps(self.lasting_fields(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     def digest(self) -> str:
         """SHA-256 of :meth:`canonical`, hexadecimal: the manifest digest."""

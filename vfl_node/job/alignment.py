@@ -248,7 +248,7 @@ class Align(Frozen):
         if any(isinstance(keys, Mapping) and "security_number" in keys for keys in (value, obfuscation)):
             raise ValueError(
                 "a job must not hold a security number: by it the passive party could compute the size of the intersection, "
-                "since it knows the sizes of its own set and of the obfuscated one. Say "
+                "since it knows the sizes of its own set and of the obfuscated one, (m/n_s^ξ)^(1/(1-ξ)). Say "
                 "align.obfuscation: private, and put it into the active node's settings (obfuscation.security_number)"
             )
         return value

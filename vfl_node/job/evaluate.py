@@ -1,4 +1,4 @@
-"""What is measured: the job's ``evaluate`` section (see docs/explanations/training/split.md)."""
+"""What is measured: the job's ``evaluate`` section (see docs/explanations/training/evaluation.md)."""
 
 from __future__ import annotations
 

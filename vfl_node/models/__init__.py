@@ -5,8 +5,8 @@
     each passive  columns ─ bottom ─► embedding [B, d] ──────┐ the cut: this crosses the wire
     active        columns ─ bottom ─► embedding [B, d'] ─────┴─ fusion ─ top ─► logits [B], or [B, K]
 
-An :class:`Architecture` builds these parts. ``mlp``, ``wide_deep``, ``cnn`` and ``youtube_dnn`` are composed of parts that are
-registered in ``bottoms``, ``fusions`` and ``tops``. An owner's architecture is a class that the node's settings declare
+An :class:`Architecture` builds these parts. Those of this package differ in
+their bottom (:mod:`~vfl_node.models.bottoms`). An owner's architecture is a class that the node's settings declare
 (``models: {gated: mymodels:Gated}``), or that an installed package declares by an entry point of the group
 ``vfl_node.models``; a job may then say ``train.model: gated``. The job carries the name only. Every party whose half it builds
 must have declared it, and may have declared its own class::

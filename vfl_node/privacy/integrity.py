@@ -15,7 +15,7 @@ Weights move between the last steps of training, and held-out rows meet the last
 a table with few different ones would be unlike, as their held-out twins lie at distance 0 from each other.
 
 It finds a party that does not know of it. One that puts the trigger into held-out rows, too, by a rule that needs no label, is
-not found (docs/explanations/privacy/index.md, "Integrity").
+not found (docs/explanations/privacy/integrity.md, "Integrity").
 
 Cost: t·n·d multiplications for each passive party, where t ≤ 256 and n ≤ 4,096, and as many among held-out rows alone, n²·d;
 memory of (t + n)·d numbers. Nothing is sent. How long it takes depends on public numbers alone.

@@ -18,6 +18,7 @@ from pydantic import Field, StringConstraints, create_model, model_validator
 from vfl_node.alignment.alignment import Alignment, LinkageFacts
 from vfl_node.crypto.kernels import kernel
 from vfl_node.job import Job, Name, Parties
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TRAINERS
 from vfl_node.ledger import Disclosure
 from vfl_node.report.columns import ColumnAudit, ColumnFigures
@@ -169,7 +170,7 @@ def build(
     results = training.results if training else None
     alone, aligned, tree = (results.alone, results.aligned, results.rival) if results else (None, None, None)
     return Report(
-        job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.model_dump(mode="json")),
+        job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.lasting_fields()),
         manifest_digest=digest,
         party=party,
         role=role,
@@ -225,7 +226,7 @@ def _sizes(
     if alignment is None or seconds is None or records is None:
         return None
     return AlignmentSizes(
-        protocol=job.align.protocol,
+        protocol=ALIGNMENTS.lasting(job.align.protocol),
         group=alignment.group,
         records=records,
         ours=alignment.ours,

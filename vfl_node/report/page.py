@@ -16,8 +16,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from vfl_node.alignment.words import ReportedAlignment, words_of
+from vfl_node.configuration.renamed import LASTING_NAMES
+from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.job.training import TRAINERS, TrainerConfig
+from vfl_node.job.training import TrainerConfig
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import charts, read_labels, rebuilt, results
@@ -40,7 +42,8 @@ def render(report: Report) -> str:
     """The page of ``report``."""
     environment, style = _environment()
     data, names = report.model_dump(mode="json"), report.parties
-    train = _train(report)
+    job = Job.model_validate(report.job.spec, context=LASTING_NAMES)
+    train, spec = job.train, job.model_dump(mode="json")  # by the names of today
     peers = names.others(report.party)
     met = [name for name in peers if name in names.met_by(report.party)]
     peer, partner, unit = join_names(peers), join_names(met), train.traits.unit if train else ""
@@ -52,7 +55,7 @@ def render(report: Report) -> str:
         others=[name for name in names.all if name != report.party],
         peer=peer,
         several_peers=len(peers) > 1,
-        held_out_last=bool(train and data["job"]["spec"]["evaluate"].get("hold_out")),  # an earlier version had none
+        held_out_last=bool(train and spec["evaluate"]["hold_out"]),
         several_passive=len(names.passive) > 1,
         partner=partner,
         several_partners=len(met) > 1,
@@ -78,7 +81,7 @@ def render(report: Report) -> str:
         traffic=_traffic(data),
         style=Markup(style),  # noqa: S704 - our own file
         style_source=csp_source(style),
-        settings=_settings(data["job"]["spec"]),
+        settings=_settings(spec),
     )
 
 
@@ -100,12 +103,6 @@ def attack_titles() -> dict[str, str]:
 def attack_line(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
     """:func:`~vfl_node.report.words.attack_figures` with the attacks' own titles."""
     return attack_figures(attacks, judged, attack_titles())
-
-
-def _train(report: Report) -> TrainerConfig | None:
-    """The job's ``train`` section."""
-    section = report.job.spec["train"]
-    return TRAINERS[str(section["algorithm"])].model_validate(section) if isinstance(section, dict) else None
 
 
 def _trainer_words(report: Report, train: TrainerConfig | None, peer: str) -> TrainingWords:

@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.report import charts
@@ -96,7 +97,7 @@ def format_difference(value: float, name: str) -> str:
 
 def readings(report: dict[str, Any], classes: int) -> dict[str, Reading]:
     """:data:`METRICS` that were measured, as they are for this job."""
-    threshold = Evaluate.model_validate(report["job"]["spec"]["evaluate"]).threshold
+    threshold = Evaluate.model_validate(report["job"]["spec"]["evaluate"], context=LASTING_NAMES).threshold
     about, values = METRICS | (MANY_CLASSES if classes > 2 else {}), report["metrics"] or {}
     return {
         name: (title, reading.format(threshold=threshold), most)

@@ -30,7 +30,7 @@ def summary(report: Mapping[str, Any]) -> list[str]:
         spec = ALIGNMENTS[alignment["protocol"]]
         names = ("ours", "theirs", "rows", *(() if spec.by_similarity else ("union", "intersection")))
         sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
-        lines += [f"aligned by {alignment['protocol'].upper()}: {sizes}", *words_of(spec).figures(alignment)]
+        lines += [f"aligned by {spec.name.upper()}: {sizes}", *words_of(spec).figures(alignment)]
     for title, key in MODELS.items():
         if metrics := report.get(key):
             rows = " ".join(str(metrics[about]) for about in ("rows", "population") if metrics[about] is not None)

@@ -122,7 +122,7 @@ def changed_sets(table: str, digest: bytes, limit: int, *, hides: bool = True) -
         "align one of the earlier sets again. Where a table grows between jobs, each of them is a change: "
         "limits.changes_per_peer: {more} allows one more. Know that c changes leave about 2/(c + 2) of what dummies hide, and "
         "of the records among which an obfuscated set hides the shared ones at most its share of the table, to the power of c; "
-        "an alignment that hides nothing tells all (docs/explanations/alignment/index.md, An obfuscated set drawn again)",
+        "an alignment that hides nothing tells all (docs/explanations/alignment/apsi.md, An obfuscated set drawn again)",
         over=(over, LOSS),
         free=1,
         begins=hides,

@@ -72,7 +72,7 @@ class Limits(Frozen):
     )
     unbounded_models: tuple[UnboundedModel, ...] = Field(
         default=(),
-        description="kinds of hidden models that a job may train without ε: networks (train.hidden), taylor (train.loss: "
+        description="kinds of hidden models that a job may train without ε: networks (train.layers), taylor (train.loss: "
         "taylor), and exact (regressions with train.epsilon: null). What is opened of these has no bound. Default: none",
     )
     models_served: int = Field(

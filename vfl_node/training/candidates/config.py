@@ -1,4 +1,4 @@
-"""The job's ``train`` section for training over candidates (see docs/explanations/training/split.md)."""
+"""The job's ``train`` section for training over candidates (see docs/explanations/training/candidates.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Linked(NetworkConfig):
         by_similarity=True,
         measures=frozenset({"validation_fraction"}),
         recorded=True,
-        unmetered="no attack was run on the embeddings and gradients that linked training sends",
+        unmetered="no attack was run on the embeddings and gradients that training over candidates sends",
     )
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {

@@ -1,4 +1,4 @@
-"""What each party learns by training over candidates, in words for the report; see docs/explanations/training/split.md."""
+"""What each party learns by training over candidates, in words for the report; see docs/explanations/training/candidates.md."""
 
 from __future__ import annotations
 

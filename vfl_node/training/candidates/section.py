@@ -1,4 +1,4 @@
-"""What training over candidates alone reports: ``training.linked``."""
+"""What training over candidates alone reports: ``training.linked``, by the first name of the trainer."""
 
 from __future__ import annotations
 

@@ -153,11 +153,6 @@ class Hidden(TrainerConfig):
         return 1 if self.classes == 2 else self.classes
 
     @property
-    def first_width(self) -> int:
-        """How many numbers the first layer makes of a row."""
-        return self.layers[0] if self.layers else self.outputs
-
-    @property
     def form_loss(self) -> Loss:
         """What is descended."""
         if self.task == "classification":

@@ -8,7 +8,7 @@
     s >> F   cut to steps of 1/16, or of 1/32 deviation where the model is for numbers    truncated
     9 bits   its lowest ones opened to the party that asks, and to nobody else            revealed
 
-Four rounds without hidden layers. A cut rounds up or down by coins with the right mean (:func:`~.operations.truncated`), so an
+Four rounds without hidden layers. A cut rounds up or down by coins with the right mean (``truncate``), so an
 answer of P parties is right on average, and off by less than 1 + (P − 1)/2 steps. 9 bits are scores within ±16, or numbers
 within ±8 deviations; what is beyond comes out at the other end.
 

@@ -32,7 +32,7 @@ class _StrategyNames(Frozen, extra="ignore"):
 
 
 class Missing(_StrategyNames, extra="forbid"):
-    """How rows are filled in that a party does not own (see docs/explanations/training/split.md).
+    """How rows are filled in that a party does not own (see docs/explanations/training/missing-rows.md).
 
     In a job the keys of the chosen strategies stand beside these: it is read by a subclass that has them as fields.
     """
