@@ -144,7 +144,7 @@ def test_a_job_may_have_eight_passive_parties_where_a_third_party_has_the_key(gi
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"coordinator": False}, "there must be a third party with the key: say flow: coordinator-open-scores, or coordinator"),
+        ({"coordinator": False}, "there must be a third party with the key: say flow: coordinator-open-scores or coordinator"),
         ({**TAYLOR, "labels": "passive"}, "of several the job would not say which has the labels"),
         ({**CLEAR, "align": "{protocol: psu}"}, "Say align.protocol: psi"),
         ({**CLEAR, "align": "{protocol: apsi, obfuscation: private}"}, "apsi aligns with 1 of parties.passive at most"),
