@@ -80,7 +80,7 @@ class Act:
         part, channels = run.session, run.session.peers
         self.run, self.own, self.inputs = run, run.folder, run.inputs
         with (self.folder / f"{self.name}-drawn").open("a") as drawn:
-            drawn.write(f"{part.job_id} {self.drawn(part)}\n")
+            drawn.write(f"{part.attempt.job_id} {self.drawn(part)}\n")
         self.may_die("when all are met")
         if part.role == "coordinator":
             part.progress.emit(PhaseBegan("act", 0, "rounds"))
