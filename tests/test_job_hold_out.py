@@ -33,7 +33,7 @@ def test_a_peer_reads_the_same_job() -> None:
     assert theirs == ours
     assert theirs.field_digests() == ours.field_digests()
     other = job(PSI + SPLIT.replace("0.3", "0.2"))
-    assert other.field_digests()["evaluate.hold_out.last"] != ours.field_digests()["evaluate.hold_out.last"]
+    assert other.field_digests()["evaluate.split.last"] != ours.field_digests()["evaluate.split.last"]
 
 
 @pytest.mark.parametrize(

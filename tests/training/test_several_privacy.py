@@ -304,5 +304,5 @@ def test_contributions_with_one_passive_party_and_no_own_columns(several_parties
     found = several_runs(evaluate=evaluate)(several_parties(1, 400, owned=0.8, active_columns=False))["clinic"]
     assert list(found.section.contributions) == ["lab"]
     assert set(found.section.contributions["lab"]) == set(evaluate.metrics)
-    chance = found.metrics["auc"] - found.section.contributions["lab"]["auc"].mean
+    chance = found.results.metrics["auc"] - found.section.contributions["lab"]["auc"].mean
     assert chance == pytest.approx(0.5, abs=0.1)  # nothing is left to predict by
