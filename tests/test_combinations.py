@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.configuration.models import validate
+from vfl_node.configuration.models import leaves, validate
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TRAINERS
@@ -49,9 +49,8 @@ def test_an_option_that_is_refused_names_what_to_change(combinations: Any, train
 
 def names_what_to_change(refusal: str) -> bool:
     """Whether it names a key or section of a job, or the passive parties."""
-    sections = validate(JOB, Job, source="job").model_dump()
-    within = {f"{name}.{key}" for name, section in sections.items() if isinstance(section, dict) for key in section}
-    keys = within | {"serve", "predict", "align", "train", "passive parties"}
+    keys = {name for name, _ in leaves(validate(JOB, Job, source="job"))}
+    keys |= {"evaluate.hold_out", "serve", "predict", "align", "train", "passive parties"}
     return any(re.search(rf"\b{re.escape(key)}\b", refusal) for key in keys) and "Input should" not in refusal
 
 
