@@ -187,8 +187,7 @@ def test_the_end_of_fewer(stage: Stage, how: str, victim: str, point: str) -> No
     test_the_end(stage, how, victim, point)
 
 
-@pytest.mark.slow  # in about one run of ten a party is not done after two minutes: an open defect
-@pytest.mark.parametrize("owner", ["lab", "notary"])
+@pytest.mark.parametrize("owner", ["lab", pytest.param("notary", marks=pytest.mark.slow)])
 def test_who_has_stored_its_part_asks_the_active_party_to_cancel(stage: Stage, owner: str) -> None:
     """It may be too late: all have stored theirs, and the active party has noted that and died before it said so."""
     federation, job_id = stage.federation, stage.submit()

@@ -154,6 +154,31 @@ def test_a_peer_that_comes_back_is_told_what_this_owner_cancelled_and_nothing_el
     assert told == [("clinic", ours.id)]  # the bank has no part in it
 
 
+@pytest.mark.parametrize(("later", "goes_on"), [("there", True), ("away again", False), ("no room", True), ("done", False)])
+def test_a_link_that_comes_while_a_job_still_waits_counts_once_it_has_waited_too_long(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, later: str, goes_on: bool
+) -> None:
+    """It came a moment before the wait was over, which nobody else would tell the job. Control: the link is away again."""
+    links = {"clinic"}
+    lab.works.attach(SimpleNamespace(tell=lambda *_: True, online=links.__contains__))  # type: ignore[arg-type]
+    monkeypatch.setattr(lab.store, "has_report", lambda _: True)
+    record = lab.store.update(lab.store.add(JOB, submitter="clinic"), state="running")
+    lab.offers.link_up("clinic")
+    assert lab.begun == []  # the work on it is under way
+    record = lab.store.update(record, state="done" if later == "done" else "unconfirmed", code="E_UNCONFIRMED")
+    if later == "away again":
+        links.clear()
+    if later == "no room":
+        with monkeypatch.context() as patch:
+            patch.setattr(admission, "MOST_QUEUED_OF_PEER", 0)
+            lab.works.go_on_with_unconfirmed()
+        assert lab.begun == []
+    lab.works.go_on_with_unconfirmed()
+    assert lab.begun == [record.id] * goes_on
+    lab.works.go_on_with_unconfirmed()
+    assert lab.begun == [record.id] * goes_on  # once for each time that a link comes
+
+
 @pytest.mark.parametrize("allowed", [True, False])
 def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Lab, allowed: bool) -> None:
     """Refused when it is offered, before the job has begun, and when it is submitted; the words tell of settings alone."""

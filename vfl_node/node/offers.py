@@ -91,9 +91,7 @@ class Offers:
             if (own or record.active == peer) and not record.over and self._store.has_report(record):
                 if not own and self._store.job_folder(record).cancelled:
                     self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id)))
-                if record.state == "unconfirmed":
-                    with suppress(VflError):  # there is no room at the moment: the next time
-                        self._works.resume(record.id, by_owner=False)
+                self._works.go_on_with(peer, record.id)
 
     def _hear_cancel(self, peer: str, cancel: Cancel) -> None:
         """A peer says that a job has ended, because its owner or that of another party cancelled it or because it failed."""

@@ -49,6 +49,7 @@ class Works:
         self._settings = settings
         self._store = store
         self._works: dict[str, Work] = {}
+        self._back: dict[str, str] = {}  # job with a stored part → the party that is back, for which it may have waited
         self._turns = Turns(settings.jobs_at_once, settings.running_per_peer)
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
@@ -206,6 +207,31 @@ class Works:
             self.begin(record)
         return record
 
+    def go_on_with(self, peer: str, job_id: str) -> None:
+        """``peer`` is back: go on with a job that waits for it, now or once the work that is under way has ended unconfirmed.
+
+        That work may have waited too long by a moment. Where there is no room now, :meth:`_watch` tries again.
+        """
+        with self._lock:
+            self._back[job_id] = peer
+        self.go_on_with_unconfirmed()
+
+    def go_on_with_unconfirmed(self) -> None:
+        """Go on with the jobs of :meth:`go_on_with` whose work has ended since; each once for each time that a party came back."""
+        with self._lock:
+            for job_id, peer in list(self._back.items()):
+                record = self._store.get(job_id)
+                if record is not None and record.state in UNFINISHED:
+                    continue
+                if record is not None and record.state == "unconfirmed" and self._peers and self._peers.online(peer):
+                    try:
+                        self.resume(job_id, by_owner=False)
+                    except PolicyError:  # no room at the moment
+                        continue
+                    except VflError as error:
+                        log.warning("job cannot go on yet", job=job_id, code=error.code, reason=error.message)
+                del self._back[job_id]
+
     def forget(self, record: Record, message: str, *, state: State = "cancelled", code: str = "E_CANCELLED") -> Record | None:
         """End a job with which nobody works: what it needs to go on is destroyed.
 
@@ -262,6 +288,7 @@ class Works:
                 for work in works:
                     work.check()
                 self._pause_if_lost(works)
+                self.go_on_with_unconfirmed()
                 days, keep = self._settings.keep_days, self._settings.keep_jobs
                 if not (days is None and keep is None) and time.monotonic() > due:
                     due = time.monotonic() + PRUNE_S
