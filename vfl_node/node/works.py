@@ -217,7 +217,7 @@ class Works:
         self.go_on_with_unconfirmed()
 
     def go_on_with_unconfirmed(self) -> None:
-        """Go on with the jobs of :meth:`go_on_with` whose work has ended since; each once for each time that a party came back."""
+        """Go on with those jobs of :meth:`go_on_with` whose work has ended; once for each time that a party came back."""
         with self._lock:
             for job_id, peer in list(self._back.items()):
                 record = self._store.get(job_id)
