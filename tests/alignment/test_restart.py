@@ -496,7 +496,7 @@ def test_another_list_is_refused(protocol, changed, tmp_path):
             assert isinstance(result, StateError)
             assert result.code in ("E_REPLAY", "E_STATE_LOST")  # a mark of its own changes what we send, too
             refused += 1
-    assert refused > 2
+    assert refused > examples(5, fewer=2)
 
 
 @pytest.mark.parametrize("changed", ROLES)

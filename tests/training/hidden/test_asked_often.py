@@ -95,7 +95,7 @@ def test_all_answers_to_a_record_tell_its_score_to_a_step(world: Any, attempt: A
     assert len(off) == BATCH
     assert np.log2(512 / width).mean() > np.log2(ASKS) + 7
     assert np.abs(off).max() < 0.5 + width.max()
-    assert np.abs(off).max() > 0.15 > 4 * width.mean()
+    assert np.abs(off).max() > 20 * ASKS / 256 * width.mean()
     with without_offsets():
         off, width = attacked(asked, ASKS, batches=1)
     assert np.log2(512 / width).mean() > np.log2(ASKS) + 7
