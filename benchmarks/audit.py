@@ -28,6 +28,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.settings.protection import Protection
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -74,7 +75,7 @@ class Pair:
                 protection=Protection(membership=audited),
             )
             data = TrainingData(view(rows, mine, both, channel.peer), table)
-            self.halves.append(half_of(own, data, Randomness(bytes(32)), Randomness(bytes(32)), 0, every, None))
+            self.halves.append(half_of(own, data, RepeatStart(Randomness(bytes(32)), Randomness(bytes(32)), 0, every)))
         self._steps = self._schedule(Schedule(bytes(32), rows, 0), every)
 
     @staticmethod

@@ -27,6 +27,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -68,7 +69,7 @@ class Half:
                 protection=protection if name == "passive" else Protection(membership=False),
             )
             data = TrainingData(view(ROWS, owned, ROWS, channel.peer), tables[name])
-            self._halves.append(half_of(own, data, Randomness(bytes(32)), Randomness(bytes(32)), 0, every, None))
+            self._halves.append(half_of(own, data, RepeatStart(Randomness(bytes(32)), Randomness(bytes(32)), 0, every)))
         schedule = Schedule(bytes(32), ROWS, 0)
         self._batches = [batch for epoch in range(50) for batch in schedule.batches(0, epoch, every, BATCH)]
         self._number = 0

@@ -27,6 +27,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -74,7 +75,7 @@ class Halves:
                 protection=protection if name == "active" else Protection(membership=False),
             )
             data = TrainingData(view(rows, owned, rows, channel.peer), tables[name])
-            self._halves.append(half_of(own, data, Randomness(bytes(32)), Randomness(bytes(32)), 0, every, None))
+            self._halves.append(half_of(own, data, RepeatStart(Randomness(bytes(32)), Randomness(bytes(32)), 0, every)))
         self._schedule, self._every, self._batch = Schedule(bytes(32), rows, 0), every, batch
         self._number, self._epoch = 0, 0
 

@@ -32,6 +32,7 @@ from vfl_node.metrics.classes import auc
 from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
@@ -140,7 +141,7 @@ def first_gradient(trials: int) -> float | None:
             clinic = own_session("clinic", memory_channels("clinic", "lab")[0], train)
             own = Randomness(bytes([trial]) + bytes(31))
             began = time.process_time()
-            ActiveHalf(clinic, TrainingData(view, table), own, own, 0, np.arange(2000), None)
+            ActiveHalf(clinic, TrainingData(view, table), RepeatStart(own, own, 0, np.arange(2000)))
             delays.append(time.process_time() - began)
             more.append(count == 1600)
     return auc(np.array(more), np.array(delays))

@@ -42,6 +42,7 @@ from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import works_at_once
 from vfl_node.progress import Silent
 from vfl_node.training.boosted_tree import design
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.network.local import local_logits, train_local
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
@@ -237,7 +238,9 @@ class Training:
                 name, {other: channels[name]}, randomness, train=trial.train, parties=PARTIES, clock=lambda: 0.0
             )
             own, draws = randomness.derive(name), randomness.derive(f"{name} draws")
-            self._halves[name] = half_of(own_session, TrainingData(view, table), own, draws, 0, np.arange(len(mine)), None)
+            self._halves[name] = half_of(
+                own_session, TrainingData(view, table), RepeatStart(own, draws, 0, np.arange(len(mine)))
+            )
             self._tested[name] = records.table(tested, columns[name], labelled=name == ACTIVE)
         self._labels = np.where(owns[ACTIVE], records.labels[trained], 0.0)[kept].astype(np.float32)
 

@@ -23,6 +23,7 @@ from vfl_node.privacy.outgoing import Exit
 from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf
@@ -70,7 +71,7 @@ def alone(run: Any, parties: Any, party: str, half_of: Callable[..., Any], exit_
     own = both.session(party, channels[number], b"s" * 32, number)
     data = TrainingData(views[number], (parties.clinic, parties.lab)[number])
     batches = np.split(np.arange(64 * STEPS) % len(views[0]), STEPS)
-    half = half_of(own, data, Randomness(b"r" * 32), Randomness(b"d" * 32), 0, np.unique(batches), None)
+    half = half_of(own, data, RepeatStart(Randomness(b"r" * 32), Randomness(b"d" * 32), 0, np.unique(batches)))
     if exit_ is not None and party == "lab":
         half.exit = exit_
     elif exit_ is not None:

@@ -16,6 +16,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models.storage import under
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.split import base_rates
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -35,7 +36,7 @@ def half(parties: Any, calibration: str = "none", *, protocol: str = "psu") -> A
     view = replace(parties.clinic_view, spec=ALIGNMENTS[protocol])
     channel, _ = memory_channels("clinic", "lab")
     own, data = session("clinic", {"lab": channel}, Randomness(SECRET), train=train), TrainingData(view, parties.clinic)
-    return ActiveHalf(own, data, Randomness(SECRET), Randomness(SECRET[::-1]), 0, np.arange(len(view)), None)
+    return ActiveHalf(own, data, RepeatStart(Randomness(SECRET), Randomness(SECRET[::-1]), 0, np.arange(len(view))))
 
 
 def rates(half: ActiveHalf) -> Tensor:
@@ -120,4 +121,4 @@ def test_no_label_among_the_rows_trained_on_is_said(synthetic: Callable[..., Any
     )
     foreign = np.flatnonzero(~parties.clinic_view.owned)
     with pytest.raises(DataError, match="E_EMPTY"):
-        ActiveHalf(own, data, Randomness(SECRET), Randomness(SECRET), 0, foreign, None)
+        ActiveHalf(own, data, RepeatStart(Randomness(SECRET), Randomness(SECRET), 0, foreign))

@@ -9,7 +9,6 @@ from typing import ClassVar
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
-from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
@@ -18,7 +17,7 @@ from vfl_node.training.additive.half import AdditiveHalf
 from vfl_node.training.additive.sides import PartOfScores, SumOfScores, terms_of
 from vfl_node.training.prediction import disclosures
 from vfl_node.training.prediction.disclosures import RowsTold
-from vfl_node.training.prediction.known_records import predict_known
+from vfl_node.training.prediction.known_records import check_all_shared, predict_known
 from vfl_node.training.prediction.new_records import predict_new
 from vfl_node.training.predictor import Answering, Predicted, RequestQueue, ServiceCount, ServiceTally, ShownRows, StoredModel
 
@@ -62,9 +61,7 @@ class AdditivePredictor(ABC):
         Raises:
             UsageError: some party may not own a row (``E_PREDICT``): what is sent of it would show that.
         """
-        if alignment.has_synthetic_rows:
-            reason = "known records are predicted only where all parties have every one"
-            raise UsageError(reason, code="E_PREDICT", for_peer=reason)
+        check_all_shared(alignment)
         return await predict_known(session, self._side(session, model, alignment, table), requests, shown=shown, tally=tally)
 
     async def predict_new(

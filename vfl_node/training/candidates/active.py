@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.metrics.numbers import spearman
@@ -29,7 +28,7 @@ from vfl_node.training.candidates.network import ActiveNetwork
 from vfl_node.training.evaluation import Evaluation, Figures, assess, measure
 from vfl_node.training.messages import check_step, received
 from vfl_node.training.network.alone import logits_alone
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, learner
+from vfl_node.training.network.half import Defended, ForwardPass, Positions, RepeatStart, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.tasks import Numbers, task_of
@@ -46,20 +45,11 @@ class LinkedActive:
     attachments: Sequence[Attachment] = ()
     pretraining: Pretraining | None = None
 
-    def __init__(
-        self,
-        session: Session,
-        data: TrainingData,
-        randomness: Randomness,
-        draws: Randomness,
-        repeat: int,
-        training: Positions,
-        saved: Mapping[str, Tensor] | None,
-        validation: Positions = NO_ROWS,
-    ) -> None:
+    def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
         if data.table.labels is None:
             raise DataError("the active party's table has no label column", code="E_NO_LABEL", hint="set data.label")
-        self._session, self._data, self._validation = session, data, validation
+        self._session, self._data, self._validation = session, data, start.validation
+        randomness, repeat, training, saved = start.randomness, start.number, start.training, start.saved
         self._train, self._evaluate = Linked.of(session.job), session.job.evaluate
         rows = data.alignment.rows
         similarities = data.alignment.similarities

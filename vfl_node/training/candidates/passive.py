@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vfl_node.alignment.alignment import NOT_MINE
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
 from vfl_node.models.storage import under
 from vfl_node.privacy.attachment import Attachment
@@ -36,7 +35,7 @@ from vfl_node.training.candidates.halves import Crossed
 from vfl_node.training.candidates.network import LinearCut
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.messages import check_step, received
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, attached, learner
+from vfl_node.training.network.half import Defended, ForwardPass, Positions, RepeatStart, attached, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.recorder import StepRecorder
@@ -52,17 +51,7 @@ class LinkedPassive:
 
     pretraining: Pretraining | None = None
 
-    def __init__(
-        self,
-        session: Session,
-        data: TrainingData,
-        randomness: Randomness,
-        draws: Randomness,
-        repeat: int,
-        training: Positions,
-        saved: Mapping[str, Tensor] | None,
-        validation: Positions = NO_ROWS,
-    ) -> None:
+    def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
         self._channel, train = session.peer, Linked.of(session.job)
         NetworkTableUse(train).check("passive", data.table)
         self._candidates = data.alignment.rows  # (m, K)
@@ -72,13 +61,13 @@ class LinkedPassive:
         self.encoder = encoder.to_json()
         self._inputs = PositionedInput.of(features, np.arange(len(features)), session.machine.device)
         self._bottom = LinearCut(self._inputs.schema, train.bottom, train)
-        self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
+        self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, start.randomness, start.number)
         self._crossed = Crossed()
         self._recorder: StepRecorder | None = None
         if kept := session.recording.transcript:
-            self._recorder = StepRecorder("transcript", kept.embeddings, repeat, self._candidates, saved or {})
+            self._recorder = StepRecorder("transcript", kept.embeddings, start.number, self._candidates, start.saved or {})
         self.attachments: Sequence[Attachment] = attached(self._recorder)
-        if saved is not None:
+        if (saved := start.saved) is not None:
             self.learner.restore(saved)
             self._crossed = Crossed.restored(under("crossed", saved))
 

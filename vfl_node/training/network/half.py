@@ -29,6 +29,27 @@ NO_ROWS: Positions = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
+class RepeatStart:
+    """With what a party's half begins a repeat, or goes on with it.
+
+    Attributes:
+        randomness: the party's own.
+        draws: its own, too, for what is the same in every repeat: synthetic rows and labels come from it.
+        number: of the repeat, from 0; each has its own weights.
+        training: shared positions trained on in it.
+        saved: tensors of a checkpoint within it, to go on from; None at its beginning.
+        validation: shared positions set apart for validation in it.
+    """
+
+    randomness: Randomness
+    draws: Randomness
+    number: int
+    training: Positions
+    saved: Mapping[str, Tensor] | None = None
+    validation: Positions = field(default_factory=NO_ROWS.copy)
+
+
+@dataclass(frozen=True)
 class ForwardPass:
     """Rows that go through the network once and are not trained on: held out, or set apart for validation.
 

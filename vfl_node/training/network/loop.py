@@ -28,11 +28,9 @@ shared order by a jointly tossed seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-
-from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, VflError
@@ -43,7 +41,7 @@ from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.network.config import NetworkConfig
-from vfl_node.training.network.half import ForwardPass, Half, Positions
+from vfl_node.training.network.half import ForwardPass, Half, Positions, RepeatStart
 from vfl_node.training.network.journal import Journal, due, resume
 from vfl_node.training.network.stopping import Stopping, decided
 from vfl_node.training.schedule import Schedule, cut
@@ -52,10 +50,8 @@ from vfl_node.training.trainer import Epoch, TrainingData
 from vfl_node.training.unaligned.pretraining import Pretraining
 from vfl_node.transport.pipe import Traffic
 
-HalfOf = Callable[[Session, TrainingData, Randomness, Randomness, int, Positions, Mapping[str, Tensor] | None, Positions], Half]
-"""Makes one party's half of a repeat. It is given the session, the data, its randomness, another one for draws that are the
-same in every repeat, the repeat's number, positions to train on, tensors of a checkpoint or None, and positions for
-validation."""
+HalfOf = Callable[[Session, TrainingData, RepeatStart], Half]
+"""Makes one party's half of a repeat."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ async def train(
     half_of = halves.active if session.role == "active" else halves.passive
     for repeat in range(journal.repeat, evaluate.repeats):
         training, testing, validation = parts_of(repeat)
-        half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved, validation)
+        half = half_of(session, data, RepeatStart(randomness, Randomness(draws), repeat, training, journal.saved, validation))
         for attachment in half.attachments:
             attachment.follow_on(journal.so_far.get(attachment.carries, {}))
         if len(validation) and journal.stopping is None:

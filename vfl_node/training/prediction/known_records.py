@@ -18,8 +18,8 @@ from itertools import cycle
 
 import numpy as np
 
-from vfl_node.alignment.alignment import NOT_MINE
-from vfl_node.errors import DataError, PolicyError, ProtocolError
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
@@ -29,6 +29,17 @@ from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabi
 from vfl_node.training.predictor import Request, RequestQueue, ServiceCount, ServiceTally, ShownRows, check_allowed
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
+
+
+def check_all_shared(alignment: Alignment) -> None:
+    """Refuse known records where some party may lack one, for models whose answer would show that.
+
+    Raises:
+        UsageError: some party may lack one (``E_PREDICT``).
+    """
+    if alignment.has_synthetic_rows:
+        reason = "known records are predicted only where all parties have every one"
+        raise UsageError(reason, code="E_PREDICT", for_peer=reason)
 
 
 async def predict_known(

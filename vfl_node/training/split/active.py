@@ -18,7 +18,15 @@ from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, Figures, measure
-from vfl_node.training.network.half import NO_ROWS, Defended, ForwardPass, Positions, attached, learner, way_out_of_projections
+from vfl_node.training.network.half import (
+    Defended,
+    ForwardPass,
+    Positions,
+    RepeatStart,
+    attached,
+    learner,
+    way_out_of_projections,
+)
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs
@@ -40,27 +48,13 @@ class ActiveHalf:
     Args:
         session: whom it meets.
         data: what it trains on.
-        randomness: its own.
-        draws: its own, too: synthetic rows and labels come from it.
-        repeat: number of the repeat, which has its own weights.
-        training: shared positions trained on in it.
-        saved: tensors of a checkpoint within this repeat, to go on from.
-        validation: shared positions set apart for validation in it.
+        start: of the repeat.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        data: TrainingData,
-        randomness: Randomness,
-        draws: Randomness,
-        repeat: int,
-        training: Positions,
-        saved: Mapping[str, Tensor] | None,
-        validation: Positions = NO_ROWS,
-    ) -> None:
-        train = Train.of(session.job)
-        self._supervision = supervision = Supervision(session, data, draws, training, validation)
+    def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
+        randomness, draws, repeat, training = start.randomness, start.draws, start.number, start.training
+        train, saved = Train.of(session.job), start.saved
+        self._supervision = supervision = Supervision(session, data, draws, training, start.validation)
         rows = rows_outside(session, data, training)
         self.encoder, self._inputs = encode(session, data, draws, training, rows)
         audit = audit_of_peers(session, data, training, randomness, repeat)
@@ -82,7 +76,7 @@ class ActiveHalf:
         supervision.learn_base_rates(session, self._inputs, randomness.derive(f"local/{repeat}"), saved)
         columns = not self._inputs.schema.empty
         self._held_out = HeldOutRows(
-            session, data, supervision, rows, validation, randomness, repeat, compared, columns=columns
+            session, data, supervision, rows, start.validation, randomness, repeat, compared, columns=columns
         )
         self._met: list[tuple[Positions, Tensor, float]] = []
         """Positions, logits and loss of each batch since figures were taken."""

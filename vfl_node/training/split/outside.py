@@ -46,7 +46,6 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.filled_rows import FilledRows
 from vfl_node.training.split.local_branch import ActiveParts, LocalBranch
-from vfl_node.training.split.tasks import SplitTask
 from vfl_node.training.trainer import TrainingData
 
 FEWEST_OF_A_CLASS = 2
@@ -105,13 +104,11 @@ def outside_of(active: ActiveParts, saved: Mapping[str, Tensor]) -> LocalBranch 
     if not method.fills:
         return None
     assert active.table.labels is not None
-    _check_classes(active.task, active.train, active.table.labels, active.aligned_rows, active.rows)
+    _check_classes(active.train, active.table.labels, active.aligned_rows, active.rows)
     return EstimatedRows(active, saved) if method.estimates else FilledRows(active, saved)
 
 
-def _check_classes(
-    task: SplitTask, train: Train, labels: NDArray[Any], aligned: NDArray[np.int64], rows: NDArray[np.int64]
-) -> None:
+def _check_classes(train: Train, labels: NDArray[Any], aligned: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
     """Refuse a class that rows outside have and hardly any aligned row. Raises DataError (``E_ONE_CLASS``)."""
     if train.task != "classification":
         return

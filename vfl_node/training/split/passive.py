@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.storage import prefixed, under
@@ -24,10 +23,10 @@ from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
 from vfl_node.training.network.half import (
-    NO_ROWS,
     Defended,
     ForwardPass,
     Positions,
+    RepeatStart,
     attached,
     learner,
     way_out,
@@ -50,17 +49,8 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 class PassiveHalf:
     """A bottom, which learns by the active party's gradients; it meets no other passive party. Args as :class:`ActiveHalf`."""
 
-    def __init__(
-        self,
-        session: Session,
-        data: TrainingData,
-        randomness: Randomness,
-        draws: Randomness,
-        repeat: int,
-        training: Positions,
-        saved: Mapping[str, Tensor] | None,
-        validation: Positions = NO_ROWS,
-    ) -> None:
+    def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
+        randomness, draws, repeat, training = start.randomness, start.draws, start.number, start.training
         self._channel, self._pins, train = session.peer, session.attempt.pins, Train.of(session.job)
         SplitTableUse(train).check("passive", data.table)
         outside = unshared_rows(train, data.alignment, len(data.table))
@@ -76,7 +66,7 @@ class PassiveHalf:
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
         membership = audit(session, data, training, randomness, repeat)
         decoders = decoder_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
-        kept, rows, before = session.recording.transcript, data.alignment.rows, saved or {}
+        kept, rows, before = session.recording.transcript, data.alignment.rows, start.saved or {}
         recorder = projected = received = None
         if kept:
             recorder = StepRecorder("transcript", kept.embeddings, repeat, rows, before)
@@ -95,7 +85,7 @@ class PassiveHalf:
             session, data.alignment, self._bottom, self._inputs, training, outside, meeting, randomness, repeat
         )
         self.attachments: Sequence[Attachment] = attached(membership, decoders, recorder, projected, received, self.pretraining)
-        if saved is not None:
+        if (saved := start.saved) is not None:
             self.learner.restore(saved)
             for attachment in self.attachments:
                 attachment.restore(under(attachment.name, saved))

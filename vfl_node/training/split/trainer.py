@@ -201,7 +201,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.policy.protection.defences),
             label_privacy=_label_privacy(session, data, epochs),
-            defence_seconds_share=_share_of_defences(session, journal),
+            defence_seconds_share=_share_of_defences(journal),
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned(session, journal),
         ),
@@ -266,7 +266,7 @@ def _noised(session: Session, data: TrainingData, epochs: int) -> dict[str, tupl
     }
 
 
-def _share_of_defences(session: Session, journal: Journal) -> float | None:
+def _share_of_defences(journal: Journal) -> float | None:
     """Of the time of the first repeat's epochs, the share in which this party's defences moved its model."""
     if not any(of.defence_seconds for of in journal.epochs):
         return None

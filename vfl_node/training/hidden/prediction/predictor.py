@@ -25,7 +25,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, Ring, decode
 from vfl_node.data.tables import Table
-from vfl_node.errors import ProtocolError, UsageError
+from vfl_node.errors import ProtocolError
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.counted import served_model
@@ -40,7 +40,7 @@ from vfl_node.training.hidden.prediction.dealing import AnswerDealing
 from vfl_node.training.hidden.prediction.exchange import AnswerExchange, ShareSide
 from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.prediction.disclosures import requests as asked_for
-from vfl_node.training.prediction.known_records import predict_known
+from vfl_node.training.prediction.known_records import check_all_shared, predict_known
 from vfl_node.training.prediction.new_records import predict_new
 from vfl_node.training.predictor import (
     KeptHalf,
@@ -87,9 +87,7 @@ class HiddenPredictor:
             PolicyError: the asker would get answers of more models than this owner allows (``E_BUDGET``).
             StateError: the shares of some party have changed (``E_STATE_CORRUPT``).
         """
-        if alignment.has_synthetic_rows:
-            reason = "known records are predicted only where all parties have every one"
-            raise UsageError(reason, code="E_PREDICT", for_peer=reason)
+        check_all_shared(alignment)
         async with _exchange(session, model, alignment, table) as exchange:
             return await predict_known(session, exchange.side, requests, shown=shown, tally=tally, exchange=exchange.guarded)
 
