@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from vfl_node.models import Architecture, InputSchema, NetworkSettings
 from vfl_node.models.inputs import ModelInput
@@ -16,8 +17,8 @@ class Gated(Architecture):
 
     version = 1  # raise it when names, shapes or the meaning of parameters change
 
+    @override
     def bottom(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        """As the base."""
         return GatedBottom(schema.numeric, sizes[-1])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from typing_extensions import override
+
 from vfl_node.training.split.missing.strategies import FeatureStrategy
 
 
@@ -12,10 +14,10 @@ class Mixed(FeatureStrategy):
 
     rows: ClassVar[str] = "vfl_example.mixed:MixedRows"
 
+    @override
     def words(self) -> str:
-        """As the base."""
         return "each column from another row of the party's own"
 
+    @override
     def learnt(self) -> str:
-        """As the base."""
         return "for most of them: what the columns have in common is lost"

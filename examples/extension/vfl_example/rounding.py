@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import Tensor
+from typing_extensions import override
 
 from vfl_example.rounding_spec import RoundingParams
 from vfl_node.crypto.randomness import Randomness
@@ -15,6 +16,6 @@ class Rounding(Defence):
     def __init__(self, params: RoundingParams, sender: Sender, randomness: Randomness) -> None:
         self._step = params.step
 
+    @override
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
-        """As the base."""
         return (tensor / self._step).round() * self._step

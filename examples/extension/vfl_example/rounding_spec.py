@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from vfl_node.settings.defences import DefenceParams, DefenceSpec, Direction
 
@@ -15,8 +16,8 @@ class RoundingParams(DefenceParams):
     name: Literal["rounding"]
     step: float = Field(gt=0, description="every number of an embedding becomes a multiple of it")
 
+    @override
     def words(self, direction: Direction) -> str:
-        """As the base."""
         return f"every number is rounded to a multiple of {self.step:g}"
 
 

@@ -1,10 +1,11 @@
 """What a defence is, and what it may know of the tensor that it changes.
 
 A defence works at the one place where a half's tensors leave (:class:`~vfl_node.privacy.outgoing.Exit`). The half's own
-update uses the clean tensor; the peer and the audit get the protected one. There are three points at which it may act:
+update uses the clean tensor; the peer and the audit get the protected one. There are four points at which it may act:
 
-* :meth:`Defence.prepare` the tensor of a training step is computed: it may move the model that computes it, as forward-backward
-  splitting does, and :meth:`Defence.settle` once more before weights are measured, kept and served;
+* :meth:`Defence.prepare`, before the tensor of a training step is computed: it may move the model that computes it, as
+  forward-backward splitting does;
+* :meth:`Defence.settle`: it may move that model again, before weights are measured, kept and served;
 * :meth:`Defence.protect`: it returns what is sent instead, as clipping and noise do;
 * :meth:`Defence.penalty`: a term of the half's own loss, as distance correlation is.
 

@@ -6,6 +6,7 @@ import math
 from typing import ClassVar, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.costs import HEAD_BYTES, TrainingCost, TrainingPlan
@@ -40,8 +41,8 @@ class NearestMean(TrainerConfig):
 class NearestMeanPlan(TrainingPlan[NearestMean]):
     """What it sends, from the section and numbers of rows alone."""
 
+    @override
     def steps(self, evaluate: Evaluate, rows: int) -> int:
-        """As the base."""
         return self.train.epochs
 
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
@@ -56,8 +57,8 @@ class NearestMeanPlan(TrainingPlan[NearestMean]):
             passive_bytes=4 * self.train.epochs * rows,
         )
 
+    @override
     def reported_epochs(self, evaluate: Evaluate) -> int:
-        """As the base."""
         return self.train.epochs
 
     def message_bytes(self, evaluate: Evaluate) -> int:

@@ -20,6 +20,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from vfl_example.nearest_mean.config import BATCH_ROWS, NearestMean
 from vfl_example.nearest_mean.section import NearestMeanSection
@@ -96,7 +97,9 @@ class Half(ABC):
         """What both parties report. The disclosures say what each party has learnt."""
         rows, (active, passive) = len(self.data.alignment), self.session.job.parties.pair.values()
         numbers = f"from {passive} the mean of the numeric columns of each shared record, {len(epochs)} times with noise"
-        figures = f"from {active} at most the metrics, if the job says so"
+        evaluate = self.session.job.evaluate
+        told = len(evaluate.metrics) if evaluate.share_with_passive else 0
+        figures = f"from {active} the metrics, if the job says so"
         return Trained(
             epochs=tuple(epochs),
             steps=len(epochs),
@@ -104,7 +107,7 @@ class Half(ABC):
             device=device_name(torch.device("cpu")),
             disclosures={
                 active: (Disclosure("numbers", len(epochs) * rows, numbers),),
-                passive: (Disclosure("figures", 0, figures),),
+                passive: (Disclosure("figures", told, figures),),
             },
             section=NearestMeanSection(class_means=class_means),
         )
@@ -127,12 +130,12 @@ class Passive(Half):
         tensor = codec.encode(torch.from_numpy(numbers + np.float32(NOISE) * noise))
         await self.session.peer.send(training_pb2.Embedding(step=epoch, tensor=tensor))
 
+    @override
     async def end(self, epoch: int) -> None:
-        """As the base."""
         await self.session.peer.receive(training_pb2.IterationEnd)
 
+    @override
     async def finish(self, epochs: list[Epoch]) -> Trained:
-        """As the base."""
         results, evaluate = None, self.session.job.evaluate
         if evaluate.share_with_passive:
             _, metrics = await receive_figures(self.session.peer, len(epochs), evaluate.metrics)
@@ -154,33 +157,34 @@ class Active(Half):
             raise DataError("all rows trained on have the same label", code="E_ONE_CLASS", hint="use more records")
         self._sum = np.zeros(len(self._labels))
 
+    @override
     async def batch(self, epoch: int, part: slice) -> None:
-        """As the base."""
         message = await self.session.peer.receive(training_pb2.Embedding)
         if message.step != epoch:
             raise ProtocolError(f"{self.session.peer.peer} sent epoch {message.step}, and {epoch} was due", code="E_ORDER")
         shape = (part.stop - part.start,)
         self._sum[part] += codec.decode(message.tensor, dtype=torch.float32, shape=shape).numpy()
 
+    @override
     async def end(self, epoch: int) -> None:
-        """As the base."""
         await self.session.peer.send(training_pb2.IterationEnd(step=epoch))
 
+    @override
     def tensors(self) -> dict[str, torch.Tensor]:
-        """As the base."""
         return {"sum": torch.from_numpy(self._sum)}
 
+    @override
     def restored(self, checkpoints: Checkpoints, name: str) -> list[Epoch]:
-        """As the base."""
         self._sum = checkpoints.load(name).tensors["sum"].numpy().copy()
         return super().restored(checkpoints, name)
 
+    @override
     async def finish(self, epochs: list[Epoch]) -> Trained:
-        """As the base."""
         evaluate, numbers = self.session.job.evaluate, self._sum / len(epochs)
         means = self._mean(numbers, 0), self._mean(numbers, 1)
         nearer = (np.abs(numbers - means[0]) - np.abs(numbers - means[1])) / (abs(means[1] - means[0]) or 1.0)
-        metrics = measure(evaluate.metrics, self._labels[self._tested], 0.5 + nearer[self._tested] / 2)
+        scores = 0.5 + nearer[self._tested] / 2
+        metrics = measure(evaluate.metrics, self._labels[self._tested], scores, evaluate.threshold)
         if evaluate.share_with_passive:
             await send_figures(self.session.peer, [Figures() for _ in epochs], metrics)
         measured = Population("owned", len(self._tested), real_share(self.data.alignment))
