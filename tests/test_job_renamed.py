@@ -9,6 +9,7 @@ import pytest
 from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Job, parse_job
+from vfl_node.settings.limits import Limits
 
 PARTIES = "name: j\nparties: {active: a, passive: b}\n"
 WITH_COORDINATOR = "name: j\nparties: {active: a, passive: b, coordinator: c}\n"
@@ -49,3 +50,25 @@ def test_an_earlier_name_is_read_with_a_warning(text: str, earlier: str, today: 
 def test_both_names_at_once_are_refused() -> None:
     with pytest.raises(UsageError, match="hidden is the earlier name of layers: leave hidden out"):
         read(f"{HIDDEN}hidden: [16], layers: [16]}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("evaluate: {split: {last: 2}}", "job.yaml:5:26: 'evaluate.split.last': 2 is not 0.9 or less", ""),
+        ("evaluate: {split: {lats: 0.2}}", "unknown key 'evaluate.split.lats'", "did you mean 'last'?"),
+        ("evaluate: {split: {last: 2}, repeats: 0}", "'evaluate.repeats': 0 is not 1 or more", ""),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.* is called .* now")
+def test_a_mistake_under_an_earlier_name_is_found_where_it_stands(text: str, said: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(f"{PARTIES}align: {{protocol: psi}}\ntrain: {{}}\n{text}")
+    assert said in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("written", ["PSI-STAR", "psi_star", "Psi_Star"])
+def test_an_earlier_name_in_capitals_is_that_of_today(written: str) -> None:
+    assert read(f"{PARTIES}align: {{protocol: {written}}}").align.protocol == "psi-pairs"
+    assert Limits(protocols=(written,)).protocols == ("psi-pairs",)

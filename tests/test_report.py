@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import asdict, replace
@@ -642,6 +643,8 @@ def test_keys_of_the_whole() -> None:
     assert found["local_metrics"]["calibration"] == [[0.2, 0.1, 50], [0.7, 0.9, 53]]
     assert found["gains"]["auc"]["mean"] == pytest.approx(0.019)
     assert found["manifest_digest"] == found["job"]["manifest_digest"] == a_job(repeats=10).digest()
+    spec = json.dumps(found["job"]["spec"], sort_keys=True, separators=(",", ":"))
+    assert hashlib.sha256(spec.encode()).hexdigest() == found["manifest_digest"]  # by the first names of keys
     assert found["phases"]["align"]["messages_received"] == 6
 
 
