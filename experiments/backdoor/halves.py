@@ -30,7 +30,7 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.privacy.integrity import Compared
 from vfl_node.settings.protection import Protection
-from vfl_node.training.network.half import ForwardPass, Positions
+from vfl_node.training.network.half import ForwardPass, Positions, RepeatStart
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -278,7 +278,7 @@ def learnt(shared: Path, table: str, seed: int, attack: Attack, settings: Mappin
         data = TrainingData(
             Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(rows), rows, {channel.peer: facts}), tables[name]
         )
-        halves[name] = kind(own_session, data, own_randomness, own_randomness.derive("draws"), 0, training, None)
+        halves[name] = kind(own_session, data, RepeatStart(own_randomness, own_randomness.derive("draws"), 0, training))
     active, passive = halves[ACTIVE], halves[PASSIVE]
     kept = Kept()
     active.attachments = (*active.attachments, kept)

@@ -35,6 +35,7 @@ from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import ATTACKS
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.limits import Limits
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.hidden import alone, frequent, terms
@@ -200,8 +201,9 @@ def train_together(job: Job, union: Union, randomness: Randomness) -> tuple[Hidd
         for name in job.parties.all:
             folder = Path(scratch, name)
             folder.mkdir()
-            peers = {peer: network[name][peer] for peer in job.parties.met_by(name)}
-            sessions[name] = session(name, peers, randomness.derive(name), job=job, folder=folder, limits=Limits(least_rows=0))
+            peers, own = {peer: network[name][peer] for peer in job.parties.met_by(name)}, randomness.derive(name)
+            memories = {peer: MemoryOfOneRun(own.derive(f"memory of {peer}")) for peer in job.parties.others(name)}
+            sessions[name] = session(name, peers, own, job=job, folder=folder, limits=Limits(least_rows=0), memories=memories)
         protocols: list[tuple[Any, Any]] = []
         for name, view in union.views.items():
             run = HiddenTrainer().run(sessions[name], TrainingData(view, union.tables[name]), MemoryCheckpoints(), None)

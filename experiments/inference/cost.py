@@ -23,6 +23,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Parties
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.passive import PassiveHalf
@@ -90,7 +91,7 @@ class Pair:
             )
             of_data = TrainingData(view(split, party), split.tables[party])
             half = ActiveHalf if party == ACTIVE else PassiveHalf
-            self._halves.append(half(own, of_data, Randomness(bytes(32)), Randomness(bytes(32)), 0, rows, None))
+            self._halves.append(half(own, of_data, RepeatStart(Randomness(bytes(32)), Randomness(bytes(32)), 0, rows)))
 
     def step(self) -> float:
         """Seconds of the next step."""

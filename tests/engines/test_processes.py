@@ -26,8 +26,9 @@ from pathlib import Path
 from vfl_node.errors import DataError
 
 def note(folder, block):
-    """Leave a file; before that, wait for another. The block is the file's name, and the other's."""
+    """Write a line to the log; before that, wait for a file. The block is the line, and the file's name."""
     name, needs = block
+    (Path(folder) / f"begun-{name}").touch()
     while needs and not (Path(folder) / needs).exists():
         time.sleep(0.01)
     with (Path(folder) / "log").open("a") as log:
@@ -168,6 +169,7 @@ def test_work_begins_at_the_call_and_looks_ahead_a_little(engine):
 
 def test_background_work_all_begins_and_lets_other_work_pass(one, tasks, tmp_path):
     later = one.map(tasks.note, [("b0", "gate"), *((f"b{i}", "") for i in range(1, 20))], tmp_path, background=True)
+    assert soon((tmp_path / "begun-b0").exists)  # other work would go before it if the child had not taken it
     first = one.map(tasks.note, [(f"f{i}", "") for i in range(3)], tmp_path)
     (tmp_path / "gate").touch()
     assert list(first) == ["f0", "f1", "f2"]

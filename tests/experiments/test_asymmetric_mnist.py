@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Job
@@ -199,7 +200,7 @@ def test_a_run_on_other_records_is_not_taken_for_equal(
     )
     out, _ = finished
     folders = {"weak": out / "xi-1", "strong": out / "xi-1" / "strong"}
-    job = Job.model_validate(json.loads((out / "xi-1" / "report.json").read_text())["job"]["spec"])
+    job = Job.model_validate(json.loads((out / "xi-1" / "report.json").read_text())["job"]["spec"], context=LASTING_NAMES)
     found = comparison.gathered(job, folders, 0)
     tables_ = halves.tables_of(job, {name: tables / f"{name}.csv" for name in folders})
     equal, losses = plaintext.Plaintext.from_job(job, tables_, found.dropped).advance(3)

@@ -18,8 +18,10 @@ from tests.training.conftest import Run, synthetic
 from vfl_node.job import Evaluate
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.integrity import ALARM
+from vfl_node.session.session import Session
+from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.split.config import Train
-from vfl_node.training.trainer import Trained
+from vfl_node.training.trainer import Trained, TrainingData
 
 NOWHERE = Path("/nowhere")
 RESULTS = Path(__file__).parents[2] / "docs" / "experiments"
@@ -88,10 +90,9 @@ def test_the_comparison_finds_triggers_and_neither_honest_work_nor_a_rule() -> N
 class Tampering(Deviating):
     """As the experiment's, made by the product's trainer."""
 
-    def __init__(self, *arguments: Any, attack: Attack) -> None:
-        super().__init__(*arguments)
-        training = arguments[5]
-        self.attacks(attack, training, -(-len(training) // 64), seed=0)
+    def __init__(self, session: Session, data: TrainingData, start: RepeatStart, *, attack: Attack) -> None:
+        super().__init__(session, data, start)
+        self.attacks(attack, start.training, -(-len(start.training) // 64), seed=0)
 
 
 def trained(attack: Attack, evaluate: Evaluate | None = None, **train: Any) -> tuple[Trained, Trained]:

@@ -285,7 +285,9 @@ class Federation:
         return self.folder / name / "state" / "jobs" / job_id
 
     def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()
+        """What it has written; nothing before it has begun."""
+        path = self.folder / f"{name}.log"
+        return path.read_text() if path.exists() else ""
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
         self.processes[name].send_signal(number)
