@@ -212,6 +212,21 @@ def test_a_run_says_both_models_of_the_active_party_alone(tmp_path: Path, capsys
     ]
 
 
+def test_a_run_ends_with_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    leaks = {
+        "labels": {"level": "high", "words": "lab can read labels.", "evidence": "x", "advice": "Train hidden."},
+        "columns": {"level": "not_measured", "words": "Nobody knows.", "evidence": "x", "advice": None},
+    }
+    verdict = {"helped": "yes", "words": "Yes: better.", "leaks": leaks}
+    (tmp_path / "report.json").write_text(json.dumps({"alignment": None, "training": {"warnings": []}, "verdict": verdict}))
+    trial_commands._summarise(tmp_path / "report.json", 1.0)
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "Yes: better.",
+        "high: lab can read labels. Train hidden.",
+        "not measured: Nobody knows.",
+    ]
+
+
 def test_a_run_says_the_sizes_of_several_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = {"protocol": "psu", "ours": 5, "theirs": {"lab": 6, "bank": None}, "rows": 9, "union": 9, "intersection": None}
     report = {"alignment": sizes | {"warnings": []}, "training": None, "metrics": None, "local_metrics": None}

@@ -83,6 +83,7 @@ class Traits:
             ``gradients`` of the active one.
         recorded: whether a passive party records what it sends and gets, where the session has a transcript.
         unmetered: why no attack measures what it sends (report's ``meters``); empty: attacks do.
+        opens_rows: whether anything that depends on a single row is sent in the open.
         serves_unshared: whether known records are also predicted over an alignment in which some party may lack a row.
         serves_coordinated: whether the coordinator of the training takes part in predictions by its models, too.
     """
@@ -98,6 +99,7 @@ class Traits:
     defended: frozenset[str] = frozenset()
     recorded: bool = False
     unmetered: str = "no attack on what this training sends is known here"
+    opens_rows: bool = True
     serves_unshared: bool = True
     serves_coordinated: bool = False
 

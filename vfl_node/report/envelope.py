@@ -38,6 +38,7 @@ from vfl_node.report.sections import (
     TrainingRows,
     figures_of,
 )
+from vfl_node.report.verdict import Verdict, verdict_of
 from vfl_node.roles import Role
 from vfl_node.settings.node import role_in
 from vfl_node.settings.protection import Protection
@@ -94,6 +95,9 @@ class Report(Section):
     meters: Meters | None = Field(
         default=None,
         description="what others can tell from what this party sent; null without a training, and at a coordinator",
+    )
+    verdict: Verdict | None = Field(
+        default=None, description="the first things to read; null without a training, and at a coordinator"
     )
     predictions: Predictions | None = Field(description="null for a job without predictions")
     phases: dict[str, PhaseTraffic]
@@ -169,6 +173,9 @@ def build(
         raise ValueError("the report of a party that the job does not name")
     results = training.results if training else None
     alone, aligned, tree = (results.alone, results.aligned, results.rival) if results else (None, None, None)
+    metrics, own, gains = metrics_of(job, results, results), metrics_of(job, results, alone), gains_of(job, alone)
+    meters = meters_of(job, role, alignment, protection, training) if training and alignment else None
+    verdict = verdict_of(job, party, metrics=metrics, alone=own, gains=gains, meters=meters) if meters else None
     return Report(
         job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.lasting_fields()),
         manifest_digest=digest,
@@ -180,15 +187,16 @@ def build(
         seeded=seeded,
         alignment=_sizes(job, alignment, align_seconds, align_warnings, records, traffic),
         training=_training(job, training, protection, classes) if training else None,
-        metrics=metrics_of(job, results, results),
-        local_metrics=metrics_of(job, results, alone),
-        gains=gains_of(job, alone),
+        metrics=metrics,
+        local_metrics=own,
+        gains=gains,
         local_aligned_metrics=metrics_of(job, results, aligned),
         local_aligned_gains=gains_of(job, aligned),
         boosted_tree_metrics=metrics_of(job, results, tree),
         boosted_tree_gains=gains_of(job, tree),
         boosted_tree_note=(results.rival_note or None) if results else None,
-        meters=meters_of(job, role, alignment, protection, training) if training and alignment else None,
+        meters=meters,
+        verdict=verdict,
         predictions=_predictions(job, party, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(sent)) for phase, sent in traffic.items()},
         learnt=_collect_entries(job, party, alignment, coordinated, last.disclosures if last else None),

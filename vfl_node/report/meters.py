@@ -24,10 +24,10 @@ if TYPE_CHECKING:  # a node's view of a job needs no torch
 
 Level = Literal["low", "some", "high", "open", "not_measured"]
 
-LOW, SOME = 0.60, 0.75
-"""Figures up to which labels and membership are hardly told, and told in part; .5 is chance and 1 is all."""
+LOW, SOME = 0.60, 0.80
+"""Figures below which labels and membership are hardly told, and told in part; .5 is chance and 1 is all."""
 
-LOW_GAIN, SOME_GAIN = 0.1, 0.3
+LOW_GAIN, SOME_GAIN = 0.1, 0.4
 """The same of columns: how much of what a constant leaves is rebuilt."""
 
 Figures = Mapping[str, float | None]
@@ -37,7 +37,8 @@ class Meter(Section):
     """How much one secret of this party can be told by what it has sent."""
 
     level: Level = Field(
-        description="low, some, high: by value; open: the alignment itself tells it; not_measured: no attack ran, see why"
+        description="low, some, high: by value, and low where nothing of a row is sent in the open; open: the alignment itself "
+        "tells it; not_measured: no attack ran, see why"
     )
     value: float | None = Field(
         default=None,
@@ -64,8 +65,12 @@ class Meters(Section):
 def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection, trained: Trained) -> Meters:
     """Those of a party with data, at the end of a training."""
     assert job.train is not None
-    unmetered, holds = job.train.traits.unmetered, role == job.train.label_holder
-    labels = columns = None
+    traits, holds = job.train.traits, role == job.train.label_holder
+    unmetered, told, labels = traits.unmetered, _told_members(alignment), None
+    if not traits.opens_rows:
+        closed = Meter(level="low", why=unmetered)
+        return Meters(labels=closed if holds else None, membership=told or closed, columns=closed)
+    columns = Meter(level="not_measured", why=unmetered or "no attack on what gradients tell of own columns is known here")
     if holds:
         off = "" if protection.labels else "audit.labels is false in this node's settings"
         few = "too few rows have a label of their own to judge"
@@ -74,12 +79,17 @@ def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection
         off = "" if protection.features else "audit.features names no column in this node's settings"
         found = {name: dict(figures) for name, figures in (trained.audits.features or {}).items()}
         columns = columns_meter(found, unmetered or off or "too few rows could be judged")
-    return Meters(labels=labels, membership=_membership(alignment, protection, trained, unmetered), columns=columns)
+    return Meters(labels=labels, membership=told or _membership(alignment, protection, trained, unmetered), columns=columns)
 
 
-def _membership(alignment: Alignment, protection: Protection, trained: Trained, unmetered: str) -> Meter | None:
-    if alignment.every_row_is_shared and not alignment.hides_intersection:
-        return Meter(level="open", why=f"{alignment.protocol} tells all parties which of their records are shared")
+def _told_members(alignment: Alignment) -> Meter | None:
+    """The meter of membership where the alignment itself tells which records are shared."""
+    if not alignment.every_row_is_shared or alignment.hides_intersection:
+        return None
+    return Meter(level="open", why=f"{alignment.protocol} tells all parties which of their records are shared")
+
+
+def _membership(alignment: Alignment, protection: Protection, trained: Trained, unmetered: str) -> Meter:
     off = "" if protection.membership else "audit.membership is false in this node's settings"
     none = "no shared row of this party is made up" if not alignment.missing else "too few rows could be judged"
     meter = membership_meter(trained.audits.membership, 1, unmetered or off or none)
@@ -102,7 +112,7 @@ def live_meters(attacks: Figures, labels: Figures, rebuilt: Rebuilt) -> dict[str
 
 def level_of(value: float, low: float = LOW, some: float = SOME) -> Level:
     """How bad a figure is."""
-    return "low" if value <= low else "some" if value <= some else "high"
+    return "low" if value < low else "some" if value < some else "high"
 
 
 def labels_meter(figures: Figures, over: int, why: str) -> Meter:

@@ -136,6 +136,7 @@ def _environment() -> tuple[Environment, str]:
     environment.filters |= {
         "attacks": attack_line,
         "bytes": human_bytes,
+        "change": results.CHANGES.__getitem__,
         "count": human_count,
         "duration": human_seconds,
         "difference": results.format_difference,

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from markupsafe import Markup
 
 from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.job import Evaluate
-from vfl_node.job.evaluate import WITH_UNIT
+from vfl_node.job.evaluate import LOWER_IS_BETTER, WITH_UNIT
 from vfl_node.report import charts
 from vfl_node.report.charts import CalibrationChart, Mark
 from vfl_node.report.words import add_sign, quantity
+
+Change = Literal["better", "worse", "unclear"]
 
 Reading = tuple[str, str, float]
 """A metric: title, how to read it, largest value that has a meaning."""
@@ -79,6 +81,17 @@ CONSTANTS = {
 """Task → what the constant model is, with which some metrics are compared."""
 
 
+CHANGES: Mapping[Change, str] = {"better": "better", "worse": "worse", "unclear": "no clear difference"}
+"""How one model compares with another in a metric → in words."""
+
+
+def change_of(metric: str, low: float, high: float) -> Change:
+    """How a model compares in ``metric``, by the ends of the 95 % interval of the difference."""
+    if low <= 0 <= high:
+        return "unclear"
+    return "better" if (low > 0) != (metric in LOWER_IS_BETTER) else "worse"
+
+
 def format_value(value: float, name: str) -> str:
     """The value of metric ``name``: to three places, or to four digits where it has a unit."""
     return (quantity(value) if name in WITH_UNIT else f"{value:.3f}").replace("-", "−")
@@ -136,10 +149,16 @@ def confusions(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def rivals(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each model of the active party alone: ``title`` of its column, ``style``, ``metrics``, and the ``gains`` over it."""
+    """Each model of the active party alone: ``title``, ``style``, ``metrics``, ``gains`` over it, and in words ``changes``."""
     gains = {"alone": report["gains"], "second": report["local_aligned_gains"], "first": report["boosted_tree_gains"]}
     return [
-        {"title": title, "style": style, "metrics": figures, "gains": gains[style] or {}}
+        {
+            "title": title,
+            "style": style,
+            "metrics": figures,
+            "gains": gains[style] or {},
+            "changes": {name: change_of(name, gain["low"], gain["high"]) for name, gain in (gains[style] or {}).items()},
+        }
         for title, style, figures in name_models(report)
         if style in gains
     ]

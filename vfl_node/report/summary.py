@@ -24,7 +24,7 @@ MAIN = {"federated": "metrics", "alone": "local_metrics"}
 
 
 def summary(report: Mapping[str, Any]) -> list[str]:
-    """What was aligned, the metrics of each model, and what noise bounds, in lines; none for what the party does not know."""
+    """What was aligned, the metrics of each model, what noise bounds, and the verdict; none of what the party does not know."""
     lines = []
     if alignment := report.get("alignment"):  # a coordinator's report has none
         spec = ALIGNMENTS[alignment["protocol"]]
@@ -39,7 +39,15 @@ def summary(report: Mapping[str, Any]) -> list[str]:
     training = report.get("training") or {}
     if privacy := (training.get(training.get("algorithm")) or {}).get("privacy"):
         lines.append(privacy["text"])
-    return lines
+    return [*lines, *_verdict_lines(report.get("verdict"))]
+
+
+def _verdict_lines(verdict: Mapping[str, Any] | None) -> Iterator[str]:
+    """Whether it helped, and what others can tell of each secret of this party."""
+    if verdict:
+        yield verdict["words"]
+        for leak in verdict["leaks"].values():
+            yield f"{leak['level'].replace('_', ' ')}: {' '.join(filter(None, (leak['words'], leak['advice'])))}"
 
 
 def warnings(report: Mapping[str, Any]) -> list[str]:

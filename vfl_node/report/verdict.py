@@ -1,0 +1,197 @@
+"""The verdict of a report: did it help to federate, and what can others tell now? Sentences come before figures.
+
+A model counts as better in a metric where the 95 % interval of the difference leaves out zero on the metric's good side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from vfl_node.job import Job
+from vfl_node.report.meters import Level, Meter, Meters
+from vfl_node.report.results import CHANGES, METRICS, Change, change_of
+from vfl_node.report.sections import Interval, Metrics
+from vfl_node.report.words import join_names
+from vfl_node.training.section import Section
+
+NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+NEARLY_ALL = 0.95
+"""Figure of an attack from which on a sentence says that it tells nearly all."""
+
+
+class Leak(Section):
+    """What others can tell of one secret of this party, in words."""
+
+    level: Level = Field(description="as in meters")
+    words: str = Field(description="the answer, in one sentence")
+    evidence: str = Field(description="what it rests on, in one sentence")
+    advice: str | None = Field(default=None, description="the one setting that would help; null where none is needed")
+
+
+class Verdict(Section):
+    """The first things to read in a report."""
+
+    helped: Literal["yes", "unclear", "mixed", "no", "not_comparable", "not_measured"] = Field(
+        description="whether the federated model is better than that of the active party alone; not_comparable: they met other "
+        "rows, or rows that were trained on; not_measured: this party knows no metrics of both"
+    )
+    words: str = Field(description="the answer, in one sentence")
+    reason: str = Field(description="on which metrics and rows it rests")
+    changes: dict[str, Change] = Field(
+        default={}, description="metric → how the federated model compares with that of the active party alone"
+    )
+    leaks: dict[str, Leak] = Field(default={}, description="labels, membership, columns → what others can tell, as meters")
+
+
+def verdict_of(
+    job: Job,
+    party: str,
+    *,
+    metrics: Metrics | None,
+    alone: Metrics | None,
+    gains: Mapping[str, Interval] | None,
+    meters: Meters | None,
+) -> Verdict:
+    """The verdict for ``party`` of a job that trained.
+
+    Args:
+        job: as agreed.
+        party: whose report it is.
+        metrics: of the federated model; None: not known to this party.
+        alone: of the active party's own model; likewise.
+        gains: metric → interval of the difference, federated minus alone.
+        meters: of what this party sent.
+    """
+    rival = f"{job.parties.active} alone"
+    leaks = leaks_of(job, party, meters) if meters else {}
+    wanted = [name for name in METRICS if name in job.evaluate.metrics and getattr(metrics, name, None) is not None]
+    if metrics is None or not wanted:
+        reason = "No metrics were measured, or none were shared with this party."
+        return Verdict(helped="not_measured", words="Done. Whether it helped is not known here.", reason=reason, leaks=leaks)
+    if not metrics.held_out:
+        reason = "Figures of rows that were trained on flatter every model."
+        return Verdict(helped="not_comparable", words="No verdict: no rows were held out.", reason=reason, leaks=leaks)
+    if alone is None:
+        reason = "This party knows the metrics of no other model to compare with."
+        return Verdict(helped="not_measured", words="Done. Whether it helped is not known here.", reason=reason, leaks=leaks)
+    if (metrics.rows, metrics.population) != (alone.rows, alone.population):
+        reason = f"The federated model and that of {rival} cannot be compared: each was measured on its own rows."
+        words = "No verdict: the two models met different rows."
+        return Verdict(helped="not_comparable", words=words, reason=reason, leaks=leaks)
+    changes: dict[str, Change] = {name: "unclear" for name in wanted if getattr(alone, name) is not None}
+    changes |= {name: change_of(name, gain.low, gain.high) for name, gain in (gains or {}).items() if name in changes}
+    helped, words = _answer(list(changes.values()), rival)
+    return Verdict(helped=helped, words=words, reason=_reason(job, changes, metrics), changes=changes, leaks=leaks)
+
+
+def _answer(changes: Sequence[Change], rival: str) -> tuple[Literal["yes", "unclear", "mixed", "no"], str]:
+    better, worse, every = changes.count("better"), changes.count("worse"), len(changes)
+    if better and worse:
+        return "mixed", f"Mixed: better than {rival} on {_number(better)} of {_count(every)}, worse on {_number(worse)}."
+    if better:
+        return "yes", f"Yes: better than {rival} on {_part(better, every)}."
+    if worse:
+        return "no", f"No: worse than {rival} on {_part(worse, every)}."
+    return "unclear", f"Unclear: no measure tells the federated model from {rival}."
+
+
+def _part(some: int, every: int) -> str:
+    if some < every:
+        return f"{_number(some)} of {_count(every)}"
+    return "the one measure" if every == 1 else f"all {_count(every)}"
+
+
+def _count(number: int) -> str:
+    return f"{_number(number)} measure{'s' if number != 1 else ''}"
+
+
+def _number(number: int) -> str:
+    return NUMBERS[number] if number < len(NUMBERS) else f"{number:,}"
+
+
+def _reason(job: Job, changes: Mapping[str, Change], metrics: Metrics) -> str:
+    """Which metrics changed how, and on which rows that was measured."""
+    found = {change: [METRICS[name][0] for name in changes if changes[name] == change] for change in CHANGES}
+    parts = [f"{CHANGES[change].capitalize()}: {join_names(names)}." for change, names in found.items() if names]
+    whose = f"{job.parties.active} owns" if metrics.population == "owned" else "all parties have"
+    splits = f", in each of {job.evaluate.repeats} splits" if job.evaluate.repeats > 1 else ""
+    rows = "" if metrics.rows is None else f" Measured on {metrics.rows:,} held-out rows that {whose}{splits}."
+    return f"{' '.join(parts)}{rows}"
+
+
+def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
+    """Secret → what others can tell of it, for each that ``party`` has in this job."""
+    others = join_names([name for name in job.parties.met_by(party) if name in job.parties.data])
+    made = {
+        "labels": _labels(meters.labels, others) if meters.labels else None,
+        "membership": _membership(meters.membership, party, others) if meters.membership else None,
+        "columns": _columns(meters.columns, party, others) if meters.columns else None,
+    }
+    return {secret: leak for secret, leak in made.items() if leak}
+
+
+def _labels(meter: Meter, others: str) -> Leak:
+    most = "nearly every label" if (meter.value or 0) >= NEARLY_ALL else "most labels"
+    can = {
+        "low": f"{others} can hardly tell a label.",
+        "some": f"{others} can tell labels in part.",
+        "high": f"{others} can read {most} used in training.",
+    }
+    pairs = "tells two rows with different labels apart"
+    return _leak(meter, can, f"What {others} can tell of labels is not measured.", pairs, HIDE_LABELS)
+
+
+def _membership(meter: Meter, party: str, others: str) -> Leak:
+    can = {
+        "low": f"{others} can hardly tell which rows are records of {party}.",
+        "some": f"{others} can tell in part which rows are records of {party}.",
+        "high": f"{others} can tell which rows are records of {party}.",
+        "open": f"{others} can see which records of {party} are shared.",
+    }
+    advice = ALIGN_HIDDEN if meter.level == "open" else HIDE_MEMBERS
+    what = "tells a real row from a made-up one"
+    return _leak(meter, can, f"Whether {others} can tell who is in {party}'s table is not measured.", what, advice)
+
+
+def _columns(meter: Meter, party: str, others: str) -> Leak:
+    can = {
+        "low": f"{others} can hardly rebuild a column of {party}.",
+        "some": f"{others} can rebuild a column of {party} in part.",
+        "high": f"{others} can rebuild a column of {party}.",
+    }
+    return _leak(meter, can, f"What {others} can rebuild of {party}'s columns is not measured.", "", HIDE_COLUMNS)
+
+
+HIDE_LABELS = "Train hidden (train.algorithm: hidden, with a coordinator): no gradient is sent. Defences of labels hide less."
+HIDE_MEMBERS = "Train hidden (train.algorithm: hidden, with a coordinator), or stop in time (limits.max_attack_auc: 0.6)."
+ALIGN_HIDDEN = "To hide it, align by psu and train hidden (align.protocol: psu, train.algorithm: hidden)."
+HIDE_COLUMNS = "Defend the columns (defences: [{name: fbs, columns: all}]), or stop in time (limits.max_feature_gain)."
+
+
+def _leak(meter: Meter, can: Mapping[str, str], unknown: str, pairs: str, advice: str) -> Leak:
+    """The words of one meter: ``can`` has a sentence for each level, ``pairs`` says what an attack does with pairs of rows."""
+    alarming = meter.level in ("some", "high", "open")
+    return Leak(
+        level=meter.level,
+        words=can.get(meter.level, unknown),
+        evidence=_evidence(meter, pairs),
+        advice=advice if alarming else None,
+    )
+
+
+def _evidence(meter: Meter, pairs: str) -> str:
+    if meter.value is None:
+        return f"{'Not measured' if meter.level == 'not_measured' else 'By design'}: {meter.why or 'no attack ran'}."
+    attack = (meter.attack or "").replace("_", " ")
+    knows = "" if meter.knows in (None, "nothing") else f", by a peer that knows {meter.knows}"
+    over = f", over {meter.over} trainings" if meter.over > 1 else ""
+    estimated = " This is an estimate: the peer's columns are not here." if meter.estimate else ""
+    if pairs:
+        told = f"{pairs} in {100 * meter.value:.0f} of 100 pairs; 50 is chance"
+    else:
+        told = f"rebuilds {100 * meter.value:.0f} % of what always guessing the same leaves"
+    return f"The strongest attack ({attack}{knows}{over}) {told}.{estimated}"
