@@ -136,13 +136,13 @@ def _names_shown(found: frequent.FoundFeatures, reason: frequent.Reason) -> list
     return [feature.shown for feature, why in found.left_out.items() if why == reason]
 
 
-def _labels(labels: LabelColumn | None, every: LabelColumn | None, train: Hidden) -> tuple[np.ndarray, TargetScale | None]:
+def _labels(labels: LabelColumn | None, whole: LabelColumn | None, train: Hidden) -> tuple[np.ndarray, TargetScale | None]:
     """y of all rows, float64[n, K]; numbers in deviations of the whole table's, which who is shared does not change."""
-    if labels is None or every is None:
+    if labels is None or whole is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
     if train.task == "classification":
         return one_hot(labels, train.classes), None
-    scale = TargetScale.within(*train.target_range) if train.target_range else TargetScale.of(every)
+    scale = TargetScale.within(*train.target_range) if train.target_range else TargetScale.of(whole)
     return np.clip(scale.scaled(labels), -2 * FAR, 2 * FAR)[:, None], scale
 
 

@@ -126,8 +126,8 @@ class _Training:
         log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(context.context + masks).digest())
         try:
             audits = audit.make_audit(self._place, coins, wire, log, dealer.peer) if coins else None
-            mask_seed, name = Randomness(masks), context.context.hex()
-            party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, name, log.check, audits)
+            mask_seed, context_hex = Randomness(masks), context.context.hex()
+            party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, context_hex, log.check, audits)
             outcome = await self._compute(party, plan, inputs, parts, first, schedule.fingerprint, traffic, log)
         finally:
             log.close()
