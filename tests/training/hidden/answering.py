@@ -66,7 +66,7 @@ class Asked:
         return Hidden.of(self.trained)
 
     def kept(self, name: str) -> KeptShares:
-        return KeptShares.of(self.models[name])
+        return KeptShares.from_model(self.models[name])
 
     def name(self, to: str) -> str:
         """The asker's."""
@@ -83,7 +83,7 @@ class Asked:
         first: Any = 0
         for of, weight, (table, view) in zip(kept, weights, (data or self.data).values(), strict=False):
             first = first + decode(of.columns(table)[view.rows[positions]]) @ weight
-        return np.asarray(alone.behind(first, weights[len(kept) :]))
+        return np.asarray(alone.scores_from_sums(first, weights[len(kept) :]))
 
     def halves(self) -> list[KeptHalf]:
         return [KeptHalf(self.models[name], view, table) for name, (table, view) in self.data.items()]

@@ -398,6 +398,6 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of metrics is dealt, and is zero, as all parties know."""
-    of_job = MetricNoise.of
+    from_job = MetricNoise.from_job
     monkeypatch.setattr(measuring, "draw_noise", zeros)
-    monkeypatch.setattr(MetricNoise, "of", lambda job: replace(of_job(job), mu=1e6))
+    monkeypatch.setattr(MetricNoise, "from_job", lambda job: replace(from_job(job), mu=1e6))

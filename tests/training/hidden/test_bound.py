@@ -14,7 +14,7 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.hidden import bound
 from vfl_node.training.hidden.alone import RESIDUALS
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.descent import FAST, MOST_NOISE, descent_of, described, noise_of_score
+from vfl_node.training.hidden.descent import FAST, MOST_NOISE, descent_of, describe_noise, noise_of_score
 from vfl_node.training.targets import TargetScale
 
 
@@ -87,13 +87,13 @@ def test_no_rate_can_oscillate(parties: int, task: Any) -> None:
 
 
 def test_where_it_does_not_pay() -> None:
-    assert len(described(section(), 2, 1_500, 1)) == 1
-    few = described(section(), 2, 400, 1)
+    assert len(describe_noise(section(), 2, 1_500, 1)) == 1
+    few = describe_noise(section(), 2, 400, 1)
     assert "noise may take more than the columns of others give: below a product of 1,000" in few[1]
-    assert len(described(section(), 2, 1_500, 2)) == 2
-    assert len(described(section(task="regression"), 2, 10_000, 2)) == 2
-    assert len(described(section(task="regression", columns="bins"), 2, 10_000, 2)) == 1
-    assert described(section(epsilon=None), 2, 10, 1) == ()
+    assert len(describe_noise(section(), 2, 1_500, 2)) == 2
+    assert len(describe_noise(section(task="regression"), 2, 10_000, 2)) == 2
+    assert len(describe_noise(section(task="regression", columns="bins"), 2, 10_000, 2)) == 1
+    assert describe_noise(section(epsilon=None), 2, 10, 1) == ()
 
 
 @pytest.mark.parametrize(("parties", "keys"), [(2, {"classes": 64}), (3, {"classes": 64, "epsilon": 4.0})])

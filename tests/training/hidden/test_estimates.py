@@ -156,5 +156,5 @@ def test_no_value_and_no_interval_leaves_its_range() -> None:
 def test_a_root_and_a_line_keep_their_errors() -> None:
     of = Estimate(4.0, 0.2, 0.1)
     assert of.root == Estimate(2.0, 0.05, 0.025)
-    assert of.scaled(-2.0, 1.0) == Estimate(-7.0, 0.4, 0.2)
+    assert of.scale(-2.0, 1.0) == Estimate(-7.0, 0.4, 0.2)
     assert Estimate(0.0, 0.04, 0.0).root == Estimate(0.0, 0.1, 0.0)  # near 0 as steep as where the error ends

@@ -19,7 +19,7 @@ from vfl_node.data.tables import Column, DateColumn, Table, rows_of
 from vfl_node.errors import DataError, StateError
 from vfl_node.node.partners import Partner
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.training.hidden.frequent import Feature, find, late, written_down
+from vfl_node.training.hidden.frequent import Feature, find, late_features, write_down
 from vfl_node.training.hidden.rows import RowEncoder
 
 N, LEAST = 200, 20
@@ -122,7 +122,7 @@ def test_names_in_reports_hold_no_level() -> None:
 
 def width(of: Table, memories: list[Any], *, bins: bool = False, bounded: bool = True, scaling: Any = "standard") -> int:
     what = find(of, LEAST)
-    features = written_down(memories, "default", what.entering)
+    features = write_down(memories, "default", what.entering)
     encoder = RowEncoder.fit(of, features, what, scaling, bins=bins, bounded=bounded)
     assert encoder.transform(of).shape == (len(of), encoder.width)
     return encoder.width
@@ -173,7 +173,7 @@ def test_what_enters_too_late_is_named_but_not_what_follows_from_the_others() ->
 
     def said(each: Table) -> list[str]:
         what = find(each, LEAST)
-        return [feature.name for feature in late(what, written_down(memories, "default", what.entering))]
+        return [feature.name for feature in late_features(what, write_down(memories, "default", what.entering))]
 
     assert said(of) == []
     assert said(changed(of, c=marks(99, 101))) == []
@@ -204,16 +204,16 @@ def test_a_partner_that_comes_later_sees_what_the_first_one_has_seen() -> None:
 def test_columns_are_in_one_order_before_and_after_they_are_written_down() -> None:
     of, memories = usual(), [memory(), memory()]
     entering = find(of, LEAST).entering
-    first = written_down(memories, "default", dict(reversed(entering.items())))
-    assert written_down(memories, "default", entering) == first
+    first = write_down(memories, "default", dict(reversed(entering.items())))
+    assert write_down(memories, "default", entering) == first
     assert set(first) == {feature for each in entering.values() for feature in each}
 
 
 def test_another_table_begins_anew() -> None:
     memories, entering = [memory()], find(usual(), LEAST).entering
-    written_down(memories, "default", {})
-    assert written_down(memories, "other", entering)
-    assert not written_down(memories, "default", {})
+    write_down(memories, "default", {})
+    assert write_down(memories, "other", entering)
+    assert not write_down(memories, "default", {})
 
 
 def test_of_two_jobs_at_a_time_one_writes_and_both_read() -> None:
@@ -227,15 +227,15 @@ def test_of_two_jobs_at_a_time_one_writes_and_both_read() -> None:
             return super().keep(name, data)
 
     memories = [Slower(Randomness(bytes(32)))]
-    assert written_down(memories, "default", of) == theirs["x"]
-    assert written_down(memories, "default", of) == theirs["x"]
+    assert write_down(memories, "default", of) == theirs["x"]
+    assert write_down(memories, "default", of) == theirs["x"]
 
 
 def test_a_node_remembers_on_its_disk(tmp_path: Any) -> None:
     of = usual()
     entering = find(of, LEAST).entering
-    first = written_down([Partner(tmp_path, "lab")], "a table, ü", entering)
-    assert written_down([Partner(tmp_path, "lab")], "a table, ü", {}) == first
+    first = write_down([Partner(tmp_path, "lab")], "a table, ü", entering)
+    assert write_down([Partner(tmp_path, "lab")], "a table, ü", {}) == first
 
 
 # Whole trainings

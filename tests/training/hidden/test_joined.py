@@ -54,7 +54,7 @@ def test_predictions_are_of_the_model_that_was_measured(trial: Any, tmp_path: Pa
 
 def test_large_scores_are_measured_and_told(trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """26 correlated columns at too large a rate: metrics are those of the scores that the weights make, unrounded."""
-    monkeypatch.setattr(answers, "rounded", lambda z, form: z)
+    monkeypatch.setattr(answers, "round_scores", lambda z, form: z)
     train = "epochs: 10, batch_size: 30, learning_rate: 0.3, momentum: 0.9"
     report, labels, said = predicted(trial, tmp_path, "psu", train, "auc, nll, accuracy")
     scores = np.clip(np.log(said) - np.log1p(-np.minimum(said, 1 - 1e-16)), -36, 36)  # a double has no larger ones

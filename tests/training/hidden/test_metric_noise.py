@@ -150,6 +150,6 @@ def test_it_is_of_the_job(evaluate: dict[str, Any], train: dict[str, Any], epsil
         "train": {"algorithm": "hidden", "classes": 3, **train},
         "evaluate": {"share_with_passive": True, "metrics": ["auc"], **evaluate},
     }
-    assert MetricNoise.of(Job.model_validate(job)) == MetricNoise(mu_of(epsilon), 2, 3)
-    known = MetricNoise.of(Job.model_validate(job | {"align": {"protocol": "psi"}}))
+    assert MetricNoise.from_job(Job.model_validate(job)) == MetricNoise(mu_of(epsilon), 2, 3)
+    known = MetricNoise.from_job(Job.model_validate(job | {"align": {"protocol": "psi"}}))
     assert known.worlds == 1

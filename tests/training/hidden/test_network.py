@@ -41,7 +41,7 @@ def start(form: Form, place: int) -> list[np.ndarray]:
 
 
 def rates(form: Form) -> Rates:
-    return Rates.of(0.3, BATCH / 2, 0.9, 0.01, MANTISSA_BITS[form.loss])
+    return Rates.from_rate(0.3, BATCH / 2, 0.9, 0.01, MANTISSA_BITS[form.loss])
 
 
 def program(world: World, form: Form, steps: int = STEPS, **how: Any) -> Any:
@@ -115,7 +115,7 @@ def test_noise_moves_each_weight_as_its_formula_says(loss: Any, momentum: float)
     """Of 600 weights whose rows are not shared: nothing else moves them. The standard error of a deviation is 3 % of it."""
     form, deviation, steps = Form((300, 300), (), 1, loss), 40.0, 5
     nothing = np.zeros((4, 300))
-    of = Rates.of(2.0, 500.0, momentum, 0.0, MANTISSA_BITS[form.loss])
+    of = Rates.from_rate(2.0, 500.0, momentum, 0.0, MANTISSA_BITS[form.loss])
 
     async def run(machine: ShareMachine) -> Any:
         matrices = await machine.run(
@@ -144,7 +144,7 @@ def test_a_residual_is_bounded_whatever_the_score_is(loss: Any) -> None:
     """Also where scores have left what the sines are good for, and the ring: sums of sines are periodic."""
     rng = np.random.default_rng(5)
     scores_of_rows = np.concatenate([np.linspace(-70, 70, 4001), rng.uniform(-(2.0**17), 2.0**17, 4001)])[:, None]
-    form, of = Form((1, 1), (), 1, loss), Rates.of(1.0, 1.0, 0.0, 0.0, FRACTION)
+    form, of = Form((1, 1), (), 1, loss), Rates.from_rate(1.0, 1.0, 0.0, 0.0, FRACTION)
 
     async def run(machine: ShareMachine) -> Any:
         z = Shared(
@@ -163,7 +163,7 @@ def test_a_residual_is_bounded_whatever_the_score_is(loss: Any) -> None:
 
 def test_rates_have_many_significant_bits_however_small_they_are() -> None:
     for divisor in (1.0, 10.0, 512.0, 4096.0, 30_000.0):
-        of = Rates.of(0.1, divisor, 0.9, 1e-4, FRACTION)
+        of = Rates.from_rate(0.1, divisor, 0.9, 1e-4, FRACTION)
         assert of.factor == pytest.approx(0.1 / divisor, rel=1e-5)
         assert of.momentum / 2**of.velocity_bits == pytest.approx(0.9, abs=1e-8)
         assert of.decay / 2**of.velocity_bits == pytest.approx(1e-5, rel=1e-3)

@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @contextmanager
 def bare() -> Iterator[None]:
     """Answers are the scores themselves."""
-    with mock.patch.object(answers, "said", lambda z, train, target: z if z.shape[1] > 1 else z[:, 0]):
+    with mock.patch.object(answers, "interpret", lambda z, train, target: z if z.shape[1] > 1 else z[:, 0]):
         yield
 
 
@@ -84,7 +84,7 @@ def test_every_asker_gets_the_models_scores_to_some_steps(world: Any, attempt: A
         assert errors_of(asked.talk(to, again)) == {}
         target = asked.kept(asked.name(to)).stored.target
         assert (target is not None) == (kind == "numbers" and to == "active")
-        assert np.array_equal(again.answered, answers.said(found, asked.train, target))
+        assert np.array_equal(again.answered, answers.interpret(found, asked.train, target))
 
 
 def test_a_passive_party_gets_numbers_in_deviations_and_the_active_one_in_its_unit(world: Any, attempt: Any) -> None:
@@ -138,9 +138,9 @@ def test_a_trial_has_the_same_scores_rounded_to_the_nearest_step(world: Any, att
 def test_what_is_out_of_range_comes_out_at_the_other_end(loss: Any) -> None:
     form = Form((1, 1), (), 1, "exact")
     z = np.array([[-16.0], [15.9375], [16.0], [0.03], [-0.04]])
-    assert answers.rounded(z, form)[:, 0].tolist() == [-16.0, 15.9375, -16.0, 0.0, -0.0625]
+    assert answers.round_scores(z, form)[:, 0].tolist() == [-16.0, 15.9375, -16.0, 0.0, -0.0625]
     form = Form((1, 1), (), 1, loss)
-    assert answers.rounded(np.array([[7.96875], [8.0]]), form)[:, 0].tolist() == [7.96875, -8.0]
+    assert answers.round_scores(np.array([[7.96875], [8.0]]), form)[:, 0].tolist() == [7.96875, -8.0]
 
 
 @pytest.mark.parametrize("to", ["active", "passive"])

@@ -135,10 +135,10 @@ def test_which_training_it_is_stands_in_the_ledger(world: Any, attempt: Any) -> 
 )
 def test_rates_that_fixed_point_cannot_have_are_refused(rate: float, divisor: float, bits: int, fits: bool) -> None:
     if fits:
-        assert Rates.of(rate, divisor, 0.9, 0.0, bits).factor == pytest.approx(rate / divisor, rel=0.005)
+        assert Rates.from_rate(rate, divisor, 0.9, 0.0, bits).factor == pytest.approx(rate / divisor, rel=0.005)
         return
     with pytest.raises(UsageError, match="learning_rate") as caught:
-        Rates.of(rate, divisor, 0.9, 0.0, bits)
+        Rates.from_rate(rate, divisor, 0.9, 0.0, bits)
     assert caught.value.code == "E_JOB"
 
 

@@ -208,7 +208,7 @@ def test_batches_and_histograms_without_memory(world: Any, attempt: Any, train: 
 
 def test_the_coordinator_has_no_memory_for_wide_layers() -> None:
     train = Hidden(algorithm="hidden", epsilon=None, layers=(64,))
-    assert memory.of_coordinator(train, 50_000, (2, 1), 50_000) > 700 << 20  # measured: 738 MiB a conversation
+    assert memory.coordinator_bytes(train, 50_000, (2, 1), 50_000) > 700 << 20  # measured: 738 MiB a conversation
 
 
 @pytest.mark.parametrize("parties", [2, 3])

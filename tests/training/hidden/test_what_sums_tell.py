@@ -84,7 +84,7 @@ def test_a_count_is_shown_with_its_noise(world: Any, attempt: Any) -> None:
     for secret in ("a", "b", "c", "d"):
         of = attempt(evaluate={"test_fraction": 0.3}, secret=secret)
         result = of(over)[0]
-        noise = MetricNoise.of(of.job(over))
+        noise = MetricNoise.from_job(of.job(over))
         assert not any("beyond" in said for said in result.warnings)
         shown.append((result.results.population.rows - over.both[result.held_out].sum()) / (math.sqrt(2) * noise.counts))
         assert f"(sd {noise.counts:.3g})" in next(of.text for of in result.disclosures["clinic"] if of.what == "metrics")

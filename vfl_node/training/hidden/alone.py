@@ -25,7 +25,7 @@ Rows = NDArray[np.int64]
 DIVERGED = 1e6
 
 STEPS = 200
-"""Over all rows, where rows are bounded."""
+"""How many steps there are, each over all rows, where rows are bounded."""
 
 RESIDUALS: Mapping[Loss, Callable[[Floats, Floats], Floats]] = {
     "exact": lambda z, labels: sigmoid(z) - labels,
@@ -79,7 +79,7 @@ def descend(
         descent: rate and momentum.
         train: the job's section.
     """
-    weights, velocity = list(first), [np.zeros_like(of) for of in first]
+    weights, velocity = list(first), [np.zeros_like(weight) for weight in first]
     for rows in batches:
         for index, gradient in enumerate(_gradients(values[rows], labels[rows], weights, train)):
             velocity[index] = descent.momentum * velocity[index] + descent.rate * (
@@ -97,10 +97,10 @@ def _batches(rows: int, size: int, epochs: int, randomness: Randomness) -> Itera
 
 def scores(values: Floats, weights: Sequence[Floats]) -> Floats:
     """z of rows, float64[n, K]."""
-    return behind(values @ weights[0], weights[1:])
+    return scores_from_sums(values @ weights[0], weights[1:])
 
 
-def behind(z: Floats, layers: Sequence[Floats]) -> Floats:
+def scores_from_sums(z: Floats, layers: Sequence[Floats]) -> Floats:
     """z of rows, float64[n, K], from the sums ``z`` that the first layer makes of them, float64[n, width]."""
     return _forward(z, layers)[0]
 

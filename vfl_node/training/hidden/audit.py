@@ -19,7 +19,7 @@ from vfl_node.training.hidden.computation import HiddenPlan, block, candidates, 
 from vfl_node.training.hidden.config import Hidden
 
 
-async def tossed(session: Session) -> Coins | None:
+async def toss_coins(session: Session) -> Coins | None:
     """The coins of a job, the same in every attempt; None without an audit. Raises as :func:`toss`."""
     share = Hidden.of(session.job).dealer_audit
     if not share:
@@ -28,7 +28,7 @@ async def tossed(session: Session) -> Coins | None:
     return Coins(await toss(apart, session.randomness.derive("toss of the audit")), share, candidates(audits=True))
 
 
-def made(place: int, coins: Coins, wire: PairWire | StarWire, log: OpeningLog, dealer: str) -> SectionAudit:
+def make_audit(place: int, coins: Coins, wire: PairWire | StarWire, log: OpeningLog, dealer: str) -> SectionAudit:
     """A party's part; ``dealer`` is the coordinator's name."""
     assert isinstance(wire, PairWire)  # the job was checked
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from vfl_node.roles import Task
 
 MARGIN = 1.004
-"""Of a residual's bound, and of rounding: rows in steps of 2⁻¹⁸, and residuals."""
+"""Factor for a residual's bound, just above 1, and for rounding: of rows, in steps of 2⁻¹⁸, and of residuals."""
 
 
 def is_union(align: AlignmentSpec) -> bool:

@@ -108,9 +108,9 @@ class HiddenPlan:
 
     @property
     def rates(self) -> Rates:
-        """Of every step."""
+        """The rates of every step."""
         bits = MANTISSA_BITS[self.form.loss]
-        return Rates.of(self.descent.rate, self.divisor, self.descent.momentum, self.weight_decay, bits)
+        return Rates.from_rate(self.descent.rate, self.divisor, self.descent.momentum, self.weight_decay, bits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,17 +205,17 @@ async def compute(
     machine.begin("columns")
     matrices = await machine.run(
         *(
-            mask_known(of, (plan.rows, width), FRACTION, own.columns if own and place == of else None, keeps=plan.audits)
-            for of, width in enumerate(form.widths)
+            mask_known(owner, (plan.rows, width), FRACTION, own.columns if own and place == owner else None, keeps=plan.audits)
+            for owner, width in enumerate(form.widths)
         )
     )
     bits = await machine.run(
         *(
-            mask_known(of, (plan.rows, 1), 0, own.bits if own and place == of else None, keeps=plan.audits)
-            for of in range(1, machine.parties)
+            mask_known(owner, (plan.rows, 1), 0, own.bits if own and place == owner else None, keeps=plan.audits)
+            for owner in range(1, machine.parties)
         )
     )
-    both = await _owned_by_all(machine, plan, bits, own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64))
+    both = await _multiply_bits(machine, plan, bits, own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64))
     machine.begin("both")
     (opened,) = await machine.run(mask_value(both))
     targets = own.targets if own else np.zeros((plan.rows, form.outputs), np.uint64)
@@ -226,7 +226,7 @@ async def compute(
     for epoch in range(first, plan.epochs):
         for number, batch in enumerate(plan.batches(epoch)):
             machine.begin(block(epoch, number))
-            if plan.audits and await _checked(machine, partial(_blank_step, plan, matrices, batch)):
+            if plan.audits and await _check_section(machine, partial(_blank_step, plan, matrices, batch)):
                 continue
             model = await step(machine, model, matrices, labels, both if plan.audits else opened, batch, rates, *noise)
         await after(epoch, _parts(model))
@@ -251,26 +251,26 @@ async def compute(
         if to not in (None, place):
             tallies = []
     machine.begin("reveal")
-    weights = tuple(await _revealed(machine, model)) if plan.reveals else ()
+    weights = tuple(await _reveal_weights(machine, model)) if plan.reveals else ()
     return HiddenOutcome(_parts(model), weights, tuple(tallies))
 
 
-async def _owned_by_all(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[KnownToOne], first: Ring) -> Shared:
+async def _multiply_bits(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[KnownToOne], first: Ring) -> Shared:
     """w in shares: the product of all ``bits`` and of the active party's."""
 
-    async def multiplied(bits: Sequence[KnownToOne], both: Shared, machine: ShareMachine) -> Shared:
-        for of in bits:
-            (both,) = await machine.run(known_product(of, both, "numbers"))
+    async def multiply(bits: Sequence[KnownToOne], both: Shared, machine: ShareMachine) -> Shared:
+        for bit in bits:
+            (both,) = await machine.run(known_product(bit, both, "numbers"))
         return both
 
     made = own = Shared(first, 0)
-    blank = partial(multiplied, [of.as_dealt for of in bits], Shared(np.zeros_like(first), 0))
+    blank = partial(multiply, [bit.as_dealt for bit in bits], Shared(np.zeros_like(first), 0))
     if plan.audits:
-        await machine.gather(CANDIDATES * await _dealt(machine, blank))
+        await machine.gather(CANDIDATES * await _count_dealt(machine, blank))
     for section in candidates(audits=plan.audits):
         machine.begin(section)
-        if not (plan.audits and await _checked(machine, blank)):
-            made = await multiplied(bits, own, machine)
+        if not (plan.audits and await _check_section(machine, blank)):
+            made = await multiply(bits, own, machine)
     return made
 
 
@@ -278,13 +278,13 @@ async def _blank_step(plan: HiddenPlan, columns: Sequence[KnownToOne], rows: Pos
     """A step with nobody's values, as the dealer runs it."""
     nothing = tuple(np.zeros(shape, np.uint64) for shape in plan.form.shapes)
     model = _model(plan.form, WeightShares(nothing, nothing))
-    dealt = [of[rows].as_dealt for of in columns]
+    dealt = [matrix[rows].as_dealt for matrix in columns]
     targets = Shared(np.zeros((len(rows), plan.form.outputs), np.uint64), 2 * FRACTION)
     both, every = Shared(np.zeros((len(rows), 1), np.uint64), 0), np.arange(len(rows))
     await step(machine, model, dealt, targets, both, every, plan.rates, plan.descent.deviation, plan.at_once)
 
 
-async def _dealt(machine: ShareMachine, blank: Blank) -> int:
+async def _count_dealt(machine: ShareMachine, blank: Blank) -> int:
     """How many numbers a party is dealt in a section; 0 at the dealer."""
     counter = Counter(machine.parties)
     counter.begin(machine.section)
@@ -293,25 +293,25 @@ async def _dealt(machine: ShareMachine, blank: Blank) -> int:
     return counter.cost.dealt.get(machine.place, 0) // BYTES
 
 
-async def _checked(machine: ShareMachine, blank: Blank) -> bool:
+async def _check_section(machine: ShareMachine, blank: Blank) -> bool:
     """Whether a section is checked instead of used; then it has been."""
-    auditor = await machine.auditor(await _dealt(machine, blank))
+    auditor = await machine.auditor(await _count_dealt(machine, blank))
     if auditor:
         await blank(auditor)
     return auditor is not None
 
 
-async def _revealed(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:
+async def _reveal_weights(machine: ShareMachine, model: SharedModel) -> list[NDArray[np.float64]]:
     """Each party's block of the first layer to it, the rest to the active party."""
     parties = machine.parties
-    opened = await machine.run(*(reveal(of, at if at < parties else 0) for at, of in enumerate(model.weights)))
-    return [decode(of, WEIGHT_FRACTION) for of in opened]
+    opened = await machine.run(*(reveal(weight, at if at < parties else 0) for at, weight in enumerate(model.weights)))
+    return [decode(weight, WEIGHT_FRACTION) for weight in opened]
 
 
 def _model(form: Form, parts: WeightShares) -> SharedModel:
     each = parts.weights, parts.velocity, parts.origin or parts.weights
-    return SharedModel(form, *(tuple(Shared(of, WEIGHT_FRACTION) for of in numbers) for numbers in each))
+    return SharedModel(form, *(tuple(Shared(part, WEIGHT_FRACTION) for part in numbers) for numbers in each))
 
 
 def _parts(model: SharedModel) -> WeightShares:
-    return WeightShares(*(tuple(of.part for of in each) for each in (model.weights, model.velocity, model.origin)))
+    return WeightShares(*(tuple(value.part for value in each) for each in (model.weights, model.velocity, model.origin)))

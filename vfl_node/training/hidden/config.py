@@ -19,7 +19,7 @@ Loss = Literal["exact", "taylor", "squares", "robust"]
 """What is descended; ``robust`` is the bounded one of numbers, 2σ(2r) − 1 of a residual r."""
 
 USUAL_EPOCHS, USUAL_BATCH, USUAL_RATE, USUAL_MOMENTUM = 10, 512, 0.1, 0.9
-"""Of a training without a bound, in batches."""
+"""What a training without a bound, in batches, takes where the job does not say it."""
 
 
 class Hidden(TrainerConfig):
@@ -133,7 +133,7 @@ class Hidden(TrainerConfig):
         return Exposure(
             mu=spending.mu_of_job(self.epsilon, of_metrics, held_out=evaluate.test_fraction > 0),
             unbounded=kind or "",
-            warning=spending.no_bound(kind, evaluate, shared) if kind else "",
+            warning=spending.unbounded_warning(kind, evaluate, shared) if kind else "",
             labels=self.covers_labels,
             # weights without noise have another beginning each time, and sums are over other records
             anew=self.epsilon is None and (self.reveal == "owners" or measures),
@@ -172,7 +172,7 @@ class Hidden(TrainerConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _moved(cls, given: Any) -> Any:
+    def _refuse_least_rows(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and "least_rows" in given:
             raise ValueError(
                 "least_rows is no key of a job with hidden any more: leave it out; each owner says limits.least_rows in the "

@@ -24,7 +24,7 @@ from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.descent import Descent, descent_of, described
+from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
@@ -47,7 +47,7 @@ class Exchanged(NamedTuple):
     passive: int = 0
     dealt: int = 0
 
-    def plus(self, other: Exchanged, times: int = 1) -> Exchanged:
+    def add(self, other: Exchanged, times: int = 1) -> Exchanged:
         """Both, the ``other`` so often."""
         return Exchanged(*(own + times * more for own, more in zip(self, other, strict=True)))
 
@@ -65,7 +65,7 @@ class PartCosts(NamedTuple):
         check_piece: of each so many rows of that.
         check_row: of a row in that.
         measured: of measuring without rows.
-        chunk: of each :func:`at_once` rows that are measured on.
+        chunk: of each :func:`rows_per_round` rows that are measured on.
         measured_row: of a row that is measured on.
     """
 
@@ -84,29 +84,29 @@ class PartCosts(NamedTuple):
 
 @lru_cache(maxsize=16)
 def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False, noised: bool = True) -> PartCosts:
-    """Of a model of this form; what its weights and metrics are opened to: as in :class:`HiddenPlan`."""
+    """The costs for a model of this form; what its weights and metrics are opened to: as in :class:`HiddenPlan`."""
 
     def run(rows: int, batch: int = 0, tested: int = 0, *, checked: bool = False, at_once: int = ROWS_AT_ONCE) -> Exchanged:
         what = bins, reveals, told, audits, noised
-        return _counted(form, *what, rows=rows, batch=batch, tested=tested, checked=checked, at_once=at_once)
+        return _count_program(form, *what, rows=rows, batch=batch, tested=tested, checked=checked, at_once=at_once)
 
-    def of_step(*, checked: bool) -> tuple[Exchanged, Exchanged, Exchanged]:
-        one = run(2, batch=1, checked=checked).plus(run(2), -1)
-        two = run(2, batch=2, checked=checked).plus(run(2), -1)
-        apart = run(2, batch=2, checked=checked, at_once=1).plus(run(2), -1)
-        piece, row = apart.plus(two, -1), two.plus(one, -1)
-        return one.plus(piece, -1).plus(row, -1), piece, row
+    def step_costs(*, checked: bool) -> tuple[Exchanged, Exchanged, Exchanged]:
+        one = run(2, batch=1, checked=checked).add(run(2), -1)
+        two = run(2, batch=2, checked=checked).add(run(2), -1)
+        apart = run(2, batch=2, checked=checked, at_once=1).add(run(2), -1)
+        piece, row = apart.add(two, -1), two.add(one, -1)
+        return one.add(piece, -1).add(row, -1), piece, row
 
     once = run(1)
-    row = run(2).plus(once, -1)
-    step, piece, step_row = of_step(checked=False)
-    check, check_piece, check_row = of_step(checked=audits)
-    many = at_once(form, bins) + 1
-    measured, two, more = (run(many, tested=tested).plus(run(many), -1) for tested in (1, 2, many))
-    measured_row = two.plus(measured, -1)
-    chunk = more.plus(measured, -1).plus(measured_row, 1 - many)
+    row = run(2).add(once, -1)
+    step, piece, step_row = step_costs(checked=False)
+    check, check_piece, check_row = step_costs(checked=audits)
+    many = rows_per_round(form, bins) + 1
+    measured, two, more = (run(many, tested=tested).add(run(many), -1) for tested in (1, 2, many))
+    measured_row = two.add(measured, -1)
+    chunk = more.add(measured, -1).add(measured_row, 1 - many)
     return PartCosts(
-        once=once.plus(row, -1),
+        once=once.add(row, -1),
         row=row,
         step=step,
         piece=piece,
@@ -114,13 +114,13 @@ def parts(form: Form, bins: int, reveals: bool, told: bool, audits: bool = False
         check=check,
         check_piece=check_piece,
         check_row=check_row,
-        measured=measured.plus(chunk, -1).plus(measured_row, -1),
+        measured=measured.add(chunk, -1).add(measured_row, -1),
         chunk=chunk,
         measured_row=measured_row,
     )
 
 
-def at_once(form: Form, bins: int) -> int:
+def rows_per_round(form: Form, bins: int) -> int:
     """How many rows are measured on in a round."""
     return rows_at_once(bins, form.outputs)
 
@@ -143,13 +143,13 @@ def exchange(
 
     With an audit so many ``checks`` of a batch come on top.
     """
-    of, pieces = parts(form, bins, reveals, told, audits, noised), -(-batch // ROWS_AT_ONCE)
-    whole = of.once.plus(of.row, rows)
-    whole = whole.plus(of.step, steps).plus(of.piece, steps * pieces).plus(of.step_row, steps * batch)
-    whole = whole.plus(of.check, checks).plus(of.check_piece, checks * pieces).plus(of.check_row, checks * batch)
+    costs, pieces = parts(form, bins, reveals, told, audits, noised), -(-batch // ROWS_AT_ONCE)
+    whole = costs.once.add(costs.row, rows)
+    whole = whole.add(costs.step, steps).add(costs.piece, steps * pieces).add(costs.step_row, steps * batch)
+    whole = whole.add(costs.check, checks).add(costs.check_piece, checks * pieces).add(costs.check_row, checks * batch)
     if not tested:
         return whole
-    return whole.plus(of.measured).plus(of.chunk, -(-tested // at_once(form, bins))).plus(of.measured_row, tested)
+    return whole.add(costs.measured).add(costs.chunk, -(-tested // rows_per_round(form, bins))).add(costs.measured_row, tested)
 
 
 def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parties: int, beside: Beside) -> TrainingCost:
@@ -191,13 +191,13 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         active_bytes=whole.active,
         passive_bytes=whole.passive,
         coordinator_bytes=whole.dealt,
-        coordinator_memory=memory.of_coordinator(train, m, widths, size),
-        said=described(*of_all) if steps and (common is not None or train.shared_fraction) else (),
+        coordinator_memory=memory.coordinator_bytes(train, m, widths, size),
+        said=describe_noise(*of_all) if steps and (common is not None or train.shared_fraction) else (),
         counted_with="" if beside.columns and all(beside.columns) else f"{memory.USUAL_COLUMNS} encoded columns a party",
     )
 
 
-def _counted(
+def _count_program(
     form: Form,
     bins: int,
     reveals: bool,
@@ -232,10 +232,10 @@ def _counted(
     spare = candidates(audits=audits)[1:] + [block(0, 0)] * checked
     counter = Counter(len(form.widths), spare.__contains__)
 
-    async def after(epoch: int, parts: WeightShares) -> None:
+    async def skip(epoch: int, parts: WeightShares) -> None:
         pass
 
     with suppress(StopIteration):  # at its end: who counts waits for nobody
-        compute(counter, plan, None, None, 0, after).send(None)
-    of = counter.cost
-    return Exchanged(of.rounds, of.opened[0], sum(of.opened.values()) - of.opened[0], sum(of.dealt.values()))
+        compute(counter, plan, None, None, 0, skip).send(None)
+    total = counter.cost
+    return Exchanged(total.rounds, total.opened[0], sum(total.opened.values()) - total.opened[0], sum(total.dealt.values()))

@@ -52,7 +52,7 @@ class Dealing:
         """
         session, parties = self._session, self._session.job.parties
         async with channel.phase("deal"):
-            said = terms.checked(await channel.receive(DealingTerms), channel.peer, session)
+            said = terms.check_terms(await channel.receive(DealingTerms), channel.peer, session)
             with self._one:
                 self._said[channel.peer] = said
             while len(self._said) < len(parties.data):
@@ -64,7 +64,7 @@ class Dealing:
             sink, plan = DealingSink(channel), terms.plan_of(said, session.job)
             self._note(rows=said.rows, widths=list(said.widths), steps=plan.epochs)
 
-            async def after(epoch: int, parts: WeightShares) -> None:
+            async def report_epoch(epoch: int, parts: WeightShares) -> None:
                 session.progress.emit(Advanced(1))
                 failpoints.reach("dealt")
 
@@ -75,14 +75,14 @@ class Dealing:
             session.progress.emit(Advanced(said.epoch))
             dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, said.context.hex())
             try:
-                await compute(dealer, plan, None, None, said.epoch, after)
+                await compute(dealer, plan, None, None, said.epoch, report_epoch)
                 await sink.finish()
             finally:
                 self._note(sent=sink.sent)
 
     def result(self) -> Trained:
         """As :meth:`vfl_node.training.trainer.Coordination.result`."""
-        session, known = self._session, self._noted()
+        session, known = self._session, self._read_notes()
         return Trained(
             epochs=(),
             steps=known["steps"],
@@ -92,7 +92,7 @@ class Dealing:
             section=HiddenSection(dealer_bytes=known["sent"]),
         )
 
-    def _noted(self) -> dict[str, Any]:
+    def _read_notes(self) -> dict[str, Any]:
         """What this party was told and has dealt in all attempts. Raises StateError if the file is damaged."""
         nothing: dict[str, Any] = {"rows": None, "widths": [], "sent": 0, "steps": 0}
         with suppress(FileNotFoundError):
@@ -102,7 +102,7 @@ class Dealing:
     def _note(self, *, sent: int = 0, **told: Any) -> None:
         """Store what this party was told, and so many more bytes that it has dealt."""
         with self._one:
-            noted = self._noted() | told
+            noted = self._read_notes() | told
             write_checked(self._log, json.dumps(noted | {"sent": noted["sent"] + sent}).encode())
 
 

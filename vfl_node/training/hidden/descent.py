@@ -63,7 +63,7 @@ def most_epochs(train: Hidden) -> int:
 
 
 def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Descent:
-    """Of a training over about so many shared ``records``, of as many data ``parties``; ``worlds`` as in :mod:`.bound`.
+    """The descent over about so many shared ``records``, of as many data ``parties``; ``worlds`` as in :mod:`.bound`.
 
     What the job says itself, it says.
     """
@@ -74,18 +74,18 @@ def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Desc
 
     smooth = bound.row_norm(parties) ** 2 / (1 if train.task == "regression" else 4)
 
-    def of(steps: int, momentum: float) -> Descent:
+    def plan(steps: int, momentum: float) -> Descent:
         deviation = bound.deviation(train.epsilon or 0, steps, parties, train.outputs, worlds)
         at_one = noise_of_score(deviation, steps, momentum, 1.0, parties, records)
         stable = STABLE * 2 * (1 + momentum) / smooth
-        rate = train.learning_rate or _rounded(min(fastest, stable, MOST_NOISE / at_one))
+        rate = train.learning_rate or _floor(min(fastest, stable, MOST_NOISE / at_one))
         return Descent(steps, momentum, rate, deviation, rate * at_one)
 
     if train.epochs:
         usual = 0.9 if train.epochs >= WAYS[0][0] else 0.8
-        return of(train.epochs, usual if train.momentum is None else train.momentum)
-    each = [of(steps, momentum if train.momentum is None else train.momentum) for steps, momentum in WAYS]
-    quiet = [way for way in each if way.rate >= (train.learning_rate or _rounded(fastest)) and (way.noise or 0) <= MOST_NOISE]
+        return plan(train.epochs, usual if train.momentum is None else train.momentum)
+    each = [plan(steps, momentum if train.momentum is None else train.momentum) for steps, momentum in WAYS]
+    quiet = [way for way in each if way.rate >= (train.learning_rate or _floor(fastest)) and (way.noise or 0) <= MOST_NOISE]
     return each[1] if train.task == "regression" else [*quiet, each[-1]][0]
 
 
@@ -95,8 +95,8 @@ def noise_of_score(deviation: float, steps: int, momentum: float, rate: float, p
     return bound.row_norm(parties) * deviation / max(records, 1.0) * math.sqrt(moved)
 
 
-def _rounded(rate: float) -> float:
-    """Down to three digits: the same on all machines."""
+def _floor(rate: float) -> float:
+    """A rate rounded down to three digits: the same on all machines."""
     unit = 10.0 ** (math.floor(math.log10(rate)) - 2)
     return float(f"{math.floor(rate / unit * (1 + 1e-12)) * unit:.2e}")
 
@@ -106,14 +106,14 @@ PAYS = {"classification": {"plain": 1_000, "bins": 1_000}, "regression": {"plain
 two worlds differ in two records, twice as many."""
 
 
-def described(train: Hidden, parties: int, records: float, worlds: int) -> tuple[str, ...]:
+def describe_noise(train: Hidden, parties: int, records: float, worlds: int) -> tuple[str, ...]:
     """What an owner should know of the noise beforehand, in whole sentences: how far it goes, and whether it pays."""
-    of = descent_of(train, parties, records, worlds)
-    if train.epsilon is None or of.noise is None:
+    descent = descent_of(train, parties, records, worlds)
+    if train.epsilon is None or descent.noise is None:
         return ()
     said = (
-        f"ε {train.epsilon:g}: {of.steps} steps at a rate of {of.rate:g} and a momentum of {of.momentum:g} leave noise of "
-        f"{of.noise:.2g} in a score, with about {records:,.0f} shared records"
+        f"ε {train.epsilon:g}: {descent.steps} steps at a rate of {descent.rate:g} and a momentum of {descent.momentum:g} "
+        f"leave noise of {descent.noise:.2g} in a score, with about {records:,.0f} shared records"
     )
     least = PAYS[train.task][train.columns] * worlds
     if records * train.epsilon >= least:

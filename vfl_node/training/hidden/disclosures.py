@@ -86,7 +86,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
 
 def _sums(job: Job) -> str:
     """What is opened for metrics, with the standard deviation of the noise of each sum."""
-    noise = MetricNoise.of(job)
+    noise = MetricNoise.from_job(job)
     words = {
         "loss": "squared errors in variances of the target" if noise.numbers else "losses",
         "squares": "the squares of these",

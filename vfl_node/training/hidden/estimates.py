@@ -26,7 +26,7 @@ LEAST_DEVIATIONS = 5.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a metric.
+    """A metric, and how sure it is.
 
     Attributes:
         value: of these rows.
@@ -43,19 +43,19 @@ class Estimate:
         """Whether the noise leaves something to say (:data:`MOST_NOISE`)."""
         return NORMAL * self.noise <= MOST_NOISE
 
-    def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
-        """Of ``offset`` + ``factor`` · the metric."""
+    def scale(self, factor: float, offset: float = 0.0) -> Estimate:
+        """The estimate of ``offset`` + ``factor`` · the metric."""
         return Estimate(offset + factor * self.value, abs(factor) * self.noise, abs(factor) * self.sampling)
 
     @property
     def root(self) -> Estimate:
-        """Of its root."""
+        """The estimate of its root."""
         steepest = max(self.value, math.hypot(self.noise, self.sampling))  # not 0, where it has no slope
         slope = 1 / (2 * math.sqrt(steepest)) if steepest else 0.0
         return Estimate(math.sqrt(self.value), slope * self.noise, slope * self.sampling)
 
     def interval(self, name: str) -> ConfidenceInterval:
-        """Of the metric ``name``, within its range."""
+        """The interval of the metric ``name``, within its range."""
         sd = math.hypot(self.noise, self.sampling)
         lowest, highest = bounds(name, signed=False)
         low, high = max(lowest, self.value - NORMAL * sd), min(highest, self.value + NORMAL * sd)
@@ -64,15 +64,15 @@ class Estimate:
 
 def mean_area(tallies: Sequence[OutputTally], noise: MetricNoise) -> Estimate | None:
     """The mean area under the curve of all outputs; None where a label has too few rows to divide by."""
-    areas = [_area(of, noise) for of in tallies]
-    known = [of for of in areas if of is not None]
+    areas = [_area(tally, noise) for tally in tallies]
+    known = [area for area in areas if area is not None]
     if len(known) < len(areas):
         return None
     count = len(known)
     return Estimate(
-        sum(of.value for of in known) / count,
-        math.hypot(*(of.noise for of in known)) / count,
-        sum(of.sampling for of in known) / count,  # outputs have the same rows, so their errors may all have one sign
+        sum(area.value for area in known) / count,
+        math.hypot(*(area.noise for area in known)) / count,
+        sum(area.sampling for area in known) / count,  # outputs have the same rows, so their errors may all have one sign
     )
 
 
@@ -100,7 +100,7 @@ def _area(tally: OutputTally, noise: MetricNoise) -> Estimate | None:
 
 
 def _mean(tally: OutputTally, noise: MetricNoise, name: str, most: float, squares: float) -> Estimate | None:
-    """Of a sum over rows of numbers from 0 to ``most``, with the sum of their squares."""
+    """The mean over rows of numbers from 0 to ``most``, with the sum of their squares."""
     rows, of_rows = tally.rows, noise.counts * math.sqrt(len(tally.counts))
     if rows < max(1.0, LEAST_DEVIATIONS * of_rows):
         return None

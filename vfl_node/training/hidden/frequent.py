@@ -32,7 +32,7 @@ from vfl_node.errors import StateError
 from vfl_node.session.memory import Memory
 
 MOST_OF_ONE = 0.2
-"""Of a column's sum of squares, the most that one record may have. One that has more moves the weight almost alone."""
+"""The most that one record may have of a column's sum of squares. One that has more moves the weight almost alone."""
 
 CUT = 3.0
 """Standardised numbers are cut off there."""
@@ -81,12 +81,12 @@ class FoundFeatures:
     @property
     def present(self) -> set[Feature]:
         """All that take part."""
-        return {feature for of in self.columns.values() for feature in of}
+        return {feature for features in self.columns.values() for feature in features}
 
     @property
     def entering(self) -> dict[str, tuple[Feature, ...]]:
         """Table's column → those that enter where nothing was written down."""
-        return {name: tuple(feature for feature in of if feature not in self.usual) for name, of in self.columns.items()}
+        return {name: tuple(each for each in features if each not in self.usual) for name, features in self.columns.items()}
 
 
 def find(table: Table, least: int) -> FoundFeatures:
@@ -107,16 +107,16 @@ def find(table: Table, least: int) -> FoundFeatures:
                 if part:
                     counts[0] = 0  # the days mark what is missing
                 each = [Feature(name, part, "missing"), *(Feature(name, part, "level", level) for level in read.levels)]
-                reasons = {each[code]: _of_marks(int(counts[code]), n, least) for code in np.flatnonzero(counts)}
+                reasons = {each[code]: _mark_reason(int(counts[code]), n, least) for code in np.flatnonzero(counts)}
                 found.usual.add(each[int(counts.argmax())])
             elif isinstance(read, NumericColumn):
                 ordered = np.sort(read.values)  # what is missing comes last
                 missing = int(np.count_nonzero(np.isnan(read.values)))
                 present, number = ordered[: n - missing], Feature(name, part, "number")
-                reasons = {number: _of_numbers(present, n, least)}
-                reasons[Feature(name, part, "missing")] = _of_marks(missing, n, least)
+                reasons = {number: _number_reason(present, n, least)}
+                reasons[Feature(name, part, "missing")] = _mark_reason(missing, n, least)
                 if reasons[number] is None:
-                    bins = QuantileLevels.fit(name, part, present, lambda of: _of_marks(of, n, least) is None)
+                    bins = QuantileLevels.fit(name, part, present, lambda marked: _mark_reason(marked, n, least) is None)
                     found.bins[name, part] = bins
                     reasons |= {Feature(name, part, "bin", str(code)): None for code in range(bins.cardinality)}
             else:  # lists, which no linear model reads
@@ -126,7 +126,7 @@ def find(table: Table, least: int) -> FoundFeatures:
     return found
 
 
-def _of_marks(marked: int, n: int, least: int) -> Reason | None:
+def _mark_reason(marked: int, n: int, least: int) -> Reason | None:
     """Why a column of n marks, of which so many are 1, does not take part; None: it does."""
     differ = min(marked, n - marked)
     if differ == 0:
@@ -137,8 +137,8 @@ def _of_marks(marked: int, n: int, least: int) -> Reason | None:
     return "outstanding" if least and n - differ > MOST_OF_ONE * differ * n else None
 
 
-def _of_numbers(present: NDArray[np.float64], n: int, least: int) -> Reason | None:
-    """As :func:`_of_marks`, of ascending numbers float64[p]; n - p others are missing."""
+def _number_reason(present: NDArray[np.float64], n: int, least: int) -> Reason | None:
+    """As :func:`_mark_reason`, of ascending numbers float64[p]; n - p others are missing."""
     if transforms.moments(present)[1] == 0:
         return "constant"
     most = int(np.diff(np.flatnonzero(present[1:] != present[:-1]), prepend=-1, append=len(present) - 1).max())
@@ -154,8 +154,8 @@ def _stands_out(present: NDArray[np.float64], scaling: Literal["standard", "auto
     return bool(squares.max() > MOST_OF_ONE * squares.sum())
 
 
-def written_down(memories: Sequence[Memory], table: str, entering: Mapping[str, tuple[Feature, ...]]) -> tuple[Feature, ...]:
-    """What enters in every job with these partners.
+def write_down(memories: Sequence[Memory], table: str, entering: Mapping[str, tuple[Feature, ...]]) -> tuple[Feature, ...]:
+    """Write down what enters in every job with these partners, and return it.
 
     Args:
         memories: of each partner.
@@ -167,8 +167,8 @@ def written_down(memories: Sequence[Memory], table: str, entering: Mapping[str, 
     """
     name, known = f"columns-{hashlib.sha256(table.encode()).hexdigest()[:40]}", dict(entering)
     for memory in memories:
-        known |= _kept(memory, name, {})
-    first, *others = (_kept(memory, name, known) for memory in memories)
+        known |= _keep_features(memory, name, {})
+    first, *others = (_keep_features(memory, name, known) for memory in memories)
     if any(other != first for other in others):
         raise StateError(
             f"the columns of table {table!r} were others when hidden training with each of this job's partners first read "
@@ -178,32 +178,32 @@ def written_down(memories: Sequence[Memory], table: str, entering: Mapping[str, 
             "everything that is remembered of it begins anew",
             for_peer="its input changed",
         )
-    return tuple(feature for of in first.values() for feature in of)
+    return tuple(feature for features in first.values() for feature in features)
 
 
-def _kept(memory: Memory, name: str, new: Mapping[str, Sequence[Feature]]) -> dict[str, tuple[Feature, ...]]:
+def _keep_features(memory: Memory, name: str, new: Mapping[str, Sequence[Feature]]) -> dict[str, tuple[Feature, ...]]:
     """Table's column → what is written down in one memory, with those of ``new`` that were not."""
     known: dict[str, tuple[Feature, ...]] = {}
     for number in count():
         place = f"{name}-{number}"
         data = memory.recall(place)
         if data is None:
-            unknown = {column: tuple(of) for column, of in new.items() if column not in known}
+            unknown = {column: tuple(features) for column, features in new.items() if column not in known}
             if not unknown:
                 return known
             data = memory.keep(place, json.dumps(unknown).encode())
-        known |= {column: tuple(Feature(*of) for of in features) for column, features in json.loads(data).items()}
+        known |= {column: tuple(Feature(*fields) for fields in features) for column, features in json.loads(data).items()}
     raise AssertionError
 
 
-def late(found: FoundFeatures, features: Sequence[Feature]) -> Iterator[Feature]:
+def late_features(found: FoundFeatures, features: Sequence[Feature]) -> Iterator[Feature]:
     """Those that the table has, and that do not enter because it had not when they were written down.
 
     One level of each category follows from the others: the usual one, or the one that was usual then.
     """
     entering = set(features)
-    follows = {(of.name, of.part) for of in found.usual & entering}
-    for feature in (of for each in found.entering.values() for of in each if of not in entering and of.kind != "bin"):
+    follows = {(feature.name, feature.part) for feature in found.usual & entering}
+    for feature in (one for each in found.entering.values() for one in each if one not in entering and one.kind != "bin"):
         if (feature.name, feature.part) in follows:
             follows.remove((feature.name, feature.part))
         else:

@@ -43,7 +43,7 @@ LATE = (
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """One party's.
+    """What one party brings.
 
     Attributes:
         rows: how its columns are encoded; holds its own data.
@@ -93,7 +93,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     found = frequent.find(whole, least)
     begins = active or any(found.entering.values())  # else there is nothing that should stay as it is
     memories = [session.memories[name] for name in session.others]
-    features = frequent.written_down(memories, data.name, found.entering if begins else {})
+    features = frequent.write_down(memories, data.name, found.entering if begins else {})
     if not (active or features):
         raise DataError(
             "this party's table has no column to train on",
@@ -111,17 +111,17 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     labels, scale = _labels(data.table.labels, whole.labels, train) if active else (None, None)
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
-    scaled = {of.name for of in fitted.encodings if of.method}
+    scaled = {encoding.name for encoding in fitted.encodings if encoding.method}
     squeezed = [name for name in own_columns.squeezed(whole, train.scaling) if name in scaled]
-    late = tuple(frequent.late(found, features))
+    late = tuple(frequent.late_features(found, features))
     warnings = (
         *own_columns.of_scaling(squeezed, fitted.encodings),
-        *own_columns.left_out(_shown(found, "rare"), RARE.format(least=least)),
-        *own_columns.left_out(_shown(found, "outstanding"), OUTSTANDING),
-        *own_columns.left_out([of.shown for of in late], LATE),
+        *own_columns.left_out(_names_shown(found, "rare"), RARE.format(least=least)),
+        *own_columns.left_out(_names_shown(found, "outstanding"), OUTSTANDING),
+        *own_columns.left_out([feature.shown for feature in late], LATE),
     )
     unread = [name for name in whole.columns if name not in fitted.kinds]
-    dropped = tuple(dict.fromkeys([*unread, *(of.shown for of in (*found.left_out, *late))]))
+    dropped = tuple(dict.fromkeys([*unread, *(feature.shown for feature in (*found.left_out, *late))]))
     own = Own(columns, mine[:, None].astype(np.uint64), targets)
     inputs = Inputs(fitted, dropped, warnings, values, labels, scale, own)
     if labels is None or scale is None:
@@ -132,17 +132,17 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     return replace(inputs, spread=float(np.minimum((tested - tested.mean()) ** 2, MOST_SQUARE).mean()))
 
 
-def _shown(found: frequent.FoundFeatures, reason: frequent.Reason) -> list[str]:
-    return [of.shown for of, why in found.left_out.items() if why == reason]
+def _names_shown(found: frequent.FoundFeatures, reason: frequent.Reason) -> list[str]:
+    return [feature.shown for feature, why in found.left_out.items() if why == reason]
 
 
-def _labels(labels: LabelColumn | None, of_all: LabelColumn | None, train: Hidden) -> tuple[np.ndarray, TargetScale | None]:
+def _labels(labels: LabelColumn | None, whole: LabelColumn | None, train: Hidden) -> tuple[np.ndarray, TargetScale | None]:
     """y of all rows, float64[n, K]; numbers in deviations of the whole table's, which who is shared does not change."""
-    if labels is None or of_all is None:
+    if labels is None or whole is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
     if train.task == "classification":
         return one_hot(labels, train.classes), None
-    scale = TargetScale.within(*train.target_range) if train.target_range else TargetScale.of(of_all)
+    scale = TargetScale.within(*train.target_range) if train.target_range else TargetScale.of(whole)
     return np.clip(scale.scaled(labels), -2 * FAR, 2 * FAR)[:, None], scale
 
 
@@ -157,7 +157,7 @@ def first_parts(form: Form, randomness: Randomness, *, bounded: bool) -> WeightS
     nothing, parties = tuple(np.zeros(shape, np.uint64) for shape in form.shapes), len(form.widths)
     if bounded:
         return WeightShares(nothing, nothing)
-    inputs = [sum(form.widths)] * parties + [of for of in form.hidden for _ in ("weight", "bias")]
+    inputs = [sum(form.widths)] * parties + [width for width in form.hidden for _ in ("weight", "bias")]
     weights = []
     for index, (shape, fan) in enumerate(zip(form.shapes, inputs, strict=True)):
         spread = 1 / np.sqrt(fan * parties) if form.hidden else START / np.sqrt(parties - 1)

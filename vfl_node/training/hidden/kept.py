@@ -93,7 +93,7 @@ class KeptShares:
     stored: StoredShares = field(repr=False)
 
     @classmethod
-    def of(cls, model: StoredModel) -> KeptShares:
+    def from_model(cls, model: StoredModel) -> KeptShares:
         """What a party has stored.
 
         Raises:
@@ -112,25 +112,25 @@ class KeptShares:
         if not fits:
             raise damage_error(WHAT, HINT)
         form = Form(stored.widths, train.layers, train.outputs, train.form_loss)
-        named = {name: of for name, of in model.weights.items() if name.startswith("share ")}
+        named = {name: tensor for name, tensor in model.weights.items() if name.startswith("share ")}
         shapes = {f"share {index}": shape for index, shape in enumerate(form.shapes)}
-        if {name: tuple(of.shape) for name, of in named.items()} != shapes:
+        if {name: tuple(tensor.shape) for name, tensor in named.items()} != shapes:
             raise damage_error(WHAT, HINT)
-        if not all(of.dtype == torch.int64 for of in named.values()):
+        if not all(tensor.dtype == torch.int64 for tensor in named.values()):
             raise damage_error(WHAT, HINT)
         kept = cls(form, tuple(named[name].numpy().view(np.uint64) for name in shapes), rows, stored)
         if kept.commitment.hex() != stored.commitments[place]:
-            raise changed("this party")
+            raise change_error("this party")
         return kept
 
     @property
     def commitment(self) -> bytes:
-        """To the shares as they are now."""
+        """The commitment to the shares as they are now."""
         return commitment_to(bytes.fromhex(self.stored.salt), self.shares)
 
     @property
     def model(self) -> SharedModel:
-        """In shares."""
+        """The model in shares."""
         return shared_model(self.form, self.shares)
 
     def columns(self, table: Table) -> Ring:
@@ -146,63 +146,63 @@ class KeptShares:
 
         Leaks: nothing: all of them are known.
         """
-        told = await swapped(session, self.commitment)
+        told = await swap_commitments(session, self.commitment)
         for name, now, then in zip(session.job.parties.data, told, self.stored.commitments, strict=True):
             if now.hex() != then:
-                raise changed(name)
+                raise change_error(name)
 
 
 def shared_model(form: Form, shares: Sequence[Ring]) -> SharedModel:
     """A model that is not trained any more, of one party's shares."""
-    weights = tuple(Shared(of, WEIGHT_FRACTION) for of in shares)
+    weights = tuple(Shared(share, WEIGHT_FRACTION) for share in shares)
     return SharedModel(form, weights, weights, weights)
 
 
-def as_tensors(shares: Sequence[Ring]) -> dict[str, Tensor]:
+def to_tensors(shares: Sequence[Ring]) -> dict[str, Tensor]:
     """Shares as they are stored, int64."""
-    return {f"share {index}": torch.from_numpy(of.view(np.int64).copy()) for index, of in enumerate(shares)}
+    return {f"share {index}": torch.from_numpy(share.view(np.int64).copy()) for index, share in enumerate(shares)}
 
 
-async def servable(session: Session, plan: HiddenPlan, inputs: Inputs, shares: Sequence[Ring]) -> Servable:
+async def make_servable(session: Session, plan: HiddenPlan, inputs: Inputs, shares: Sequence[Ring]) -> Servable:
     """What a party stores at the end of a training, after it has heard the commitments of all.
 
     Raises:
         ProtocolError: no commitments (``E_COUNT``).
     """
     salt, place = session.randomness.derive("salt of shares").bytes(_BYTES), session.job.parties.data.index(session.name)
-    commitments = await swapped(session, commitment_to(salt, shares))
+    commitments = await swap_commitments(session, commitment_to(salt, shares))
     stored = StoredShares(
         batches=plan.schedule.derive("predictions").hex(),
         place=place,
         widths=plan.form.widths,
         salt=salt.hex(),
-        commitments=tuple(of.hex() for of in commitments),
+        commitments=tuple(commitment.hex() for commitment in commitments),
         target=(inputs.scale.mean, inputs.scale.deviation) if inputs.scale else None,
     )
     return Servable(stored.to_json(), tested=np.empty(0, dtype=np.int64))  # training has shown nobody anything of a row
 
 
-async def swapped(session: Session, own: bytes) -> list[bytes]:
+async def swap_commitments(session: Session, own: bytes) -> list[bytes]:
     """The commitments of all data parties, in the order of the job. Raises ProtocolError (``E_COUNT``)."""
     channels, parties = list(session.data_peers.values()), session.job.parties.data
     if session.role == "active":
         commitments = [own]
         for channel in channels:
-            commitments += _checked(channel.peer, await channel.receive(ShareCommitments), 1)
+            commitments += _check_commitments(channel.peer, await channel.receive(ShareCommitments), 1)
         for channel in channels:
             await channel.send(ShareCommitments(commitments=commitments))
         return commitments
     (active,) = channels
     await active.send(ShareCommitments(commitments=[own]))
-    commitments = _checked(active.peer, await active.receive(ShareCommitments), len(parties))
+    commitments = _check_commitments(active.peer, await active.receive(ShareCommitments), len(parties))
     if commitments[parties.index(session.name)] != own:
         raise ProtocolError(f"{active.peer} passes on another commitment than this party's", code="E_COUNT")
     return commitments
 
 
-def _checked(peer: str, said: ShareCommitments, count: int) -> list[bytes]:
+def _check_commitments(peer: str, said: ShareCommitments, count: int) -> list[bytes]:
     commitments = list(said.commitments)
-    if len(commitments) != count or any(len(of) != _BYTES for of in commitments):
+    if len(commitments) != count or any(len(commitment) != _BYTES for commitment in commitments):
         raise ProtocolError(f"{peer} sent {len(commitments)} commitments to shares of a model", code="E_COUNT")
     return commitments
 
@@ -210,13 +210,13 @@ def _checked(peer: str, said: ShareCommitments, count: int) -> list[bytes]:
 def commitment_to(salt: bytes, shares: Sequence[Ring]) -> bytes:
     """SHA-256 of a salt and shares."""
     hashed = hashlib.sha256(b"vfl-node shares 1" + salt)
-    for of in shares:
-        hashed.update(np.array(of.shape, "<u8").tobytes())
-        hashed.update(np.ascontiguousarray(of, "<u8").data)
+    for share in shares:
+        hashed.update(np.array(share.shape, "<u8").tobytes())
+        hashed.update(np.ascontiguousarray(share, "<u8").data)
     return hashed.digest()
 
 
-def changed(party: str) -> StateError:
+def change_error(party: str) -> StateError:
     """What is raised where the shares of a party are not those of the training."""
     return StateError(
         f"the shares of the model that {party} has stored are not those with which its training ended",

@@ -40,7 +40,7 @@ Weights = tuple[Ring, int]
 """Public integers, uint64[bins, labels], and their fractional bits."""
 
 BINS = 256
-"""Of a range of 32, so that bins near 0 are an eighth wide. With scores that vary by 1 or more, the area is within .001."""
+"""Bins of a range of 32: those near 0 are an eighth wide. With scores that vary by 1 or more, the area is within .001."""
 
 OFF = 24.0
 """A score counts as beyond what the sines are good for (:data:`~vfl_node.crypto.shares.sines.VALID`) in a bin that stands for
@@ -51,7 +51,7 @@ ERROR_OFF = 16.0
 
 
 def score_levels(bins: int) -> tuple[Level, ...]:
-    """Of a histogram of scores: bins of 32/``bins`` near 0, beyond ±4 to ±6 of 2, beyond ±16 to ±24 of 8, and so on."""
+    """Levels of a histogram of scores: bins of 32/``bins`` near 0, beyond ±4 to ±6 of 2, beyond ±16 to ±24 of 8, and so on."""
     return (*far(SCORE_FRACTION), Level(6, FAR_BINS, inner=4.0), Level(4, bins // 2))
 
 
@@ -74,7 +74,7 @@ class OutputTally:
 
     @property
     def rows(self) -> int:
-        """Of both labels."""
+        """Rows of both labels together."""
         return sum(self.counts)
 
 
@@ -90,7 +90,7 @@ async def tally(
     threshold: float = 0.5,
     to: int | None = None,
 ) -> list[OutputTally]:
-    """Of each output, on held-out rows.
+    """The sums of each output, on held-out rows.
 
     Args:
         machine: of whoever runs it; the dealer gets nonsense, and so do parties that sums are not opened to.
@@ -112,7 +112,7 @@ async def tally(
     count, at_once = columns[0].part.shape[0], rows_at_once(bins, outputs)
     for first in range(0, count, at_once):
         rows = slice(first, first + at_once)
-        z = await scores(machine, model, [of[rows] for of in columns])
+        z = await scores(machine, model, [matrix[rows] for matrix in columns])
         genuine = _share(machine, both[rows], outputs)
         if noise.numbers:
             z = z - Shared(targets[rows], FRACTION).times(1 << (z.fraction - FRACTION), z.fraction - FRACTION)
@@ -121,51 +121,51 @@ async def tally(
             (said,) = await machine.run(mask_value(Shared(targets[rows], 0)))
             (positive,) = await machine.run(product(said, both[rows], "numbers"))
             each = (genuine - positive).part, positive.part
-            amounts = [Shared(np.stack([of[:, k] for of in each], axis=1), 0) for k in range(outputs)]
+            amounts = [Shared(np.stack([marks[:, k] for marks in each], axis=1), 0) for k in range(outputs)]
         found, _ = await sift(machine, [z[:, k] for k in range(outputs)], amounts, levels)
         total = [one + more for one, more in zip(total, found, strict=True)]
     order = np.argsort(stands, kind="stable")
-    histogram = Shared(np.stack([of.part[order] for of in total]), 0)
-    return await _opened(machine, histogram, _weights(bins, threshold, noise.numbers), noise, to)
+    histogram = Shared(np.stack([counts.part[order] for counts in total]), 0)
+    return await _open_sums(machine, histogram, _weights(bins, threshold, noise.numbers), noise, to)
 
 
-async def _opened(
+async def _open_sums(
     machine: ShareMachine, histogram: Shared, weights: Mapping[str, Weights], noise: MetricNoise, to: int | None
 ) -> list[OutputTally]:
-    """Sums of histograms, [K, bins, labels], whose bins stand for numbers that ascend."""
+    """The sums that are opened of histograms, [K, bins, labels], whose bins stand for numbers that ascend."""
     outputs, _, labels = histogram.shape
-    of_counts = await _with_noise(machine, {"counts": histogram.sum(1)}, {"counts": noise.counts})
-    counts = [tuple(max(0, int(of)) for of in each) for each in (await _revealed(machine, of_counts, to))["counts"]]
+    of_counts = await _add_noise(machine, {"counts": histogram.sum(1)}, {"counts": noise.counts})
+    counts = [tuple(max(0, int(count)) for count in each) for each in (await _reveal_sums(machine, of_counts, to))["counts"]]
     reaches = [noise.reach(each) if labels > 1 else 0 for each in counts]
-    noisy = await _with_noise(machine, {name: _weighed(histogram, *weights[name]) for name in noise.sums}, noise.sums)
+    noisy = await _add_noise(machine, {name: _weigh(histogram, *weights[name]) for name in noise.sums}, noise.sums)
     if labels > 1:
-        noisy["order"] = await _in_order(machine, histogram) + await _noise_of_order(machine, reaches, noise, outputs)
-    opened = await _revealed(machine, noisy, to)
+        noisy["order"] = await _count_pairs(machine, histogram) + await _noise_of_order(machine, reaches, noise, outputs)
+    opened = await _reveal_sums(machine, noisy, to)
     order = opened.pop("order", np.zeros(outputs, np.int64))
     return [
         OutputTally(
             counts[k],
             int(order[k]),
             reaches[k],
-            {name: float(of[k]) * 2.0 ** -noisy[name].fraction for name, of in opened.items()},
+            {name: float(totals[k]) * 2.0 ** -noisy[name].fraction for name, totals in opened.items()},
         )
         for k in range(outputs)
     ]
 
 
-async def _with_noise(machine: ShareMachine, sums: Mapping[str, Shared], deviations: Mapping[str, float]) -> dict[str, Shared]:
-    """The same with noise of a standard deviation for each."""
-    drawn = await machine.run(*(draw_noise(of.shape, deviations[name], of.fraction) for name, of in sums.items()))
-    return {name: of + noise for (name, of), noise in zip(sums.items(), drawn, strict=True)}
+async def _add_noise(machine: ShareMachine, sums: Mapping[str, Shared], deviations: Mapping[str, float]) -> dict[str, Shared]:
+    """The same ``sums``, each with noise of its standard deviation."""
+    drawn = await machine.run(*(draw_noise(total.shape, deviations[name], total.fraction) for name, total in sums.items()))
+    return {name: total + noise for (name, total), noise in zip(sums.items(), drawn, strict=True)}
 
 
-async def _revealed(machine: ShareMachine, sums: Mapping[str, Shared], to: int | None) -> dict[str, NDArray[np.int64]]:
+async def _reveal_sums(machine: ShareMachine, sums: Mapping[str, Shared], to: int | None) -> dict[str, NDArray[np.int64]]:
     """All of them in one round, as integers; zeros where they are not opened."""
-    opened = await machine.run(*(reveal(of, to) for of in sums.values()))
-    return {name: of.view(np.int64) for name, of in zip(sums, opened, strict=True)}
+    opened = await machine.run(*(reveal(total, to) for total in sums.values()))
+    return {name: total.view(np.int64) for name, total in zip(sums, opened, strict=True)}
 
 
-async def _in_order(machine: ShareMachine, histogram: Shared) -> Shared:
+async def _count_pairs(machine: ShareMachine, histogram: Shared) -> Shared:
     """For each positive row the negative ones below it less those above it: [K]."""
     negative, positive = histogram[:, :, 0], histogram[:, :, 1]
     upward = np.cumsum(negative.part, axis=1, dtype=np.uint64)
@@ -185,7 +185,7 @@ async def _noise_of_order(machine: ShareMachine, reaches: Sequence[int], noise: 
     return of_reach.sum(1)
 
 
-def _weighed(histogram: Shared, weights: Ring, fraction: int) -> Shared:
+def _weigh(histogram: Shared, weights: Ring, fraction: int) -> Shared:
     """The sum of histograms times public integers with fractional bits, uint64[bins, labels]: [K]."""
     return Shared((histogram.part * weights).sum(axis=(1, 2), dtype=np.uint64), fraction)
 
@@ -199,7 +199,7 @@ def _weights(bins: int, threshold: float, numbers: bool) -> dict[str, Weights]:
         loss = np.minimum(z**2, MOST_SQUARE)[:, None] - np.ldexp(np.rint(np.ldexp(finest.width**2 / 6, FRACTION)), -FRACTION)
     else:
         with gmpy2.context(precision=128):
-            loss = np.array([[float(gmpy2.log1p(gmpy2.exp(sign * of))) for sign in (1, -1)] for of in z.tolist()])
+            loss = np.array([[float(gmpy2.log1p(gmpy2.exp(sign * score))) for sign in (1, -1)] for score in z.tolist()])
         loss = np.minimum(loss, MOST_LOSS)
     least = float(gmpy2.log(threshold / (1 - threshold)))
     upper, labels = z > least, loss.shape[1]
@@ -210,7 +210,7 @@ def _weights(bins: int, threshold: float, numbers: bool) -> dict[str, Weights]:
         "right": (np.stack([~upper, upper], axis=1)[:, :labels], 0),
         "beyond": (np.stack([far_off] * labels, axis=1), 0),
     }
-    return {name: (of.astype(np.int64).view(np.uint64), fraction) for name, (of, fraction) in found.items()}
+    return {name: (counts.astype(np.int64).view(np.uint64), fraction) for name, (counts, fraction) in found.items()}
 
 
 def _share(machine: ShareMachine, opened: Opened, columns: int) -> Shared:

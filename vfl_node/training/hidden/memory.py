@@ -18,13 +18,13 @@ USUAL_COLUMNS = 16
 NUMBER_BYTES = 8
 
 COLUMN_COPIES = 4
-"""Of all parties' columns at a party, the most at a time: as numbers, as integers, under masks, and on their way."""
+"""The most copies of all parties' columns at a party at a time: as numbers, as integers, under masks, and on their way."""
 
 DEALT_COPIES = 1.25
-"""Of all columns' masks at the coordinator, the most at a time, for each party that it deals to."""
+"""The most copies of all columns' masks at the coordinator at a time, for each party that it deals to."""
 
 UNIT_NUMBERS = 30
-"""Of a unit of a layer and a row: 2·9 or 2·5 numbers of a sum of sines, and products."""
+"""Numbers of a unit of a layer and a row: 2·9 or 2·5 of a sum of sines, and products."""
 
 AHEAD_BYTES = 128 << 20
 """What has come from the dealer and is not used yet, once more while it is put together; of a small job all that it deals."""
@@ -39,7 +39,7 @@ ROWS_AT_ONCE = 1 << 16
 """Rows of which a step makes gradients at a time: it adds them up before it moves."""
 
 CHECKED_COPIES = 3
-"""Of a batch's numbers, with an audit: all that is dealt for a step is here before it is used, and twice while it is joined."""
+"""Copies of a batch's numbers with an audit: all that a step is dealt is here before it is used, and twice while joined."""
 
 TALLIED = 1 << 18
 """Numbers of the rows that a histogram counts at a time."""
@@ -48,7 +48,7 @@ LEAST_TALLIED = 16
 """Rows of these at least."""
 
 TALLY_COPIES = 12
-"""Of a row of the histogram: the bin of a mask, and that times two amounts; dealt, drawn and computed."""
+"""Copies of a row of the histogram: the bin of a mask, and that times two amounts; dealt, drawn and computed."""
 
 
 def widths(passive_parties: int, beside: Beside) -> tuple[int, ...]:
@@ -59,23 +59,23 @@ def widths(passive_parties: int, beside: Beside) -> tuple[int, ...]:
 
 
 def parameters(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
-    """Of the whole model, of which every party has shares; args as :meth:`~vfl_node.job.costs.TrainingPlan.parameters`."""
+    """How many the whole model has, in shares at every party; args as :meth:`~vfl_node.job.costs.TrainingPlan.parameters`."""
     after = (*train.layers, train.outputs)
     return sum(_widths(train, role, table, passive_parties, beside)) * after[0] + sum((a + 1) * b for a, b in pairwise(after))
 
 
 def batch_bytes(train: Hidden, role: DataRole, table: TableShape, passive_parties: int, beside: Beside) -> int:
-    """As :func:`of_party`, before alignment.
+    """As :func:`party_bytes`, before alignment.
 
     The length of the shared order is not known yet. It is taken to be that of the party's table: a union is longer.
     """
     share = train.shared_fraction or 1.0
     rows = table.rows if train.epsilon is not None else min(table.rows, int(train.batch / share) + 1)
-    return of_party(train, table.rows, _widths(train, role, table, passive_parties, beside), rows)
+    return party_bytes(train, table.rows, _widths(train, role, table, passive_parties, beside), rows)
 
 
-def of_party(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
-    """Of a data party: columns, a batch, what comes from the dealer and what is remembered, and measuring.
+def party_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
+    """Memory of a data party: columns, a batch, what comes from the dealer and what is remembered, and measuring.
 
     Args:
         train: the job's section.
@@ -91,24 +91,24 @@ def of_party(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
     return NUMBER_BYTES * numbers + ahead + ROUND_BYTES * STEP_ROUNDS * steps + _tally(train)
 
 
-def of_coordinator(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
-    """Of the coordinator: it deals to each party by itself, and has the masks of all columns for each.
+def coordinator_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
+    """Memory of the coordinator: it deals to each party by itself, and has the masks of all columns for each.
 
-    Args as :func:`of_party`.
+    Args as :func:`party_bytes`.
     """
     columns, batch = sum(widths), min(batch, ROWS_AT_ONCE)
     numbers = DEALT_COPIES * m * columns + len(widths) * batch * _row_numbers(train, columns)  # every party's shares
     return len(widths) * (int(NUMBER_BYTES * numbers) + _tally(train))
 
 
-def of_answer(train: Hidden, rows: int, widths: Sequence[int]) -> int:
-    """Of whoever has a part in a batch of predictions of so many ``rows``; widths as :func:`widths`."""
+def answer_bytes(train: Hidden, rows: int, widths: Sequence[int]) -> int:
+    """Memory of whoever has a part in a batch of predictions of so many ``rows``; widths as :func:`widths`."""
     columns = sum(widths)
     return NUMBER_BYTES * rows * (COLUMN_COPIES * columns + CHECKED_COPIES * _row_numbers(train, columns))
 
 
 def _row_numbers(train: Hidden, columns: int) -> int:
-    """Of a row in a batch: its columns, and what is dealt and computed for each unit of a layer."""
+    """Numbers of a row in a batch: its columns, and what is dealt and computed for each unit of a layer."""
     return columns + UNIT_NUMBERS * (sum(train.layers) + train.outputs)
 
 

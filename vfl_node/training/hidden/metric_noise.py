@@ -76,7 +76,7 @@ _MARGIN = 7.0
 
 @dataclass(frozen=True)
 class MetricNoise:
-    """Of the metrics of one job; all of it is public.
+    """The noise of the metrics of one job; all that describes it is public.
 
     Attributes:
         mu: of the metrics.
@@ -91,8 +91,8 @@ class MetricNoise:
     numbers: bool = False
 
     @classmethod
-    def of(cls, job: Job) -> MetricNoise:
-        """Of a job of hidden training."""
+    def from_job(cls, job: Job) -> MetricNoise:
+        """The noise of a job of hidden training."""
         train, evaluate = Hidden.of(job), job.evaluate
         return cls(
             mu=mu_of(evaluate.epsilon or train.epsilon or METRICS_EPSILON),
@@ -103,7 +103,7 @@ class MetricNoise:
 
     @property
     def parts(self) -> Mapping[str, float]:
-        """Of μ²."""
+        """Sum → its part of μ²."""
         return PARTS["numbers" if self.numbers else "two classes" if self.outputs == 1 else "several classes"]
 
     @property

@@ -33,12 +33,12 @@ from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.rates import Rates
 
 OUTPUT_TERMS, HIDDEN_TERMS = 9, 5
-"""Of the series of the last sigmoid, and of those of hidden layers."""
+"""How many sines the series of the last sigmoid has, and those of hidden layers."""
 
 SCORE_FRACTION = FRACTION + WEIGHT_FRACTION
 
 MANTISSA_BITS = {"exact": FRACTION, "robust": FRACTION, "taylor": 12, "squares": 12}
-"""Of a rate: what a residual has to spare before it is cut."""
+"""Fractional bits of a rate's mantissa: what a residual has to spare before it is cut."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Form:
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Of all weights: each party's part of the first layer, then weight and bias of each other layer."""
+        """Shapes of all weights: each party's part of the first layer, then weight and bias of each other layer."""
         after = [*self.hidden, self.outputs]
         first = [(width, after[0]) for width in self.widths]
         return first + [shape for a, b in pairwise(after) for shape in ((a, b), (1, b))]
@@ -139,13 +139,13 @@ async def step(
     """
     total: list[Shared] = []
     for some in (rows[first : first + at_once] for first in range(0, len(rows), at_once)):
-        more = await _gradients(machine, model, [of[some] for of in columns], targets[some], both[some], rates)
+        more = await _gradients(machine, model, [matrix[some] for matrix in columns], targets[some], both[some], rates)
         total = [one + other for one, other in zip(total, more, strict=True)] if total else more
     if deviation is not None:
         width = deviation * rates.mantissa / 2**rates.bits  # residuals have been multiplied by that
-        drawn = await machine.run(*(draw_noise(of.shape, width, of.fraction) for of in total))
-        total = [of + noise for of, noise in zip(total, drawn, strict=True)]
-    return await _moved(machine, model, total, rates)
+        drawn = await machine.run(*(draw_noise(gradient.shape, width, gradient.fraction) for gradient in total))
+        total = [gradient + noise for gradient, noise in zip(total, drawn, strict=True)]
+    return await _move(machine, model, total, rates)
 
 
 async def _gradients(
@@ -156,7 +156,7 @@ async def _gradients(
     both: Opened | Shared,
     rates: Rates,
 ) -> list[Shared]:
-    """Of all weights, times the mantissa of the rates, with 2·:data:`FRACTION` fractional bits, over some rows."""
+    """Gradients of all weights, times the mantissa of the rates, with 2·:data:`FRACTION` fractional bits, over some rows."""
     z, hidden = await _forward(machine, model, columns)
     delta = await _residual(machine, model.form, z, targets, both, rates)
     gradients: list[Shared] = []
@@ -169,12 +169,12 @@ async def _gradients(
         (opened,) = await machine.run(mask_value(cut))
         (slanted,) = await machine.run(product(opened, layer.slopes, "numbers"))
         (delta,) = await machine.run(truncate(slanted, FRACTION))
-    first = await machine.run(*(known_product(of.transposed, delta) for of in columns))
+    first = await machine.run(*(known_product(matrix.transposed, delta) for matrix in columns))
     return [*first, *gradients]
 
 
 async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> tuple[Shared, list[_Hidden]]:
-    parts = await machine.run(*(known_product(of, weight) for of, weight in zip(columns, model.first, strict=True)))
+    parts = await machine.run(*(known_product(matrix, weight) for matrix, weight in zip(columns, model.first, strict=True)))
     z, hidden = sum(parts[1:], parts[0]), []
     for weight, bias in model.layers:
         (curve,) = await machine.run(sum_sines(z, SIGMOID[HIDDEN_TERMS], 2, slope=True))
@@ -192,9 +192,9 @@ async def _residual(
     """mantissa · e · w, with :data:`FRACTION` fractional bits."""
     if form.loss == "exact":
         (curve,) = await machine.run(sum_sines(z, SIGMOID[OUTPUT_TERMS]))
-        raw = plus(machine, curve.value, 1 << (2 * FRACTION - 1)) - targets
+        raw = add_public(machine, curve.value, 1 << (2 * FRACTION - 1)) - targets
     elif form.loss == "taylor":  # ¼z + ½ − y
-        raw = plus(machine, replace(z, fraction=z.fraction + 2), 1 << (z.fraction + 1))
+        raw = add_public(machine, replace(z, fraction=z.fraction + 2), 1 << (z.fraction + 1))
         raw = raw - targets.times(1 << (raw.fraction - targets.fraction), raw.fraction - targets.fraction)
     else:
         raw = z - targets.times(1 << (z.fraction - targets.fraction), z.fraction - targets.fraction)
@@ -211,7 +211,7 @@ async def _residual(
     return delta
 
 
-async def _moved(machine: ShareMachine, model: SharedModel, gradients: Sequence[Shared], rates: Rates) -> SharedModel:
+async def _move(machine: ShareMachine, model: SharedModel, gradients: Sequence[Shared], rates: Rates) -> SharedModel:
     """The model after gradients with 2·:data:`FRACTION` fractional bits, whose velocity and gradient are cut in one round."""
     moves = []
     for weight, first, velocity, gradient in zip(model.weights, model.origin, model.velocity, gradients, strict=True):
@@ -219,11 +219,11 @@ async def _moved(machine: ShareMachine, model: SharedModel, gradients: Sequence[
         slope = replace(gradient, fraction=gradient.fraction + rates.exponent)
         spare = pulled.fraction - slope.fraction
         moves.append(pulled + slope.times(1 << spare, spare))
-    moved: list[Shared] = await machine.run(*(truncate(of, rates.velocity_bits) for of in moves))
-    weights = tuple(weight - of for weight, of in zip(model.weights, moved, strict=True))
+    moved: list[Shared] = await machine.run(*(truncate(move, rates.velocity_bits) for move in moves))
+    weights = tuple(weight - move for weight, move in zip(model.weights, moved, strict=True))
     return SharedModel(model.form, weights, tuple(moved), model.origin)
 
 
-def plus(machine: ShareMachine, value: Shared, public: int) -> Shared:
+def add_public(machine: ShareMachine, value: Shared, public: int) -> Shared:
     """A shared value plus a public integer: the active party's share changes."""
     return replace(value, part=value.part + np.uint64(public)) if machine.place == 0 else value

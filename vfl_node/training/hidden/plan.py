@@ -12,7 +12,7 @@ from vfl_node.training.hidden.descent import fewest_epochs, most_epochs
 
 
 class HiddenTrainingPlan(TrainingPlan[Hidden]):
-    """Of training in shares."""
+    """The plan of training in shares."""
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """One batch an epoch at least."""
@@ -39,5 +39,5 @@ class HiddenTrainingPlan(TrainingPlan[Hidden]):
         return memory.NUMBER_BYTES * rows + HEAD_BYTES
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
-        """All."""
+        """As many as there are at most."""
         return most_epochs(self.train)

@@ -71,7 +71,7 @@ def privacy_of(
     if epsilon is None:
         said = meter(columns, records, trainings) if train.reveal == "owners" else opens.warning
     else:
-        said = f"{_amounts(epsilon, epsilon_of(spent.mu), limit)} {_told(job, bound, spent)}" + f" {MIXED}" * mixed
+        said = f"{_amounts_text(epsilon, epsilon_of(spent.mu), limit)} {_bound_text(job, bound, spent)}" + f" {MIXED}" * mixed
     return Privacy(
         epsilon=epsilon,
         delta=DELTA,
@@ -85,23 +85,23 @@ def privacy_of(
     )
 
 
-def _amounts(epsilon: float, spent: float, limit: float | None) -> str:
-    of = "This job" if limit is None else f"Of {epsilon_text(limit)} this job"
-    return f"{of} spends {epsilon_text(epsilon)}; with earlier ones {epsilon_text(spent)}."
+def _amounts_text(epsilon: float, spent: float, limit: float | None) -> str:
+    subject = "This job" if limit is None else f"Of {epsilon_text(limit)} this job"
+    return f"{subject} spends {epsilon_text(epsilon)}; with earlier ones {epsilon_text(spent)}."
 
 
-def _told(job: Job, bound: float | None, spent: Spent) -> str:
+def _bound_text(job: Job, bound: float | None, spent: Spent) -> str:
     """How much that leaves to tell."""
     if bound is None:
         several = "an earlier job" if spent.unbounded == 1 else f"{spent.unbounded} earlier jobs"
         return f"NO BOUND: {several} over this table opened a model without one."
-    covers_labels, what = Hidden.of(job).covers_labels, _protected(job)
+    covers_labels, what = Hidden.of(job).covers_labels, _subject(job)
     all_of = "all that this job opened" if len(spent.about) > 1 else "all that was opened"
     said = f"Whoever has {all_of}, and knows everything else, tells {what} at an AUC of at most {auc_text(bound)}."
     return " ".join([*([said] if what else []), *([] if covers_labels else [UNCOVERED])])
 
 
-def _protected(job: Job) -> str:
+def _subject(job: Job) -> str:
     """What ε is about: not what the alignment has told already; empty: nothing."""
     labels = Hidden.of(job).covers_labels
     if job.align.spec.every_row_is_shared:

@@ -22,7 +22,7 @@ MOST_EXPONENT = 20
 """A smaller c loses significant bits: beyond this a velocity, up to ±64, would leave its range before it is cut."""
 
 LEAST_BITS = 26
-"""Of μ and η·λ: a weight decay of 10⁻⁵ in a step is then off by less than a thousandth of itself."""
+"""Fewest fractional bits of μ and η·λ: a weight decay of 10⁻⁵ in a step is then off by less than a thousandth of itself."""
 
 LEAST_MANTISSA = 1 << 10
 """A smaller one is off by more than a tenth of a percent, and so is the residual that is cut after it. That is more than a
@@ -48,7 +48,7 @@ class Rates:
     decay: int
 
     @classmethod
-    def of(cls, rate: float, divisor: float, momentum: float, weight_decay: float, bits: int) -> Rates:
+    def from_rate(cls, rate: float, divisor: float, momentum: float, weight_decay: float, bits: int) -> Rates:
         """Those of a learning rate η and a ``divisor`` of sums, with a mantissa of ``bits`` fractional bits.
 
         Raises:
@@ -62,18 +62,18 @@ class Rates:
         if factor > 1 or mantissa < LEAST_MANTISSA:
             what = "too large" if factor > 1 else "too small for fixed-point numbers"
             least = LEAST_MANTISSA * divisor / 2 ** (MOST_EXPONENT + bits)
-            raise _refused(
+            raise _refusal(
                 f"train.learning_rate {rate:g} is {what} for batches of about {divisor:.0f} shared records",
                 f"say a learning_rate of at least {least:.2g}; above 1 hardly any training ends well",
             )
         decay, kept = rate * weight_decay * 2**velocity_bits, round(momentum * 2**velocity_bits)
         if rate * weight_decay >= 1 or abs(round(decay) - decay) > decay / 100:
-            raise _refused(
+            raise _refusal(
                 f"train.learning_rate times train.weight_decay is {rate * weight_decay:g}, which no fixed-point number is",
                 f"say a weight_decay of 0, or between {100 / rate / 2**velocity_bits:.2g} and {1 / rate:.2g}",
             )
         if kept >= 2**velocity_bits:
-            raise _refused(f"train.momentum {momentum:.12g} is 1 in fixed-point numbers", "say a momentum of at most 0.9999")
+            raise _refusal(f"train.momentum {momentum:.12g} is 1 in fixed-point numbers", "say a momentum of at most 0.9999")
         return cls(mantissa, bits, exponent, kept, round(decay))
 
     @property
@@ -87,7 +87,7 @@ class Rates:
         return self.mantissa / 2.0 ** (self.bits + self.exponent)
 
 
-def _refused(what: str, hint: str) -> UsageError:
+def _refusal(what: str, hint: str) -> UsageError:
     return UsageError(what, code="E_JOB", hint=hint, for_peer="the job's rates do not fit fixed-point numbers")
 
 

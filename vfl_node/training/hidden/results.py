@@ -57,10 +57,10 @@ def warnings(job: Job, shared: int | None, steps: int, outcome: HiddenOutcome, m
         outcome: of the training.
         measured: from the outcome.
     """
-    noise, said = MetricNoise.of(job), [UNSHARED] if shared == 0 else []
+    noise, said = MetricNoise.from_job(job), [UNSHARED] if shared == 0 else []
     if measured.unsaid and shared != 0:
         said.append(TOO_FEW.format(names=", ".join(measured.unsaid)))
-    beyond = max((of.sums["beyond"] for of in outcome.tallies), default=0.0)
+    beyond = max((tally.sums["beyond"] for tally in outcome.tallies), default=0.0)
     if beyond > LEAST_DEVIATIONS * noise.sums["beyond"]:
         said.append((FAR if noise.numbers else BEYOND).format(count=outcome.measured, beyond=round(beyond)))
     if steps == 0:
@@ -68,17 +68,17 @@ def warnings(job: Job, shared: int | None, steps: int, outcome: HiddenOutcome, m
     return tuple(said)
 
 
-def measured(job: Job, inputs: Inputs, outcome: HiddenOutcome) -> Measured:
+def measure(job: Job, inputs: Inputs, outcome: HiddenOutcome) -> Measured:
     """The metrics that sums give, of all that the job asks for.
 
     R² compares with this party's own held-out targets: the variance of the shared ones would tell which these are. Both squares
     are cut alike.
     """
-    found = _estimates(inputs, outcome, MetricNoise.of(job))
+    found = _estimates(inputs, outcome, MetricNoise.from_job(job))
     names: list[str] = [name for name in job.evaluate.metrics if name in found]
-    said = {name: of for name in names if (of := found[name]) is not None}
+    said = {name: estimate for name in names if (estimate := found[name]) is not None}
     values: Values = {name: said[name].value if name in said else None for name in job.evaluate.metrics}
-    intervals = {name: of.interval(name) for name, of in said.items()}
+    intervals = {name: estimate.interval(name) for name, estimate in said.items()}
     return Measured(values, intervals, tuple(name for name in names if name not in said))
 
 
@@ -91,12 +91,12 @@ def _estimates(inputs: Inputs, outcome: HiddenOutcome, noise: MetricNoise) -> di
         found = {"auc": mean_area(outcome.tallies, noise)}
         if "loss" in noise.sums:
             found |= {"nll": mean_loss(tally, noise), "accuracy": share_right(tally, noise)}
-        return {name: of if of and of.is_said else None for name, of in found.items()}
+        return {name: metric if metric and metric.is_said else None for name, metric in found.items()}
     if not inputs.scale:
         return {}  # passive parties do not know the unit
     error = mean_loss(tally, noise)
     if not error or not error.is_said:
         return dict.fromkeys(("mse", "rmse", "r2"))
-    mse = error.scaled(inputs.scale.deviation**2)
-    variance = {"r2": error.scaled(-1 / inputs.spread, 1.0)} if inputs.spread else {}
+    mse = error.scale(inputs.scale.deviation**2)
+    variance = {"r2": error.scale(-1 / inputs.spread, 1.0)} if inputs.spread else {}
     return {"mse": mse, "rmse": mse.root, **variance}

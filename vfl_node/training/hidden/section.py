@@ -28,7 +28,7 @@ class HiddenSection(TrainerSection):
     columns: dict[str, Count] = Field(default_factory=dict, description="data party → encoded columns")
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns left out")
 
-    def words(self, of: ReportedTraining) -> TrainingWords:
+    def words(self, training: ReportedTraining) -> TrainingWords:
         """Rounds and bytes."""
         if self.rounds is None:
             return TrainingWords(leaks=LEAKS)
@@ -38,8 +38,8 @@ class HiddenSection(TrainerSection):
             remarks=(self.privacy.text,) if self.privacy else (),
             panel=Panel(
                 "In shares",
-                f"No value of a row was opened but under a mask of its own. {of.coordinator} dealt the randomness, and must "
-                "not work together with any data party.",
+                f"No value of a row was opened but under a mask of its own. {training.coordinator} dealt the randomness, and "
+                "must not work together with any data party.",
                 (
                     Term("Rounds", ((self.rounds,),)),
                     Term("Sent, masked", ((self.bytes, " bytes"),)),

@@ -59,7 +59,7 @@ def alarming_columns(records: int) -> int:
     return high
 
 
-def no_bound(kind: UnboundedModel, evaluate: Evaluate, shared: int | None = None) -> str:
+def unbounded_warning(kind: UnboundedModel, evaluate: Evaluate, shared: int | None = None) -> str:
     """What an owner should know before such a job begins, by public counts alone.
 
     Args:

@@ -16,7 +16,7 @@ from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.descent import Descent, descent_of, described
+from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
 from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
@@ -25,7 +25,7 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareCo
 DIGEST_BYTES = 32
 MOST_COLUMNS = 1 << 20
 VERSION = 5
-"""Of the computation: another one computes other values in the same places, so masks must be others."""
+"""The version of the computation: another one computes other values in the same places, so masks must be others."""
 
 
 def check_tables() -> None:
@@ -67,7 +67,7 @@ def context_of(job: Job, said: ShareContext, schedule: str, coins: bytes = b"") 
     descent = _descent(job, said.divisor)
     public = {
         "version": VERSION,
-        "descent": [float(of).hex() for of in (descent.steps, descent.momentum, descent.rate, descent.deviation or 0)],
+        "descent": [float(number).hex() for number in (descent.steps, descent.momentum, descent.rate, descent.deviation or 0)],
         "job": job.digest(),
         "widths": list(said.widths),
         "schedule": schedule,
@@ -97,7 +97,7 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
         threshold=job.evaluate.threshold,
         told=job.evaluate.share_with_passive,
         reveals=train.reveal == "owners",
-        metric_noise=MetricNoise.of(job),
+        metric_noise=MetricNoise.from_job(job),
         audits=train.dealer_audit > 0,
     )
 
@@ -105,7 +105,7 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
 def doubts(job: Job, plan: HiddenPlan) -> tuple[str, ...]:
     """Whether noise takes more than the training gives, in a whole sentence for each party's owner; by public numbers."""
     train = Hidden.of(job)
-    _, *said = described(train, len(job.parties.data), plan.records, worlds(train.task, job.align.spec)) or ("",)
+    _, *said = describe_noise(train, len(job.parties.data), plan.records, worlds(train.task, job.align.spec)) or ("",)
     return tuple(f"{text[0].upper()}{text[1:]}." for text in said)
 
 
@@ -114,8 +114,8 @@ def _descent(job: Job, divisor: float) -> Descent:
     return descent_of(train, len(job.parties.data), divisor, worlds(train.task, job.align.spec))
 
 
-def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
-    """Terms of a data party, at the coordinator.
+def check_terms(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
+    """Check the terms of a data party, at the coordinator; returns them.
 
     Raises:
         ProtocolError: shapes that this job cannot have (``E_COUNT``).
@@ -138,15 +138,15 @@ def checked(said: DealingTerms, peer: str, session: Session) -> DealingTerms:
             code="E_COUNT",
             hint=f"ask the owner of {peer} whether it runs another version, and submit the job again",
         )
-    check_room(session, said.rows, said.widths, memory.of_coordinator(train, said.rows, said.widths, said.batch_rows))
+    check_room(session, said.rows, said.widths, memory.coordinator_bytes(train, said.rows, said.widths, said.batch_rows))
     return said
 
 
 def check_same(said: Mapping[str, DealingTerms]) -> None:
     """What the data parties say must be the same. Raises ProtocolError: it is not (``E_COUNT``)."""
-    (first, terms), *others = said.items()
-    for name, theirs in others:
-        differing = [of.name for of in DealingTerms.DESCRIPTOR.fields if getattr(terms, of.name) != getattr(theirs, of.name)]
+    (first, one), *others = said.items()
+    for name, other in others:
+        differing = [key.name for key in DealingTerms.DESCRIPTOR.fields if getattr(one, key.name) != getattr(other, key.name)]
         if differing:
             raise ProtocolError(
                 f"{first} and {name} say different things of their training: {' and '.join(differing)}",

@@ -41,7 +41,7 @@ from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.privacy import Privacy, privacy_of
-from vfl_node.training.hidden.results import measured, warnings
+from vfl_node.training.hidden.results import measure, warnings
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
@@ -93,13 +93,13 @@ class _Training:
     async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
         session, train = self._session, self._train
         seed = await toss(session, session.randomness.derive("toss"))
-        coins = await audit.tossed(session)
+        coins = await audit.toss_coins(session)
         schedule = Schedule(seed, len(self._data.alignment), train.seed)
         training, testing = schedule.split(0, session.job.evaluate.test_fraction)
         inputs = prepare(session, self._data, training, testing)
         context = await self._agree(inputs, schedule, coins)
         rows = len(self._data.alignment)
-        terms.check_room(session, rows, context.widths, memory.of_party(train, rows, context.widths, context.batch_rows))
+        terms.check_room(session, rows, context.widths, memory.party_bytes(train, rows, context.widths, context.batch_rows))
         form = Form(tuple(context.widths), train.layers, train.outputs, train.form_loss)
         parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
         said = DealingTerms(
@@ -125,14 +125,14 @@ class _Training:
         corrections = DealtCorrections(dealer)
         log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(context.context + masks).digest())
         try:
-            audits = audit.made(self._place, coins, wire, log, dealer.peer) if coins else None
-            mask_seed, of = Randomness(masks), context.context.hex()
-            party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, of, log.check, audits)
-            outcome = await self._computed(party, plan, inputs, parts, first, schedule.fingerprint, traffic, log)
+            audits = audit.make_audit(self._place, coins, wire, log, dealer.peer) if coins else None
+            mask_seed, context_hex = Randomness(masks), context.context.hex()
+            party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, context_hex, log.check, audits)
+            outcome = await self._compute(party, plan, inputs, parts, first, schedule.fingerprint, traffic, log)
         finally:
             log.close()
         await corrections.finish()
-        servable = await kept.servable(session, plan, inputs, outcome.parts.weights)
+        servable = await kept.make_servable(session, plan, inputs, outcome.parts.weights)
 
         failpoints.reach("evaluate")
         section = HiddenSection(
@@ -160,7 +160,7 @@ class _Training:
             noise_of_counts=plan.metric_noise.counts if plan.metric_noise else None,
         )
 
-    async def _computed(
+    async def _compute(
         self,
         party: Party,
         plan: HiddenPlan,
@@ -177,7 +177,7 @@ class _Training:
         session.progress.emit(Advanced(first))
         began, moved = session.machine.clock(), bytes_moved(traffic)
 
-        async def after(epoch: int, now: WeightShares) -> None:
+        async def finish_epoch(epoch: int, now: WeightShares) -> None:
             nonlocal began, moved
             self._epochs.append(Epoch(None, None, session.machine.clock() - began, bytes_moved(traffic) - moved))
             failpoints.reach("updated")
@@ -190,7 +190,7 @@ class _Training:
 
         if first == plan.epochs:
             self._hold(party.context)
-        return await compute(party, plan, inputs.own, parts, first, after)
+        return await compute(party, plan, inputs.own, parts, first, finish_epoch)
 
     def _hold(self, context: str) -> None:
         """What is opened from here on is opened under one context: under another one, noise would be drawn a second time.
@@ -211,8 +211,8 @@ class _Training:
             (active,) = session.data_peers.values()
             await active.send(ShareInputs(width=inputs.width, digest=digest))
             said = await active.receive(ShareContext)
-            own, of = (inputs.width, digest), (batch, divisor)
-            terms.check_context(said, session, own, of, schedule.fingerprint, chosen)
+            own, sizes = (inputs.width, digest), (batch, divisor)
+            terms.check_context(said, session, own, sizes, schedule.fingerprint, chosen)
             return said
         widths, digests = [inputs.width], [digest]
         for channel in session.data_peers.values():
@@ -263,7 +263,7 @@ class _Training:
             for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
             for index, part in enumerate(each)
         }
-        figures = [{"seconds": of.seconds, "bytes": of.bytes} for of in self._epochs]
+        figures = [{"seconds": each.seconds, "bytes": each.bytes} for each in self._epochs]
         meta = {"schedule": schedule, "context": context, "epochs": figures}
         self._checkpoints.save(f"epoch-{epoch + 1:06}", tensors, meta)
 
@@ -274,7 +274,7 @@ class _Training:
         said = section.privacy.text if section.privacy else ""
         numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, said, plan.noise_of_weight)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
-        found = measured(session.job, inputs, outcome)
+        found = measure(session.job, inputs, outcome)
         doubts = (*inputs.warnings, *terms.doubts(session.job, plan))
         doubts += warnings(session.job, data.alignment.common, steps, outcome, found)
         for text in doubts:
@@ -292,13 +292,13 @@ class _Training:
             weights=self._weights(inputs, outcome),
             encoder=inputs.rows.to_json(),
             columns=encoded_columns(data.table, inputs.rows.encodings),
-            results=results if self._place else self._beside_own(results, plan, inputs),
+            results=results if self._place else self._compare_with_own(results, plan, inputs),
             held_out=held_out,
         )
 
     def _weights(self, inputs: Inputs, outcome: HiddenOutcome) -> dict[str, Tensor]:
         """What this party keeps of the model: its shares; of opened weights its own block, the active one all layers behind."""
-        shares = kept.as_tensors(outcome.parts.weights)
+        shares = kept.to_tensors(outcome.parts.weights)
         if not outcome.weights:
             return shares
         own = outcome.weights[self._place]
@@ -306,12 +306,12 @@ class _Training:
         if not self._place:
             opened["bias"] = torch.from_numpy(own[-1] * inputs.rows.intercept)
             layers = outcome.weights[len(self._parties.data) :]
-            opened |= {f"layer {index}": torch.from_numpy(of.copy()) for index, of in enumerate(layers)}
+            opened |= {f"layer {index}": torch.from_numpy(weight.copy()) for index, weight in enumerate(layers)}
         if inputs.scale is not None:
             opened["target"] = torch.tensor([inputs.scale.mean, inputs.scale.deviation], dtype=torch.float64)
         return shares | opened
 
-    def _beside_own(self, results: Summary, plan: HiddenPlan, inputs: Inputs) -> Summary:
+    def _compare_with_own(self, results: Summary, plan: HiddenPlan, inputs: Inputs) -> Summary:
         """The ``results`` beside those of the active party's own model, on all of its held-out rows."""
         session, data, labels = self._session, self._data, inputs.labels
         assert labels is not None

@@ -64,7 +64,7 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms
 Floats = NDArray[np.float64]
 
 VERSION = 2
-"""Of the computation: another one computes other values in the same places, so masks must be others."""
+"""The version of the computation: another one computes other values in the same places, so masks must be others."""
 
 ANSWER_BITS = 9
 """What the asker learns of a score at most, in all answers together."""
@@ -105,8 +105,8 @@ async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring
     machine.begin(SECTION)
     columns = await machine.run(
         *(
-            mask_known(of, (rows, width), FRACTION, own if machine.place == of else None)
-            for of, width in enumerate(model.form.widths)
+            mask_known(owner, (rows, width), FRACTION, own if machine.place == owner else None)
+            for owner, width in enumerate(model.form.widths)
         )
     )
     z = await scores(machine, model, columns)
@@ -125,12 +125,12 @@ def read(low: Ring, form: Form) -> Floats:
     return np.ldexp(signed.astype(np.float64), -step_bits(form))
 
 
-def rounded(z: Floats, form: Form) -> Floats:
+def round_scores(z: Floats, form: Form) -> Floats:
     """Scores as :func:`read` would have them, rounded to the nearest step."""
     return read(np.rint(np.ldexp(z, step_bits(form))).astype(np.int64).view(np.uint64), form)
 
 
-def said(z: Floats, train: Hidden, target: tuple[float, float] | None) -> Floats:
+def interpret(z: Floats, train: Hidden, target: tuple[float, float] | None) -> Floats:
     """What scores float64[n, K] say: probabilities float64[n] or [n, K]; numbers float64[n].
 
     Args:
@@ -187,7 +187,7 @@ def masks_of(terms: AnswerTerms) -> str:
 
 def check_memory(session: Session, train: Hidden, rows: int, widths: Sequence[int]) -> None:
     """Refuse a batch for which this machine has no memory, before any is taken. Raises StateError (``E_MEMORY``)."""
-    needed, limit = memory.of_answer(train, rows, widths), session.policy.limits.max_memory_mib
+    needed, limit = memory.answer_bytes(train, rows, widths), session.policy.limits.max_memory_mib
     free = free_bytes() if limit is None else min(free_bytes(), limit << 20)
     if needed > free:
         raise StateError(

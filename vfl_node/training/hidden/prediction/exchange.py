@@ -93,8 +93,8 @@ class AnswerExchange:
         self._mark_key, self._offset_key = (hashlib.sha256(use + secret).digest() for use in (b"marks", b"offsets"))
         self._guard: DisclosureGuard | None = None
 
-    def guarded(self, session: Session, side: ServiceSide, guard: DisclosureGuard) -> AnswerExchange:
-        """The same, with what counts the rows of which the asker is told."""
+    def use_guard(self, session: Session, side: ServiceSide, guard: DisclosureGuard) -> AnswerExchange:
+        """Have ``guard`` count the rows of which the asker is told; returns itself."""
         self._guard = guard
         return self
 
@@ -110,29 +110,29 @@ class AnswerExchange:
         sizes = [len(_positions(batch)) for batch in batches]
         answers.check_memory(self._session, self._train, max(sizes), widths)
         contexts = await self._agree(batches)
-        each = []
+        shapes = []
         for batch, rows, said in zip(batches, sizes, contexts, strict=True):
             commitments, digests = self._kept.stored.commitments, list(said.digests)
             context = answers.context_of(self._session.job, self._trained, batch.number, rows, widths, commitments, digests)
-            each.append(AnswerTerms(rows=rows, widths=widths, context=context))
-        low = [await self._answer(*of) for of in zip(batches, each, contexts, strict=True)]
+            shapes.append(AnswerTerms(rows=rows, widths=widths, context=context))
+        low = [await self._answer(*each) for each in zip(batches, shapes, contexts, strict=True)]
         self._log.keep()
         if self.asking.asker:
             return []
         form, target = self._kept.form, self._kept.stored.target
-        return [answers.said(answers.read(of, form), self._train, target) for of in low]
+        return [answers.interpret(answers.read(bits, form), self._train, target) for bits in low]
 
     def joined(self, parts: Sequence[Probabilities]) -> Probabilities:
-        """As the base."""
+        """The answers of all batches in one array."""
         return np.concatenate([np.empty((0, *self.side.terms.outputs)), *parts])
 
     async def _answer(self, batch: PredictionBatch, terms: AnswerTerms, said: AnswerContext) -> Ring:
         context, corrections = answers.masks_of(terms), DealtCorrections(self._dealer)
 
-        def seen(section: str, number: int, opened: Sequence[Ring]) -> None:
+        def check_opening(section: str, number: int, opened: Sequence[Ring]) -> None:
             self._log.check(f"{context} {section}", number, opened)
 
-        party = Party(self._place, len(self._parties.data), self._masks, self.wire, corrections, context, seen)
+        party = Party(self._place, len(self._parties.data), self._masks, self.wire, corrections, context, check_opening)
         columns, offset = self.side.columns(_positions(batch)), None
         if self.asking.asker:
             own, outputs = self.side.own(_positions(batch)), self._kept.form.outputs
@@ -143,10 +143,10 @@ class AnswerExchange:
         return low
 
     async def _agree(self, batches: Sequence[PredictionBatch]) -> list[AnswerContext]:
-        """Of each batch the digests of all; before anything else is sent of it, its rows are counted."""
+        """The digests of all for each batch; before anything else is sent of it, its rows are counted."""
         own = [self._inputs(batch) for batch in batches]
         if self._place == 0:
-            contexts = [AnswerContext(digests=[of.digest], marks=of.marks) for of in own]
+            contexts = [AnswerContext(digests=[inputs.digest], marks=inputs.marks) for inputs in own]
             for place, channel in enumerate(self._channels, 1):
                 for context in contexts:
                     theirs = await channel.receive(AnswerInputs)
@@ -159,11 +159,11 @@ class AnswerExchange:
                     await channel.send(context)
             return contexts
         (active,) = self._channels
-        for of in own:
-            await active.send(of)
+        for inputs in own:
+            await active.send(inputs)
         contexts = [await active.receive(AnswerContext) for _ in batches]
         passed_on = [list(said.digests)[self._place : self._place + 1] for said in contexts]
-        if passed_on != [[of.digest] for of in own]:
+        if passed_on != [[inputs.digest] for inputs in own]:
             raise ProtocolError(f"{active.peer} passes on another digest than this party's", code="E_COUNT")
         self._admit(batches, contexts, active.peer)
         return contexts
@@ -175,7 +175,7 @@ class AnswerExchange:
         others count what it is told. Any other digest is salted for this job.
         """
         positions = _positions(batch)
-        which = self.side.ids(positions) if batch.new else [of.tobytes() for of in positions.astype("<i8")]
+        which = self.side.ids(positions) if batch.new else [position.tobytes() for position in positions.astype("<i8")]
         rows = [b"".join(row) for row in zip(self.side.own(positions), which, strict=True)]  # all own ones are equally long
         if batch.new and self._place == self._asker:
             marks = b"".join(blake2b(row, digest_size=MARK_BYTES, key=self._mark_key).digest() for row in rows)

@@ -62,10 +62,10 @@ class HiddenPredictor:
 
     def check(self, model: StoredModel) -> None:
         """As the base: the shares must be those that the training has left."""
-        KeptShares.of(model)
+        KeptShares.from_model(model)
 
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
-        """As the base."""
+        """Column → kind, of those that the encoder reads."""
         stored = RowEncoder.from_json(encoder)
         return stored.declare(stored.kinds)
 
@@ -89,14 +89,14 @@ class HiddenPredictor:
         """
         check_all_shared(alignment)
         async with _exchange(session, model, alignment, table) as exchange:
-            return await predict_known(session, exchange.side, requests, shown=shown, tally=tally, exchange=exchange.guarded)
+            return await predict_known(session, exchange.side, requests, shown=shown, tally=tally, exchange=exchange.use_guard)
 
     async def predict_new(
         self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
     ) -> Predicted | None:
         """As :func:`~vfl_node.training.prediction.new_records.predict_new`; raises as :meth:`predict_known`."""
         async with _exchange(session, model, alignment, table) as exchange:
-            return await predict_new(session, exchange.side, shown=shown, exchange=exchange.guarded)
+            return await predict_new(session, exchange.side, shown=shown, exchange=exchange.use_guard)
 
     def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> AnswerDealing:
         """The coordinator deals."""
@@ -110,7 +110,7 @@ class HiddenPredictor:
 @asynccontextmanager
 async def _exchange(session: Session, model: StoredModel, alignment: Alignment, table: Table) -> AsyncIterator[AnswerExchange]:
     """What answers batches with a party's part of a model, once all parties' shares are known to be those of the training."""
-    kept, job, dealer = KeptShares.of(model), session.job, session.coordinator
+    kept, job, dealer = KeptShares.from_model(model), session.job, session.coordinator
     assert dealer is not None
     assert job.predict is not None
     check_allowed(job, model.job.serve)
@@ -147,18 +147,18 @@ def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[n
         positions: shared ones, int64[k].
 
     Returns:
-        As :func:`vfl_node.training.hidden.prediction.answers.said`.
+        As :func:`vfl_node.training.hidden.prediction.answers.interpret`.
     """
     halves = [active, *passives]
-    kept = [KeptShares.of(half.model) for half in halves]
+    kept = [KeptShares.from_model(half.model) for half in halves]
     form, train = kept[0].form, Hidden.of(active.model.job)
     weights = [
         decode(np.sum(parts, axis=0, dtype=np.uint64), WEIGHT_FRACTION)
-        for parts in zip(*(of.shares for of in kept), strict=True)
+        for parts in zip(*(party.shares for party in kept), strict=True)
     ]
-    first = sum(_columns(of, half, positions) @ weight for of, half, weight in zip(kept, halves, weights, strict=False))
-    z = alone.behind(np.asarray(first), weights[len(halves) :])
-    return answers.said(answers.rounded(z, form), train, kept[0].stored.target)
+    first = sum(_columns(party, half, positions) @ weight for party, half, weight in zip(kept, halves, weights, strict=False))
+    z = alone.scores_from_sums(np.asarray(first), weights[len(halves) :])
+    return answers.interpret(answers.round_scores(z, form), train, kept[0].stored.target)
 
 
 def _columns(kept: KeptShares, half: KeptHalf, positions: NDArray[np.int64]) -> NDArray[np.float64]:
