@@ -201,7 +201,7 @@ def train_together(job: Job, union: Union, randomness: Randomness) -> tuple[Hidd
         for name in job.parties.all:
             folder = Path(scratch, name)
             folder.mkdir()
-            peers, own = {peer: network[name][peer] for peer in job.parties.met_by(name)}, randomness.derive(name)
+            peers, own = {peer: network[name][peer] for peer in job.parties.peers_of(name)}, randomness.derive(name)
             memories = {peer: MemoryOfOneRun(own.derive(f"memory of {peer}")) for peer in job.parties.others(name)}
             sessions[name] = session(name, peers, own, job=job, folder=folder, limits=Limits(least_rows=0), memories=memories)
         protocols: list[tuple[Any, Any]] = []

@@ -227,7 +227,7 @@ class Align(Frozen):
     )
 
     @model_serializer(mode="wrap")
-    def _written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without ``comparison`` where it is the default, so that jobs from before there was this key are the same."""
         fields = written(self)
         if self.comparison == "filters":

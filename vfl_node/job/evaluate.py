@@ -114,7 +114,7 @@ class Evaluate(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_many_as_the_last(cls, section: Any) -> Any:
+    def _fill_test_fraction(cls, section: Any) -> Any:
         """With ``hold_out`` a ``test_fraction`` that nobody wrote is what it says."""
         if not isinstance(section, Mapping) or "test_fraction" in section:
             return section

@@ -154,7 +154,7 @@ class TextKey(Frozen):
     )
 
     @model_serializer(mode="wrap")
-    def _written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without ``fixed_ones`` where it is off, so that linkages from before there was this key are on the same terms."""
         fields = written(self)
         if not self.fixed_ones:
@@ -163,7 +163,7 @@ class TextKey(Frozen):
 
     @property
     def _groups(self) -> int:
-        """Of a usual text: q - 1 spaces stand before it and behind it."""
+        """The groups of a usual text: q - 1 spaces stand before it and behind it."""
         return self.length + self.q - 1
 
     def ones(self, encoding: Encoding) -> int | None:

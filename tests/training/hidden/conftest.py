@@ -244,7 +244,7 @@ class Attempt:
         network = memory_network(*job.parties.all)
         sessions: dict[str, Session] = {}
         for name in job.parties.all:
-            channels = {peer: self._recorder.wrap(name, network[name][peer]) for peer in job.parties.met_by(name)}
+            channels = {peer: self._recorder.wrap(name, network[name][peer]) for peer in job.parties.peers_of(name)}
             ticks = count()
             sessions[name] = session(
                 name,

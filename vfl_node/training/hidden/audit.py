@@ -24,7 +24,7 @@ async def tossed(session: Session) -> Coins | None:
     share = Hidden.of(session.job).dealer_audit
     if not share:
         return None
-    apart = replace(session, attempt=session.attempt.of_part("audit"))
+    apart = replace(session, attempt=session.attempt.part("audit"))
     return Coins(await toss(apart, session.randomness.derive("toss of the audit")), share, candidates(audits=True))
 
 
@@ -40,7 +40,7 @@ def made(place: int, coins: Coins, wire: PairWire | StarWire, log: OpeningLog, d
             for_peer=f"numbers that {dealer} dealt for training are wrong: submit a new job with another coordinator",
         )
 
-    return SectionAudit(place, coins.shows, wire.swapped, log.hold, refusal)
+    return SectionAudit(place, coins.shows, wire.swap_seeds, log.hold, refusal)
 
 
 def count(plan: HiddenPlan, coins: Coins) -> int:
