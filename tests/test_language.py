@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[1]
 
 NOT_YET = (
     "vfl_node/execution/",
-    "vfl_node/job/",
     "vfl_node/models/",
     "vfl_node/training/",
 )

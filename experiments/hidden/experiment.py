@@ -157,7 +157,7 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
     randomness, records = randomness_of(data, seed), records_of(data, shared)
     union = Union.from_records(records, Drawn.draw(randomness, len(records), alpha=ratio, beta=ratio))
     job = job_of(data, train_of(int(union.both.sum())))
-    train = Hidden.of(job)
+    train = Hidden.section_of(job)
     began = time.process_time()
     plan, results = train_together(job, union, randomness)
     seconds = time.process_time() - began

@@ -68,7 +68,7 @@ class Job(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _completed(cls, value: object) -> object:
+    def _complete_sections(cls, value: object) -> object:
         """Defaults of the trainer that depend on other sections."""
         train = value.get("train") if isinstance(value, Mapping) else None
         if not isinstance(train, Mapping) or not isinstance(value, Mapping):
@@ -83,7 +83,7 @@ class Job(Frozen):
         return {**value, "train": config.complete(train, value), "evaluate": evaluate}
 
     @model_validator(mode="after")
-    def _possible(self) -> Job:
+    def _check_sections(self) -> Job:
         if unknown := sorted(set(self.tables) - set(self.parties.data)):
             raise ValueError(f"tables names {unknown[0]!r}, which is no party with data ({', '.join(self.parties.data)})")
         protocol, spec = self.align.protocol, self.align.spec

@@ -18,11 +18,11 @@ class Parties(Frozen):
 
     @field_validator("passive", mode="before")
     @classmethod
-    def _one_or_many(cls, value: object) -> object:
+    def _list_names(cls, value: object) -> object:
         return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _distinct(self) -> Parties:
+    def _check_names(self) -> Parties:
         if len(set(self.all)) != len(self.all):
             raise ValueError("a party may appear once only")
         if len(self.passive) > 1 and (words := sorted({"active", "passive", "both"} & set(self.passive))):

@@ -155,7 +155,7 @@ class TrainerConfig(Frozen):
         return self
 
     @classmethod
-    def of(cls, job: TrainingJob) -> Self:
+    def section_of(cls, job: TrainingJob) -> Self:
         """The ``train`` section of a job, for the trainer whose section it is."""
         if not isinstance(job.train, cls):
             raise TypeError(f"the job's train section is none of {cls.__name__}")

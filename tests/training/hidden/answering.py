@@ -63,7 +63,7 @@ class Asked:
 
     @property
     def train(self) -> Hidden:
-        return Hidden.of(self.trained)
+        return Hidden.section_of(self.trained)
 
     def kept(self, name: str) -> KeptShares:
         return KeptShares.of(self.models[name])

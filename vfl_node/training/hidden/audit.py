@@ -21,7 +21,7 @@ from vfl_node.training.hidden.config import Hidden
 
 async def tossed(session: Session) -> Coins | None:
     """The coins of a job, the same in every attempt; None without an audit. Raises as :func:`toss`."""
-    share = Hidden.of(session.job).dealer_audit
+    share = Hidden.section_of(session.job).dealer_audit
     if not share:
         return None
     apart = replace(session, attempt=session.attempt.part("audit"))

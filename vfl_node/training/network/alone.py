@@ -86,7 +86,7 @@ def logits_alone(
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
-    train = NetworkConfig.of(session.job)
+    train = NetworkConfig.section_of(session.job)
     labels = data.table.labels
     if not data.table.columns or labels is None or len(own.training) == 0:
         return None

@@ -63,7 +63,7 @@ def rows_outside(session: Session, data: TrainingData, training: Positions) -> N
     Raises:
         DataError: the job has a method, and there is no such row (``E_EMPTY``).
     """
-    if not Train.of(session.job).unaligned.used:
+    if not Train.section_of(session.job).unaligned.used:
         return NO_ROWS
     table, alignment = data.table, data.alignment
     outside = np.setdiff1d(np.arange(len(table)), alignment.rows[alignment.owned])
