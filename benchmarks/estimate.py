@@ -66,7 +66,7 @@ def compared(train: Train, rows: int, aligned: int) -> tuple[float, float]:
     tables = {"active": table_of(clicks, LABEL_PARTY, rows), "passive": table_of(clicks, passive, aligned)}
     job = Job.model_construct(name="estimate", parties=BY_ROLE, train=train, evaluate=EVALUATE)
     pace = MeasuredPace(job, {"active": shape_of(tables["active"]), "passive": shape_of(tables["passive"])})
-    cost = train.planned().outside(EVALUATE, aligned, {role: len(table) for role, table in tables.items()})
+    cost = train.make_plan().cost_outside(EVALUATE, aligned, {role: len(table) for role, table in tables.items()})
     if cost is None:
         raise SystemExit(f"{train.unaligned.method} learns from no row outside")
     estimated = sum(pace(work) for work in cost.work)

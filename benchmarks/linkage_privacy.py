@@ -123,7 +123,7 @@ class Linkage:
         blocks = list(nearest(self.active, self.passive, candidates, Inline()))
         self.rows = np.concatenate([block.rows for block in blocks])
         self.distances = np.concatenate([block.distances for block in blocks])
-        scale = DistanceScale.of([self.distances])
+        scale = DistanceScale.from_distances([self.distances])
         assert scale is not None
         self.scale = scale
 
@@ -142,7 +142,7 @@ class Linkage:
     ) -> Release:
         """Similarities by pair, float64[n_B, n_A], once the active party has found which are of one record."""
         draws, scale = PairDraws(secret, terms), scale or self.scale
-        rows, similarities = draws.blurred(
+        rows, similarities = draws.perturb(
             draws.marks(self.active), draws.marks(self.passive), self.rows, self.distances, scale, sigma
         )
         return Release(self._arrange_by_pair(rows, similarities), scale.mean, scale.deviation, sigma)

@@ -67,7 +67,7 @@ class Stages:
 def blind(folder: Path, count: int) -> None:
     """The passive party's step 5, as it would lie at the active one in the end, in a secret order."""
     lists = _lists("passive", _identifiers("passive", count), folder)
-    spilled(lists.blinded(THEIRS, lists.order("step 5"), _NOTHING))
+    spilled(lists.blind(THEIRS, lists.order("step 5"), _NOTHING))
     lists.close()
 
 
@@ -83,21 +83,21 @@ def merge(folder: Path, count: int) -> list[dict[str, Any]]:
     with took.stage("draw a secret order", count):
         order = lists.order("step 3")
     with took.stage("hash to the group and spill", count):
-        own = spilled(lists.blinded("step 3", order, _NOTHING))
+        own = spilled(lists.blind("step 3", order, _NOTHING))
     with took.stage("spill alone (copy a column)", count):
         spilled(lists.powers("copy", own, _NOTHING))
     with took.stage("open a column and check its marks", count):
         theirs = columns.column(THEIRS)
     check(THEIRS, len(theirs), count)
     with took.stage("search it for repeats", count):
-        lists.distinct("step 5", theirs)
+        lists.check_distinct("step 5", theirs)
     with took.stage("find its elements among the own", 2 * count):
         is_new = lists.find(RowIndex(own.rows), theirs) < 0
         places = np.concatenate([np.arange(count), count + np.flatnonzero(is_new)])
     m = len(places)
     check("union", m, length("psu", count))
     with took.stage("shuffle the union and spill", m):
-        union = lists.chosen([own, theirs], places[lists.secret.derive("step 8").permutation(m)])
+        union = lists.choose([own, theirs], places[lists.secret.derive("step 8").permutation(m)])
         spilled(lists.powers("step 8", union, _NOTHING))
     took.rows += alone(order_union, folder, count)
     uids = columns.column("step 9")
@@ -120,7 +120,7 @@ def order_union(folder: Path, count: int) -> list[dict[str, Any]]:
     with took.stage("order the union", len(unsorted)):
         ascending = order_rows(unsorted.rows)
     with took.stage("gather it in order and spill", len(unsorted)):
-        spilled(lists.powers("step 9", lists.chosen([unsorted], ascending), _NOTHING))
+        spilled(lists.powers("step 9", lists.choose([unsorted], ascending), _NOTHING))
     check("own places", len(order), count)  # a job holds them to the end
     columns.close()
     lists.close()

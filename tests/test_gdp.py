@@ -6,7 +6,7 @@ import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from vfl_node.gdp import DELTA, auc_bound, delta_of, epsilon_of, mu_of, together
+from vfl_node.gdp import DELTA, auc_bound, compose, delta_of, epsilon_of, mu_of
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0])
@@ -20,9 +20,9 @@ def test_it_agrees_with_an_accountant(epsilon: float) -> None:
 
 
 def test_releases_add_up_as_squares() -> None:
-    assert together([0.3, 0.4]) == pytest.approx(0.5)
+    assert compose([0.3, 0.4]) == pytest.approx(0.5)
     steps = [mu_of(1.0) / 20**0.5] * 20
-    assert epsilon_of(together(steps)) == pytest.approx(1.0, rel=1e-3)
+    assert epsilon_of(compose(steps)) == pytest.approx(1.0, rel=1e-3)
     jobs = (mu_of(4.0) / mu_of(1.0)) ** 2
     assert int(jobs) == 12
 

@@ -380,13 +380,13 @@ THREE = "name: t\nparties: {active: a, passive: [b, c]}\nalign: {protocol: psi}\
 def test_one_party_asks_for_predictions(to: str, asker: str) -> None:
     job = parse(THREE + f"predict: {{model: m, to: {to}}}", Job, source="j")
     assert job.asker == asker
-    assert job.parties.named(job.parties.called(asker)) == (asker,)
+    assert job.parties.members(job.parties.role_or_name(asker)) == (asker,)
     assert parse(THREE, Job, source="j").asker is None
 
 
 def test_a_role_that_one_party_has_stands_for_it() -> None:
     job = parse(THREE.replace("[b, c]", "b") + "predict: {model: m, to: passive}", Job, source="j")
-    assert (job.asker, job.parties.called("b")) == ("b", "passive")
+    assert (job.asker, job.parties.role_or_name("b")) == ("b", "passive")
 
 
 @pytest.mark.parametrize(

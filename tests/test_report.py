@@ -20,7 +20,7 @@ from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TRAINERS
 from vfl_node.ledger import Disclosure
-from vfl_node.prediction.play import reported
+from vfl_node.prediction.play import report_predictions
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.report import envelope, words
@@ -337,7 +337,7 @@ def predicting(rows: str, *, party: str, **changes: Any) -> Report:
         exchanged = ServiceCount(rows=256, requests=3 if asks else 0, batches=7)
         changes |= {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
     protection = changes.get("protection", Protection())
-    predictions = reported(predictor_of(a_job().train), job, party, exchanged, protection)
+    predictions = report_predictions(predictor_of(a_job().train), job, party, exchanged, protection)
     return build(job, party=party, predictions=predictions, **changes)
 
 
@@ -346,7 +346,7 @@ def test_of_three_parties_the_asker_is_named_and_every_party_has_its_entries(par
     document = {"name": "trial", "parties": {"active": "clinic", "passive": ["lab", "insurer"]}, "align": {"protocol": "psi"}}
     job = Job.model_validate(document | {"predict": {"model": "trial-1", "to": "insurer"}})
     exchanged = ServiceCount(rows=256, requests=3 if party == "insurer" else 0, batches=7, told=1000)
-    predictions = reported(predictor_of(a_job().train), job, party, exchanged, Protection())
+    predictions = report_predictions(predictor_of(a_job().train), job, party, exchanged, Protection())
     nothing = {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
     report = build(job, party=party, predictions=predictions, **nothing)
     assert report.predictions is not None

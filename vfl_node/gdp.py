@@ -69,7 +69,7 @@ def epsilon_of(mu: float) -> float:
     return high
 
 
-def together(mus: Iterable[float]) -> float:
+def compose(mus: Iterable[float]) -> float:
     """μ of several releases about the same records."""
     return math.sqrt(sum(mu * mu for mu in mus))
 

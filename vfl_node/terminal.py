@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
+from typing_extensions import override
 
 from vfl_node.process.logs import Seldom
 from vfl_node.report.words import attack_figures, label_figures, quantity, rebuilt_figures, round_numbers
@@ -49,8 +50,8 @@ class _Bars(Progress):
 
     below = ""
 
+    @override
     def get_renderables(self) -> Iterable[RenderableType]:
-        """As in the base."""
         yield from super().get_renderables()
         if self.below:
             yield Text(f"  {self.below}")
@@ -93,7 +94,7 @@ class ShownProgress:
         """Show one view of the job, as :meth:`vfl_node.node.jobs.Jobs.view` gives it."""
         if self._terminal:
             self._draw(view)
-        elif (key := _changing(view)) != self._last:
+        elif (key := _change_key(view)) != self._last:
             self._last = key
             for line in [_json(view)] if self._as_json else self._lines(view):
                 print(line, file=sys.stderr, flush=True)  # noqa: T201
@@ -101,7 +102,7 @@ class ShownProgress:
     def _lines(self, view: dict[str, Any]) -> Iterator[str]:
         """A change in words: what is new of the remark and the note, then how far the job is."""
         yield from (f"{self._title}: {text}" for text in self._news(view))
-        far = _far(view) if not view.get("alone") else _alone(view) if self._seldom.lets("alone") else ""
+        far = _progress_text(view) if not view.get("alone") else _alone_text(view) if self._seldom.lets("alone") else ""
         if far not in ("", self._far):
             self._far = far
             yield f"{self._title}: {far}"
@@ -124,7 +125,7 @@ class ShownProgress:
                 self._bars.update(task, completed=self._bars.tasks[task].total)
         if phase not in self._tasks:
             self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
-        self._bars.below = _alone(view) or "\n  ".join(
+        self._bars.below = _alone_text(view) or "\n  ".join(
             filter(
                 None,
                 (
@@ -134,10 +135,10 @@ class ShownProgress:
                 ),
             )
         )
-        self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=_loss(view))
+        self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=_loss_text(view))
 
 
-def _changing(view: dict[str, Any]) -> tuple[Any, ...]:
+def _change_key(view: dict[str, Any]) -> tuple[Any, ...]:
     """What makes a new line when it changes."""
     alone = view.get("alone")
     tenths = [
@@ -149,24 +150,24 @@ def _changing(view: dict[str, Any]) -> tuple[Any, ...]:
 
 def _json(view: dict[str, Any]) -> str:
     worst = dict(islice(view.get("rebuilt", {}).items(), MOST_IN_JSON))  # in this order
-    line = {name: of for name in SHOWN if (of := (view | {"rebuilt": worst}).get(name)) not in (None, "", {})}
+    line = {name: value for name in SHOWN if (value := (view | {"rebuilt": worst}).get(name)) not in (None, "", {})}
     return json.dumps(round_numbers(line))
 
 
-def _far(view: dict[str, Any]) -> str:
+def _progress_text(view: dict[str, Any]) -> str:
     """How far a job is, in words; empty where its note says all."""
     if not view["total"]:
         return ""
-    loss = _loss(view)
+    loss = _loss_text(view)
     return f"{view['phase']} {view['done']:,} of {view['total']:,} {view['unit']}" + (f", {loss}" if loss else "")
 
 
-def _loss(view: dict[str, Any]) -> str:
+def _loss_text(view: dict[str, Any]) -> str:
     kinds = {"loss": "loss", "validation": "validation_loss"}
     return ", ".join(f"{name} {quantity(loss)}" for name, key in kinds.items() if (loss := view.get(key)) is not None)
 
 
-def _alone(view: dict[str, Any]) -> str:
+def _alone_text(view: dict[str, Any]) -> str:
     """How far the model of this party alone is, while it trains."""
     alone = view.get("alone")
     return f"alone: epoch {alone['epoch']:,} of {alone['epochs']:,}" if alone else ""

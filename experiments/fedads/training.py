@@ -155,7 +155,7 @@ def train(
         return {
             party: session(
                 party,
-                {peer: recorder.wrap(party, held[peer]) if recorded else held[peer] for peer in job.parties.met_by(party)},
+                {peer: recorder.wrap(party, held[peer]) if recorded else held[peer] for peer in job.parties.peers_of(party)},
                 secrets[party],
                 job=job,
                 protection=protections[party],

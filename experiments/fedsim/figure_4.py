@@ -84,7 +84,7 @@ def rebuilt(
     job: Job, linkage: Linkage, done: Mapping[str, Trained], tables: Mapping[str, Any]
 ) -> tuple[ActiveNetwork, dict[str, Any]]:
     """The trained model, and what its merge gets for the rows held out."""
-    section = Linked.of(job)
+    section = Linked.section_of(job)
     held_out = done[ACTIVE].held_out
     similarities, rows = linkage.views[ACTIVE].similarities, linkage.views[PASSIVE].rows[held_out]
     assert similarities is not None

@@ -56,7 +56,7 @@ def link(case: Case, align: Align, seed: int) -> Linkage:
     blocks = list(nearest(own, theirs, align.candidates, Inline(), equal_only=align.equal_only))
     assert align.noise is not None
     sigma = align.noise.sigma or 0.0
-    scale = None if align.equal_only else DistanceScale.of(block.distances for block in blocks)
+    scale = None if align.equal_only else DistanceScale.from_distances(block.distances for block in blocks)
     terms = hashlib.sha256(json.dumps(align.model_dump(mode="json"), sort_keys=True).encode()).digest()
     draws = PairDraws(secret.derive("coordinator"), terms)
     marks = [draws.marks(ids) for ids in (own, theirs)]
@@ -65,7 +65,7 @@ def link(case: Case, align: Align, seed: int) -> Linkage:
         mine = marks[0][start : start + len(block.rows)]
         reuse.add(mine, block.rows)
         scaled_by = scale or DistanceScale(0.0, 1.0)
-        parts.append(draws.blurred(mine, marks[1], block.rows, block.distances, scaled_by, sigma, start))
+        parts.append(draws.perturb(mine, marks[1], block.rows, block.distances, scaled_by, sigma, start))
         start += len(block.rows)
     rows, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
     peers = {PASSIVE: PeerFacts(len(theirs))}

@@ -157,7 +157,7 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
     randomness, records = randomness_of(data, seed), records_of(data, shared)
     union = Union.from_records(records, Drawn.draw(randomness, len(records), alpha=ratio, beta=ratio))
     job = job_of(data, train_of(int(union.both.sum())))
-    train = Hidden.of(job)
+    train = Hidden.section_of(job)
     began = time.process_time()
     plan, results = train_together(job, union, randomness)
     seconds = time.process_time() - began
@@ -201,7 +201,7 @@ def train_together(job: Job, union: Union, randomness: Randomness) -> tuple[Hidd
         for name in job.parties.all:
             folder = Path(scratch, name)
             folder.mkdir()
-            peers, own = {peer: network[name][peer] for peer in job.parties.met_by(name)}, randomness.derive(name)
+            peers, own = {peer: network[name][peer] for peer in job.parties.peers_of(name)}, randomness.derive(name)
             memories = {peer: MemoryOfOneRun(own.derive(f"memory of {peer}")) for peer in job.parties.others(name)}
             sessions[name] = session(name, peers, own, job=job, folder=folder, limits=Limits(least_rows=0), memories=memories)
         protocols: list[tuple[Any, Any]] = []

@@ -143,7 +143,7 @@ def train(name: str, split: Split, seed: int, *, settings: Settings | None = Non
         sessions = {
             party: session(
                 party,
-                {peer: recorder.wrap(party, held[peer]) if recorded else held[peer] for peer in job.parties.met_by(party)},
+                {peer: recorder.wrap(party, held[peer]) if recorded else held[peer] for peer in job.parties.peers_of(party)},
                 secrets[party],
                 job=job,
                 protection=protections[party],

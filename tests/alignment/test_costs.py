@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.alignment.lists.cover import covered
+from vfl_node.alignment.lists.cover import add_cover
 from vfl_node.alignment.plan import plan_of
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.sizes import announced_count
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -70,7 +70,7 @@ def test_counts_are_those_of_a_run(run_alignment, tmp_path: Path, case: str) -> 
     groups, folders = [CountingGroup(), CountingGroup()], [tmp_path / role for role in ROLES]
     made = run_alignment(protocol, ours, theirs, groups=groups, folders=folders, **terms)
     align = Align(protocol=protocol, **({"obfuscation": {"fraction": 0.6}} if protocol == "apsi" else {}) | terms)
-    n = [announced(len(own), align, role) for own, role in zip((ours, theirs), ROLES, strict=True)]
+    n = [announced_count(len(own), align, role) for own, role in zip((ours, theirs), ROLES, strict=True)]
     m = len(made.active)
     expected = plan_of(ALIGNMENTS[protocol]).counts(*n, m)
     most = plan_of(ALIGNMENTS[protocol]).most(*n)
@@ -135,13 +135,13 @@ def test_announced_is_what_a_party_announces(terms: dict[str, int], role: str) -
     align = Align(protocol="psu", **terms)
     for count in (1, 2, 13, 100):
         own = Identifiers.from_items(ids(range(count)))
-        made_up = covered(own, bytes(32), align, role, Randomness(bytes(32)), MemoryOfOneRun(Randomness(bytes(32))))
-        assert announced(count, align, role) == len(made_up)
+        made_up = add_cover(own, bytes(32), align, role, Randomness(bytes(32)), MemoryOfOneRun(Randomness(bytes(32))))
+        assert announced_count(count, align, role) == len(made_up)
 
 
 def test_only_the_active_party_pads_in_apsi() -> None:
     align = Align(protocol="apsi", obfuscation={"size": 5}, padding=1)
-    assert [announced(100, align, role) for role in ROLES] == [128, 100]
+    assert [announced_count(100, align, role) for role in ROLES] == [128, 100]
 
 
 def test_the_formulas_of_the_documentation() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.alignment.lists.cover import covered, shared_dummies
+from vfl_node.alignment.lists.cover import add_cover, shared_dummies
 from vfl_node.alignment.sizes import pads, public_bucket
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers, canonical, composite
@@ -388,7 +388,7 @@ def test_the_mean_of_fresh_draws_would_tell_the_intersections_size(run_alignment
 def test_made_up_identifiers_stand_behind_the_real_ones_and_are_distinct(items, dummies, padding, role):
     ids, terms = Identifiers.from_items(items), Align(dummies=dummies, padding=padding)
     memory = MemoryOfOneRun(Randomness(bytes(32)))
-    own = covered(ids, SETS, terms, role, Randomness(b"s" * 32), memory)
+    own = add_cover(ids, SETS, terms, role, Randomness(b"s" * 32), memory)
     assert own[: len(ids)] == items
     assert len(own.repeats()) == 0
     more = own[len(ids) :]
@@ -403,7 +403,7 @@ def test_made_up_identifiers_stand_behind_the_real_ones_and_are_distinct(items, 
 def test_random_identifiers_are_new_for_each_two_sets_and_of_one_party_alone():
     terms, memory = Align(padding=1), MemoryOfOneRun(Randomness(bytes(32)))
     ids = Identifiers.from_items([b"%d" % i for i in range(5)])
-    first, second = (covered(ids, SETS, terms, "active", Randomness(bytes([seed]) * 32), memory)[5:] for seed in (1, 2))
+    first, second = (add_cover(ids, SETS, terms, "active", Randomness(bytes([seed]) * 32), memory)[5:] for seed in (1, 2))
     assert len(set(first) | set(second)) == 6
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.alignment.apsi.sizes import between, least_size, obfuscated_size
+from vfl_node.alignment.apsi.sizes import interpolate, least_size, obfuscated_size
 from vfl_node.job import Align
 from vfl_node.settings.node import Obfuscation
 
@@ -24,16 +24,16 @@ def terms(obfuscation):
     [(100, 10_000, (100, 317, 1000, 3163, 10_000)), (10_000, 60_000, (10_000, 15_651, 24_495, 38_337, 60_000))],
 )
 def test_the_security_numbers_formula(shared, n_s, sizes):
-    assert tuple(between(shared, n_s, xi) for xi in (0, 0.25, 0.5, 0.75, 1)) == sizes
+    assert tuple(interpolate(shared, n_s, xi) for xi in (0, 0.25, 0.5, 0.75, 1)) == sizes
 
 
 @given(st.integers(1, 10**8), st.integers(1, 10**8), st.floats(0, 1))
 @settings(derandomize=True)
 def test_the_formula_lies_between_the_sets(a, b, xi):
     shared, n_s = min(a, b), max(a, b)
-    assert shared <= between(shared, n_s, xi) <= n_s
+    assert shared <= interpolate(shared, n_s, xi) <= n_s
     # |Ĩ|/|I| = (n_s/|I|)^ξ, so Pr[genuine] falls exponentially in ξ
-    assert between(shared, n_s, xi) == pytest.approx(shared * (n_s / shared) ** xi, abs=1, rel=1e-9)
+    assert interpolate(shared, n_s, xi) == pytest.approx(shared * (n_s / shared) ** xi, abs=1, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_a_public_security_number_would_tell_the_intersections_size(shared, n_s,
     def bucket(shared):
         return obfuscated_size(shared, n_s, terms("private"), Obfuscation(security_number=xi))
 
-    assert round(inverted(between(shared, n_s, xi))) == shared
+    assert round(inverted(interpolate(shared, n_s, xi))) == shared
     assert abs(inverted(bucket(shared)) - shared) > 0.03 * shared
     assert bucket(shared) in (bucket(shared * 4 // 5), bucket(shared * 5 // 4))

@@ -94,7 +94,7 @@ def test_with_one_passive_party_it_tells_what_psi_tells() -> None:
 
 def test_what_is_hidden_is_stored_and_read_as_hidden() -> None:
     lab = aligned(THREE)["lab"]
-    read = stored.joined(*stored.parts(lab), ["clinic", "insurer"])
+    read = stored.join_parts(*stored.parts(lab), ["clinic", "insurer"])
     assert read.peers == lab.peers
 
 
@@ -192,7 +192,7 @@ def clean() -> tuple[dict[str, list[int]], dict[str, bytes], dict[str, int]]:
     with tempfile.TemporaryDirectory(dir=RAM) as folder:
         world = World(Path(folder), THREE)
         results = world.attempt()
-        counts = {name: max(len(world.sent[name, peer]) for peer in world.parties.met_by(name)) for name in THREE}
+        counts = {name: max(len(world.sent[name, peer]) for peer in world.parties.peers_of(name)) for name in THREE}
         return {name: result.rows.tolist() for name, result in results.items()}, world.stored(), counts
 
 
@@ -250,7 +250,7 @@ def test_nothing_leaves_if_any_pair_or_the_common_records_break_a_promise(tmp_pa
     error = world.attempt()[name]
     assert isinstance(error, PolicyError)
     assert error.code == "E_PROMISE"
-    assert not any(world.sent[name, peer] for peer in world.parties.met_by(name))
+    assert not any(world.sent[name, peer] for peer in world.parties.peers_of(name))
 
 
 # ---- off by default

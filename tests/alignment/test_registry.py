@@ -71,8 +71,8 @@ def test_options_are_those_of_one_protocol():
 
 
 def test_promises_name_the_protocols_that_keep_them():
-    assert [promises._that_pad(role) for role in DATA_ROLES] == ["psu or psi or apsi", "psu or psi"]
-    assert [promises._that_hide(role) for role in DATA_ROLES] == ["psu with dummies, or apsi", "psu with dummies"]
+    assert [promises._padding_protocols(role) for role in DATA_ROLES] == ["psu or psi or apsi", "psu or psi"]
+    assert [promises._hiding_protocols(role) for role in DATA_ROLES] == ["psu with dummies, or apsi", "psu with dummies"]
 
 
 def test_a_name_that_is_none_is_refused_with_those_that_are():

@@ -110,7 +110,7 @@ def test_a_stored_alignment_with_one_peer_is_what_earlier_versions_read():
 @pytest.mark.parametrize("of", [alignment(), candidates(), similarities(), alignment(union=9, peers=SEVERAL, common=1)])
 def test_stored_and_read_again(of):
     arrays, head = stored.parts(of)
-    again = stored.joined(arrays, head, ["another name"])
+    again = stored.join_parts(arrays, head, ["another name"])
     assert replace(again, rows=of.rows, similarities=of.similarities) == of
     np.testing.assert_array_equal(again.rows, of.rows)
     assert (again.similarities is None) == (of.similarities is None)
@@ -132,7 +132,7 @@ def version_1(**changes):
     ],
 )
 def test_an_alignment_of_version_1_is_read(changes, facts, union):
-    read = stored.joined({"rows": ROWS}, version_1(**changes), ["lab"])
+    read = stored.join_parts({"rows": ROWS}, version_1(**changes), ["lab"])
     assert read.peers == {"lab": PeerFacts(**facts, learnt=(Disclosure("set size", 3, "three"),))}
     assert read.union == union
     assert read.rows is ROWS
@@ -141,4 +141,4 @@ def test_an_alignment_of_version_1_is_read(changes, facts, union):
 @pytest.mark.parametrize("head", ["{", "[]", "{}", json.dumps({"version": 3}), json.dumps({"version": stored.VERSION})])
 def test_another_version_is_refused(head):
     with pytest.raises((KeyError, TypeError, ValueError)):
-        stored.joined({"rows": ROWS}, head, ["lab"])
+        stored.join_parts({"rows": ROWS}, head, ["lab"])

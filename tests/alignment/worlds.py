@@ -71,7 +71,7 @@ class World:
         sides = []
         for name in self.sets:
             channels = {}
-            for peer in self.parties.met_by(name):
+            for peer in self.parties.peers_of(name):
                 channel = network[name][peer]
                 channel.__class__ = Tapped
                 channel.messages = self.sent[name, peer] = []

@@ -24,7 +24,7 @@ def job(method: str, rest: str = "", evaluate: str = "test_fraction: 0.2", proto
 
 def passes(of: Job, shared: int = 60) -> list[Passes]:
     assert of.train is not None
-    cost = of.train.planned().outside(of.evaluate, shared, {"active": 1000, "passive": 100})
+    cost = of.train.make_plan().cost_outside(of.evaluate, shared, {"active": 1000, "passive": 100})
     assert cost is not None
     return list(cost.work)
 

@@ -18,7 +18,7 @@ from tests.estimate.plans import ONLY_POWERS, TRAIN, estimate, exact
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
-from vfl_node.alignment.several.stages import summed
+from vfl_node.alignment.several.stages import sum_stages
 from vfl_node.cli import app
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
@@ -69,7 +69,7 @@ def test_the_counts_are_those_of_a_run(tmp_path: Path, protocol: str, parties: i
     m = len(results["clinic"])
     assert m == len(set.union(*map(set, sets.values())) if protocol == "psu" else set.intersection(*map(set, sets.values())))
     plan = plan_of(ALIGNMENTS[protocol])
-    counts = summed(plan.stages_of_several([len(ids) for ids in sets.values()], m))
+    counts = sum_stages(plan.stages_of_several([len(ids) for ids in sets.values()], m))
     for (name, group), expected in zip(world.groups.items(), counts, strict=True):
         sent = [message for (sender, _), messages in world.sent.items() if sender == name for message in messages]
         elements = sum(len(message.rows) for message in sent if isinstance(message, session_pb2.Chunk))
@@ -92,7 +92,7 @@ def test_the_formulas_of_the_documentation() -> None:
         number = 0 if party == "active" else 1
         symbols = {"k": k, "m": m, "n_0": sizes[0], "n_j": sizes[number], "S": sum(sizes)}
         for protocol in protocols.lower().split(", "):
-            counts = summed(plan_of(ALIGNMENTS[protocol]).stages_of_several(sizes, m))[number]
+            counts = sum_stages(plan_of(ALIGNMENTS[protocol]).stages_of_several(sizes, m))[number]
             for kind, cell in zip(("hashes", "powers", "sent", "received"), cells.split(" | "), strict=True):
                 formula = re.split("[;,]", cell)[0].replace("Σ", "S").replace("·", "*").replace("−", "-")
                 assert eval(re.sub(r"(\d)k", r"\1*k", formula), {}, symbols) == getattr(counts, kind), (protocol, kind)
@@ -101,10 +101,10 @@ def test_the_formulas_of_the_documentation() -> None:
 @pytest.mark.parametrize("sizes", [[5, 7, 11], [100, 3, 50, 7], list(range(1, 10))], ids=len)
 def test_stages_add_up_to_the_formula(sizes: list[int]) -> None:
     stages = plan_of(ALIGNMENTS["psu"]).stages_of_several(sizes, 13)
-    assert summed(stages) == counts_of_several(sizes, 13)
+    assert sum_stages(stages) == counts_of_several(sizes, 13)
     assert plan_of(ALIGNMENTS["psi"]).stages_of_several(sizes, 13) == stages
     k = len(sizes) - 1
-    active, *_ = summed(stages)
+    active, *_ = sum_stages(stages)
     assert len(stages) == 3 * (k + 1)
     assert active.sent + active.received == (4 * k - 1) * sum(sizes[1:]) + 4 * k * sizes[0] + (3 * k - 1) * 13
 
@@ -125,8 +125,8 @@ def test_pairs_take_their_turns() -> None:
         (100, 0, 400),
         (400, 0, 100),
     ]
-    assert summed(stages)[0] == PartyCounts(hashes=200, powers=1600, sent=1600, received=1600, spilled=3200)
-    assert summed(stages) == plan.most_of_several([100, 1000, 400])
+    assert sum_stages(stages)[0] == PartyCounts(hashes=200, powers=1600, sent=1600, received=1600, spilled=3200)
+    assert sum_stages(stages) == plan.most_of_several([100, 1000, 400])
 
 
 def test_rows_of_each_protocol() -> None:
@@ -251,7 +251,7 @@ def test_training_costs_what_all_conversations_take() -> None:
         estimate(plan(rest=rest))["psi"],
         parse(f"name: t\nparties: {{active: clinic, passive: lab}}\nalign: {{protocol: psi}}{rest}", Job, source="job"),
     )
-    one = pair.train.planned().cost(pair.evaluate, 30, "psi")
+    one = pair.train.make_plan().cost(pair.evaluate, 30, "psi")
     assert exact(found, "train_bytes") == 2 * one.bytes
     assert exact(found, "batches") == one.batches
 
@@ -332,4 +332,4 @@ class TestCommand:
 
 def test_party_counts_add_up_by_kind() -> None:
     assert [field.name for field in fields(PartyCounts)] == ["hashes", "powers", "sent", "received", "spilled"]
-    assert astuple(summed([(PartyCounts(1, 2, 3, 4, 5),), (PartyCounts(5, 4, 3, 2, 1),)])[0]) == (6, 6, 6, 6, 6)
+    assert astuple(sum_stages([(PartyCounts(1, 2, 3, 4, 5),), (PartyCounts(5, 4, 3, 2, 1),)])[0]) == (6, 6, 6, 6, 6)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.crypto.shares.together import counted
 from tests.estimate.test_linkage_estimate import MACHINE, plan
-from vfl_node.alignment.linkage.comparison import compared
+from vfl_node.alignment.linkage.comparison import find_candidates
 from vfl_node.alignment.linkage.plan import LinkagePlan
 from vfl_node.estimate import totals, words
 from vfl_node.estimate.plan import Plan as Asked
@@ -33,7 +33,7 @@ def test_it_is_what_the_program_does(sizes: tuple[int, int], sigma: float) -> No
     ):
         cost = shared_cost(align, sizes)
         assert cost.plan == LinkagePlan(sizes, cost.plan.bits, 20, sigma)
-        real = counted(lambda machine: compared(machine, cost.plan))
+        real = counted(lambda machine: find_candidates(machine, cost.plan))
     assert cost.sent == list(real.opened.values())
     assert cost.dealt == sum(real.dealt.values())
     assert cost.rounds == real.rounds

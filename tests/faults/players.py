@@ -87,7 +87,7 @@ class Brings:
         settings, trial = settings_of(job, name, tables, folder / name), trial_of(name)
         table = read_input(settings, job) if settings.data else None
         memories = {
-            peer: Partner(folder / "partners" / name, peer, trial.memory_secret(peer)) for peer in job.remembered_by(name)
+            peer: Partner(folder / "partners" / name, peer, trial.memory_secret(peer)) for peer in job.remembered_parties(name)
         }
         return cls(settings, job, JobFolder(folder / name, trial), memories, table)
 
@@ -180,7 +180,7 @@ class Players:
             if of_party:
                 job = next(iter(of_party.values())).job
             for name, channels in memory_network(*job.parties.all, job_id="trial").items():
-                met = {peer: channel for peer, channel in channels.items() if peer in job.parties.met_by(name)}
+                met = {peer: channel for peer, channel in channels.items() if peer in job.parties.peers_of(name)}
                 for peer, channel in met.items():
                     changed = change if (name, peer) == between else None
                     channel._pipe = Wire(channel._pipe, changed)  # type: ignore[assignment]
@@ -221,7 +221,7 @@ class Players:
                 requests.close()
             own = store.job_folder(record)
             table, brought = predictions.prepare(settings, store, predicting, own, requests)
-            memories = {peer: store.partner(peer) for peer in predicting.remembered_by(name)}
+            memories = {peer: store.partner(peer) for peer in predicting.remembered_parties(name)}
             made[name] = Brings(settings, predicting, own, memories, table, brought, asked)
         return made
 
@@ -230,13 +230,13 @@ class Players:
         runs = []
         with ExitStack() as stack, self.scratch() as forgotten:
             for name, channels in memory_network(*job.parties.all, job_id="trial").items():
-                met = {peer: channel for peer, channel in channels.items() if peer in job.parties.met_by(name)}
+                met = {peer: channel for peer, channel in channels.items() if peer in job.parties.peers_of(name)}
                 brings = Brings.of(job, name, self._tables, Path(forgotten))
                 if name in job.parties.data:
                     store = Store(folder / name, trial_of(name))
                     stack.callback(store.close)
                     record = store.update(store.add(job, submitter="clinic", job_id="trained"), state="done")
-                    memories = {peer: store.partner(peer) for peer in job.remembered_by(name)}
+                    memories = {peer: store.partner(peer) for peer in job.remembered_parties(name)}
                     brings = replace(brings, folder=store.job_folder(record), memories=memories)
                 runs += brings.sides(1, met)
             for end in run_together(*runs):

@@ -335,4 +335,4 @@ def test_a_peers_job_with_a_coordinator_or_beyond_the_budget_is_refused_before_i
         assert lab.store.get(job_id) is None
     memory.forget()
     assert offered(lab, job, "third").accepted
-    assert memory.account().spent("default").mu == 0  # it counts when it begins
+    assert memory.account().total("default").mu == 0  # it counts when it begins

@@ -61,7 +61,7 @@ class Spending:
                 for channel in channels.values():
                     self._tap(channel._pipe, dies=dies)
             settings = self.settings(name, **limits if name == "lab" else {})
-            memories = {peer: Partner(self.folder / name, peer) for peer in job.remembered_by(name)}
+            memories = {peer: Partner(self.folder / name, peer) for peer in job.remembered_parties(name)}
             runs[name] = set_up(
                 settings,
                 job,
@@ -126,8 +126,8 @@ def test_a_job_is_charged_at_both_and_one_too_many_sends_nothing_whatever_set_it
         assert [entry["text"] for entry in report["learnt"][name] if entry["what"] == "privacy"] == [privacy["text"]]
     assert privacy["text"] in summary(report)
     assert spending.report("last", "notary")["training"]["hidden"]["privacy"] is None
-    assert spending.partner("clinic", "lab").account().spent("default") == Spent(mu_of(1))
-    assert epsilon_of(lab.account().spent("default").mu) == pytest.approx(3.904, abs=1e-3)
+    assert spending.partner("clinic", "lab").account().total("default") == Spent(mu_of(1))
+    assert epsilon_of(lab.account().total("default").mu) == pytest.approx(3.904, abs=1e-3)
 
     lines = spending.files["lab"].read_text().splitlines()
     fewer, all_rows = spending.folder / "fewer.csv", spending.files["lab"]
@@ -159,7 +159,7 @@ def test_a_failed_job_counts_and_another_attempt_of_it_does_not(spending: Spendi
 def test_a_job_without_epsilon_spends_what_its_metrics_spend_and_stays_remembered_as_unbounded(spending: Spending) -> None:
     text = "train: {algorithm: hidden, epsilon: null}\nevaluate: {epsilon: 2}\n"
     spending.run("unbounded", text, dies=True)
-    assert spending.partner("lab", "clinic").account().spent("default") == Spent(mu_of(2), unbounded=1)
+    assert spending.partner("lab", "clinic").account().total("default") == Spent(mu_of(2), unbounded=1)
 
 
 def test_what_would_be_refused_is_refused_when_it_is_submitted_or_offered_and_counted_then_by_nobody(
@@ -248,7 +248,7 @@ def test_an_owner_begins_a_new_count_and_what_was_counted_stays_listed(tmp_path:
         lab.forget()
     filled(lab)
     assert PartnerCounts(tmp_path / "lab", "lab").forget() == FIT  # as a command does beside the node
-    assert lab.account().spent("default") == Spent()
+    assert lab.account().total("default") == Spent()
     assert len(lab.account().expenses("default", forgotten=True)) == FIT
     filled(lab)  # attempts of jobs that were counted
     assert lab.spend(expense("new")) == Spent(mu_of(1))

@@ -17,7 +17,7 @@ from vfl_node.errors import DataError, PolicyError, UsageError
 from vfl_node.execution.inputs import count_input, read_input, taking_part
 from vfl_node.job import Align, Job
 from vfl_node.node.check import StartCheck
-from vfl_node.session.memory import MemoryOfOneRun, joint
+from vfl_node.session.memory import MemoryOfOneRun, join_memories
 from vfl_node.settings.node import Settings, load_settings
 
 JOB = "name: trial\nparties: {active: clinic, passive: lab}\n"
@@ -150,7 +150,7 @@ def test_a_partner_sees_one_part_of_a_table_whoever_else_takes_part(tmp_path: Pa
     memories = {name: MemoryOfOneRun(Randomness(name.encode().ljust(32))) for name in ("clinic", "insurer", "shop", "bank")}
 
     def part(*partners: str, table: str = "a") -> set[bytes]:
-        memory = joint([memories[name] for name in partners])
+        memory = join_memories([memories[name] for name in partners])
         read = read_input(settings, job(f"{{lab: {table}}}"))
         return set(taking_part(read, Align(at_most=60), memory, settings.limits, "lab").ids)
 

@@ -35,7 +35,7 @@ def test_an_answer_spells_ids_as_they_came(records: Records) -> None:
     several = np.array([[0.25, 0.5, 0.25], [0, 1, 0]], dtype=np.float64)
     assert records.csv(several).splitlines()[0] == b"id,of,probability_0,probability_1,probability_2"
     made = Predicted(np.array([1]), np.array([0.5]), shared=7)
-    assert records.of_shared(made) == b'id,of,probability\n"b, with a comma",1,\na,2,0.5\n'
+    assert records.shared_csv(made) == b'id,of,probability\n"b, with a comma",1,\na,2,0.5\n'
 
 
 def test_a_record_has_a_line_or_a_row(records: Records, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_an_answer_names_the_class_beside_the_probability(records: Records) -> N
         b'id,of,probability,class\n"b, with a comma",1,0.3,"malignant, or so"\na,2,0.2,benign\n'
     )
     made = Predicted(np.array([1]), np.array([0.5]), shared=7)
-    assert named.of_shared(made) == b'id,of,probability,class\n"b, with a comma",1,,\na,2,0.5,"malignant, or so"\n'
+    assert named.shared_csv(made) == b'id,of,probability,class\n"b, with a comma",1,,\na,2,0.5,"malignant, or so"\n'
     several = replace(records, classes=("ape", "bee", "cat")).csv(np.array([[0.25, 0.5, 0.25], [0, 0, 1]]))
     assert several.splitlines() == [
         b"id,of,probability_ape,probability_bee,probability_cat,class",

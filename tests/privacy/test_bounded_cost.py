@@ -22,7 +22,7 @@ from tests.crypto.shares.together import Run
 from tests.thorough import examples
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import FRACTION, encode
-from vfl_node.gdp import auc_bound, mu_of, together
+from vfl_node.gdp import auc_bound, compose, mu_of
 from vfl_node.training.hidden import bound
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
 from vfl_node.training.hidden.descent import Descent
@@ -212,7 +212,7 @@ def test_a_whole_budget_tells_less_than_its_bound() -> None:
     worlds = examples(4, fewer=2)
     error = 1 / np.sqrt(3 * SHARED * worlds)
     spent = means(1.0, JOBS, worlds)
-    assert auc_bound(together([mu_of(1.0)] * JOBS)) <= auc_bound(mu_of(4.0))
+    assert auc_bound(compose([mu_of(1.0)] * JOBS)) <= auc_bound(mu_of(4.0))
     assert (spent <= auc_bound(mu_of(4.0)) + 3 * error).all()
     assert (spent < 0.68).all()
     nothing = means(None, JOBS, 2)

@@ -44,7 +44,7 @@ def table(dependence: float, rows: int = N) -> Table:
 
 
 def estimated(table: Table) -> JointAttack | None:
-    return estimate(table, Train.of(job()), {})
+    return estimate(table, Train.section_of(job()), {})
 
 
 def test_columns_that_tell_of_each_other_give_a_high_figure_and_independent_ones_chance() -> None:

@@ -10,7 +10,7 @@ from vfl_node.alignment.lists.promises import part_seed
 from vfl_node.errors import PolicyError
 from vfl_node.node.partners import Partner
 from vfl_node.session.counted import aligned_sets, changed_sets, telling_training
-from vfl_node.session.memory import JointMemory, joint
+from vfl_node.session.memory import JointMemory, join_memories
 
 
 def partners(folder: Path) -> list[Partner]:
@@ -19,17 +19,17 @@ def partners(folder: Path) -> list[Partner]:
 
 def test_an_only_memory_is_itself(tmp_path: Path) -> None:
     only, _ = partners(tmp_path)
-    assert joint([only]) is only
+    assert join_memories([only]) is only
 
 
 def test_the_secret_is_the_same_in_every_job_and_that_of_no_single_partner(tmp_path: Path) -> None:
     each = partners(tmp_path)
-    secret = joint(each).secret.bytes(16)
-    assert joint(partners(tmp_path)).secret.bytes(16) == secret
+    secret = join_memories(each).secret.bytes(16)
+    assert join_memories(partners(tmp_path)).secret.bytes(16) == secret
     assert secret not in [memory.secret.bytes(16) for memory in each]
     for lost in each:
         others = [Partner(tmp_path / "elsewhere", "anew") if memory is lost else memory for memory in each]
-        assert joint(others).secret.bytes(16) != secret
+        assert join_memories(others).secret.bytes(16) != secret
 
 
 def test_what_is_promised_to_one_holds_for_all(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ PARTIES = Parties(active="clinic", passive=("lab", "insurer"), coordinator="nota
 
 
 def test_passive_parties_meet_the_active_one_and_the_coordinator_alone() -> None:
-    met = {name: PARTIES.met_by(name) for name in PARTIES.all}
+    met = {name: PARTIES.peers_of(name) for name in PARTIES.all}
     assert met == {
         "clinic": ("lab", "insurer", "notary"),
         "lab": ("clinic", "notary"),
@@ -28,7 +28,7 @@ def test_passive_parties_meet_the_active_one_and_the_coordinator_alone() -> None
 def test_a_phase_and_its_traffic_are_of_all_data_peers() -> None:
     held = memory_network(*PARTIES.all, job_id="t")
     sessions = {
-        name: session(name, {peer: held[name][peer] for peer in PARTIES.met_by(name)}, Randomness(bytes(32)), parties=PARTIES)
+        name: session(name, {peer: held[name][peer] for peer in PARTIES.peers_of(name)}, Randomness(bytes(32)), parties=PARTIES)
         for name in PARTIES.data
     }
 

@@ -51,7 +51,7 @@ class Asking:
 
     def name(self, to: str) -> str:
         """The asker's."""
-        (name,) = self.parties.named(to)
+        (name,) = self.parties.members(to)
         return name
 
     def together(self, positions: Any, data: Mapping[str, tuple[Table, Alignment]] | None = None) -> np.ndarray:
@@ -76,7 +76,7 @@ class Asking:
         sessions = {
             name: session(
                 name,
-                {peer: self.recorder.wrap(name, network[name][peer]) for peer in parties.met_by(name)},
+                {peer: self.recorder.wrap(name, network[name][peer]) for peer in parties.peers_of(name)},
                 Randomness(bytes(32)),
                 parties=parties,
                 predict=predict,

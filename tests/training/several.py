@@ -145,7 +145,7 @@ class SeveralRuns:
         def of(name: str) -> Session:
             ticks = count()
             channels: dict[str, Channel] = {
-                peer: self.recorder.wrap(name, network[name][peer]) for peer in parties.parties.met_by(name)
+                peer: self.recorder.wrap(name, network[name][peer]) for peer in parties.parties.peers_of(name)
             }
             return session(
                 name,

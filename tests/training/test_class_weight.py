@@ -36,7 +36,7 @@ def job(train: str, rest: str = "") -> Job:
 @pytest.mark.parametrize("written", ["{0: 1, 1: 5}", "[1, 5]", "{1: 5.0, 0: 1.0}", "{'1': 5, '0': 1}"])
 def test_every_way_to_write_weights_is_the_same_job(written: str) -> None:
     weighted = job(f"class_weight: {written}")
-    assert Train.of(weighted).class_weight == (1.0, 5.0)
+    assert Train.section_of(weighted).class_weight == (1.0, 5.0)
     assert weighted.digest() == job("class_weight: [1, 5]").digest() != job("class_weight: null").digest()
     assert parse_job(weighted.canonical(), source="job").digest() == weighted.digest()
 

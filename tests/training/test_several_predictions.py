@@ -78,7 +78,7 @@ class Halves:
 
     def own(self, to: str) -> str:
         """The name of the asker."""
-        (name,) = self.parties.parties.named(to)
+        (name,) = self.parties.parties.members(to)
         return name
 
     def known(self, to: str, rows: Any) -> Request:
@@ -92,7 +92,7 @@ class Halves:
         of_each = {
             name: session(
                 name,
-                {peer: recorder.wrap(name, network[name][peer]) for peer in parties.met_by(name)},
+                {peer: recorder.wrap(name, network[name][peer]) for peer in parties.peers_of(name)},
                 Randomness(bytes(32)),
                 parties=parties,
                 predict=predict,
@@ -187,7 +187,7 @@ def test_every_asker_gets_what_the_joint_model_says(intersection: Halves, to: st
 @pytest.mark.parametrize("passive", [1, 4])
 def test_any_number_of_passive_parties(passive: int) -> None:
     made = halves(passive, owned=0.9, protocol="psi", train=TRAIN.model_copy(update={"epochs": 1}))
-    for to in ("active", made.parties.parties.called(made.parties.names[-1])):
+    for to in ("active", made.parties.parties.role_or_name(made.parties.names[-1])):
         (found,) = made.ask(to, made.known(to, made.parties.views[made.own(to)].rows))
         positions = np.arange(len(found))
         expected = probabilities(made.by_hand(dict.fromkeys(made.parties.names, positions)))

@@ -241,7 +241,7 @@ def test_the_estimate_counts_what_is_sent(several_parties: Make, several_runs: M
         runs = several_runs(evaluate=evaluate, train=train)
         runs(parties)
         from_active = [entry for entry in runs.recorder.entries if entry.sender == "clinic"]
-        estimated = train.planned(2).cost(evaluate, len(parties.people), "psi").active_bytes
+        estimated = train.make_plan(2).cost(evaluate, len(parties.people), "psi").active_bytes
         return sum(len(entry.frame.body) for entry in from_active), estimated
 
     (last, estimated), (drawn, of_drawn) = sent(LAST), sent(Evaluate(test_fraction=0.25, validation_fraction=0.1))

@@ -50,8 +50,8 @@ class LinkageFacts:
         tau_min: what no noise gets it below; likewise.
         expected_disclosed: how many of the passive party's filters that makes; likewise.
         tau_means: what τ says, and what it does not, for whoever reads it; likewise.
-        reuse: of how many different filters of the active party a record of this party is a candidate at most; None at a party
-            that is not told.
+        reuse: how many different filters of the active party have one record of this party as a candidate, at most; None at a
+            party that is not told.
         coordinator_learnt: what the coordinator learnt, as far as this party knows.
         comparison: how distances were computed, as the job says it.
     """
@@ -145,8 +145,8 @@ class Alignment:
     @property
     def candidates(self) -> int | None:
         """K, of an alignment by similarity; None of any other."""
-        of = self.rows if self.similarities is None else self.similarities
-        return int(of.shape[1]) if of.ndim == 2 else None
+        columns = self.rows if self.similarities is None else self.similarities
+        return int(columns.shape[1]) if columns.ndim == 2 else None
 
     @property
     def among(self) -> int | None:

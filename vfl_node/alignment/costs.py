@@ -77,7 +77,7 @@ def total(lists: Sequence[ListCost]) -> Counts:
     return _tally(lists, _stages(lists))
 
 
-def by_stage(lists: Sequence[ListCost]) -> list[Counts]:
+def stage_counts(lists: Sequence[ListCost]) -> list[Counts]:
     """The same, stage by stage."""
     return [_tally(lists, [stage]) for stage in _stages(lists)]
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from vfl_node.alignment.costs import Counts, ListCost, by_stage, total
+from vfl_node.alignment.costs import Counts, ListCost, stage_counts, total
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import stages_of_several
 from vfl_node.configuration.registry import load
@@ -45,7 +45,7 @@ class AlignmentPlan(ABC):
 
     def stages(self, n_a: int, n_p: int, m: int) -> list[Counts]:
         """The same, stage by stage; what both parties do in one stage happens at the same time."""
-        return by_stage(self.lists(n_a, n_p, m))
+        return stage_counts(self.lists(n_a, n_p, m))
 
     def stages_of_several(self, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
         """What each party computes, sends and stores with several passive parties, stage by stage.

@@ -17,7 +17,7 @@ from vfl_node.transport.channel import Channel
 
 Side: TypeAlias = Callable[[Session, OwnRecords, Group | None], Awaitable[Alignment]]
 """One party's side of a protocol: from its session, its records, and a group in place of the job's.
-:func:`vfl_node.alignment.lists.side.over_lists` makes one of a coroutine over lists, such as
+:func:`vfl_node.alignment.lists.side.open_lists` makes one of a coroutine over lists, such as
 :func:`vfl_node.alignment.psu.protocol.active`."""
 
 
@@ -27,7 +27,7 @@ class AlignmentCoordination(Protocol):
     async def serve(self, channel: Channel) -> None:
         """Do what one data party needs, in phase ``align``."""
 
-    def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
+    def disclosures(self) -> Mapping[str, tuple[Disclosure, ...]]:
         """Party → what it learnt, as far as the coordinator knows, once every data party has its alignment."""
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ def pads(terms: Align, role: Role) -> bool:
     return terms.padding > 0 and role in terms.spec.padded_roles
 
 
-def announced(records: int, terms: Align, role: Role) -> int:
+def announced_count(records: int, terms: Align, role: Role) -> int:
     """Elements in a party's list for its ``records``: those that stand for no record included."""
     count = records + 2 * terms.dummies
     return public_bucket(count, terms.padding) if pads(terms, role) else count
@@ -39,13 +39,13 @@ def announced(records: int, terms: Align, role: Role) -> int:
 
 def check_announced(records: int, terms: Align, role: Role, most: int) -> int:
     """As :func:`announced`, of a party that may announce ``most``. Raises PolicyError (``E_TOO_MANY``)."""
-    count = announced(records, terms, role)
+    count = announced_count(records, terms, role)
     if count > most:
-        raise too_many(f"with padding and dummies this party would announce {count} identifiers", most)
+        raise too_many_error(f"with padding and dummies this party would announce {count} identifiers", most)
     return count
 
 
-def too_many(what: str, most: int) -> PolicyError:
+def too_many_error(what: str, most: int) -> PolicyError:
     """The error of a set that is too large: ``what`` is announced, and ``most`` are accepted."""
     return PolicyError(
         f"{what}, and this node accepts at most {most}",

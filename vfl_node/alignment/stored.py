@@ -39,7 +39,7 @@ def parts(alignment: Alignment) -> tuple[dict[str, NDArray[Any]], str]:
     return arrays, json.dumps({"version": VERSION, **head})
 
 
-def joined(arrays: Mapping[str, NDArray[Any]], head: str, peers: Sequence[str]) -> Alignment:
+def join_parts(arrays: Mapping[str, NDArray[Any]], head: str, peers: Sequence[str]) -> Alignment:
     """The alignment that :func:`parts` took apart.
 
     Args:

@@ -52,11 +52,11 @@ class AlignmentWords(ABC):
     title: ClassVar[str]
 
     @abstractmethod
-    def rows_title(self, of: ReportedAlignment) -> str:
+    def rows_title(self, alignment: ReportedAlignment) -> str:
         """What the rows of the shared order are, after their number: "records in the union"."""
 
     @abstractmethod
-    def rows(self, of: ReportedAlignment) -> str:
+    def rows(self, alignment: ReportedAlignment) -> str:
         """A paragraph about the shared order below the drawing of the sets; empty: none."""
 
     def figures(self, figures: Mapping[str, Any]) -> list[str]:
@@ -64,7 +64,7 @@ class AlignmentWords(ABC):
         return []
 
     @abstractmethod
-    def leaks(self, of: ReportedAlignment) -> str:
+    def leaks(self, alignment: ReportedAlignment) -> str:
         """What the alignment reveals to whom, as a paragraph above the ledger."""
 
 
@@ -74,6 +74,6 @@ def words_of(spec: AlignmentSpec) -> AlignmentWords:
     return words()
 
 
-def overlap_text(of: ReportedAlignment) -> str:
+def overlap_text(alignment: ReportedAlignment) -> str:
     """What the party that forms the shared order learns besides, as a sentence."""
-    return f"{of.active} also learns how many records exactly some of the parties have, for each choice of parties."
+    return f"{alignment.active} also learns how many records exactly some of the parties have, for each choice of parties."

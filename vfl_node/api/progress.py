@@ -14,14 +14,14 @@ View = dict[str, Any]
 
 
 @contextmanager
-def shown(title: str, *, wanted: bool) -> Iterator[Callable[[View], None]]:
+def show_progress(title: str, *, wanted: bool) -> Iterator[Callable[[View], None]]:
     """What takes views of a job as they come.
 
     Args:
         title: of the job.
         wanted: whether anything is shown.
     """
-    if wanted and _in_notebook():
+    if wanted and _is_notebook():
         bar = _NotebookBar(title)
         yield bar.update
         bar.end()
@@ -32,7 +32,7 @@ def shown(title: str, *, wanted: bool) -> Iterator[Callable[[View], None]]:
         yield lambda _: None
 
 
-def _in_notebook() -> bool:
+def _is_notebook() -> bool:
     interactive = sys.modules.get("IPython")
     return interactive is not None and hasattr(interactive.get_ipython(), "kernel")
 

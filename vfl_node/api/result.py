@@ -43,7 +43,7 @@ class Picture:
 
     def save(self, path: str | Path) -> Path:
         """Write it as an SVG file."""
-        return _written(Path(path), self.svg.encode())
+        return _write(Path(path), self.svg.encode())
 
 
 class ReportPage:
@@ -75,7 +75,7 @@ class ReportPage:
 
     def save(self, path: str | Path) -> Path:
         """Write the page to ``path``; returns it."""
-        return _written(Path(path), self.page.encode())
+        return _write(Path(path), self.page.encode())
 
     @cached_property
     def pictures(self) -> dict[str, Picture]:
@@ -158,7 +158,7 @@ class Result:
     def epochs(self) -> list[dict[str, Any]]:
         """A row for each epoch or iteration, for ``pandas.DataFrame(result.epochs)``; nested keys are joined by a dot."""
         training = self.report.figures["training"]
-        return [{"epoch": number} | dict(_flat(row)) for number, row in enumerate(training["epochs"] if training else (), 1)]
+        return [{"epoch": number} | dict(_flatten(row)) for number, row in enumerate(training["epochs"] if training else (), 1)]
 
     @property
     def warnings(self) -> list[str]:
@@ -213,7 +213,7 @@ class Result:
         return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(ids, string())))
 
 
-def _written(path: Path, content: bytes) -> Path:
+def _write(path: Path, content: bytes) -> Path:
     try:
         write_whole(path, content)
     except OSError as error:
@@ -221,10 +221,10 @@ def _written(path: Path, content: bytes) -> Path:
     return path
 
 
-def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in row.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

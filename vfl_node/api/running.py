@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from vfl_node.api.frames import Given, tables_of, write
-from vfl_node.api.progress import shown
+from vfl_node.api.progress import show_progress
 from vfl_node.api.result import PREDICTIONS, Result
 from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
@@ -89,7 +89,7 @@ def run(
             paths = {party: write(frame, folder, party) for party, frame in frames.items()}
         columns = {"id": id_column, "label": label_column}
         owners = settled_parties(spec, files | paths, given=given, columns=columns, threads=threads, models=places)
-        view = stack.enter_context(shown(spec.name, wanted=progress))
+        view = stack.enter_context(show_progress(spec.name, wanted=progress))
         target = _folder(out)
         try:
             if predictions:

@@ -45,7 +45,7 @@ def audit(
 
     found = audit_job(settings, job_id, names, known_share)
     if as_json:
-        print_json(_as_json(found))
+        print_json(_to_json(found))
         return
     table = Table(
         Column("column", overflow="fold"),
@@ -57,7 +57,7 @@ def audit(
     for column in found.columns:
         figures = (column.constant, column.rebuilt, column.gain)
         table.add_row(
-            escape(column.column), METRICS_OF_COLUMNS[column.metric], *("-" if of is None else f"{of:.3f}" for of in figures)
+            escape(column.column), METRICS_OF_COLUMNS[column.metric], *("-" if x is None else f"{x:.3f}" for x in figures)
         )
     print_table(table)
     which = "shared rows of this party" if found.shared else "rows of this party that took part; which were shared is not kept"
@@ -79,5 +79,5 @@ def _names(columns: str) -> tuple[str, ...]:
     return names
 
 
-def _as_json(found: FeatureAuditResult) -> dict[str, Any]:
+def _to_json(found: FeatureAuditResult) -> dict[str, Any]:
     return {**asdict(found), "columns": [{**asdict(column), "gain": column.gain} for column in found.columns]}

@@ -72,33 +72,33 @@ def _forget(settings: Settings, partner: str, *, yes: bool) -> None:
 def _show(found: list[dict[str, Any]], what: str) -> None:
     columns = (Column(title, justify="right") for title in ("allowed", "spent", "left", f"jobs of {what} that fit"))
     table = Table("with", "table", *columns, box=None, pad_edge=False)
-    for of in found:
-        allowed, left = (None if of[key] is None else epsilon_text(of[key]) for key in ("allowed", "left"))
-        spent = "unknown" if of["lost"] else epsilon_text(of["spent"])
-        fits = "any" if of["fits"] is None else f"{of['fits']:,}"
-        table.add_row(of["partner"], of["table"], allowed or "no limit", spent, left or "no limit", fits)
+    for account in found:
+        allowed, left = (None if account[key] is None else epsilon_text(account[key]) for key in ("allowed", "left"))
+        spent = "unknown" if account["lost"] else epsilon_text(account["spent"])
+        fits = "any" if account["fits"] is None else f"{account['fits']:,}"
+        table.add_row(account["partner"], account["table"], allowed or "no limit", spent, left or "no limit", fits)
     print_table(table)
-    for of in found:
-        for line in _words(of):
+    for account in found:
+        for line in _words(account):
             out.print(line, markup=False)
 
 
-def _words(of: dict[str, Any]) -> list[str]:
+def _words(account: dict[str, Any]) -> list[str]:
     """What a line of the table means."""
-    place = f"{of['partner']}, {of['table']}"
+    place = f"{account['partner']}, {account['table']}"
     said = []
-    if of["lost"]:
-        said.append(f"{place}: what was counted is lost, so nothing fits: vfl-node budget --forget {of['partner']}")
-    if of["unbounded"]:
-        said.append(f"{place}: NO BOUND for what {of['unbounded']} of its jobs opened (limits.unbounded_models)")
-    elif of["auc_bound"] is None:
+    if account["lost"]:
+        said.append(f"{place}: what was counted is lost, so nothing fits: vfl-node budget --forget {account['partner']}")
+    if account["unbounded"]:
+        said.append(f"{place}: NO BOUND for what {account['unbounded']} of its jobs opened (limits.unbounded_models)")
+    elif account["auc_bound"] is None:
         said.append(f"{place}: jobs over different alignments, or with targets that are not covered: see each one's report")
-    elif of["jobs"]:
-        what = "whether one record is shared" if any(about.endswith(SCALED) for about in of["about"]) else TELLS
-        bound = f"at an AUC of at most {auc_text(of['auc_bound'])}"
+    elif account["jobs"]:
+        what = "whether one record is shared" if any(about.endswith(SCALED) for about in account["about"]) else TELLS
+        bound = f"at an AUC of at most {auc_text(account['auc_bound'])}"
         said.append(f"{place}: beyond what alignment told, whoever has all that was opened tells {what} {bound}")
     for key, verb in (("jobs", "spent by"), ("forgotten", "no longer counted")):
-        if of[key]:
-            listed = ", ".join(f"{job_id} ({epsilon_text(epsilon)})" for job_id, epsilon in of[key].items())
+        if account[key]:
+            listed = ", ".join(f"{job_id} ({epsilon_text(epsilon)})" for job_id, epsilon in account[key].items())
             said.append(f"{place}: {verb} {listed}")
     return said

@@ -60,7 +60,7 @@ def check(
 
     checks = {name: check_table(settings, data=data, job=spec, rows=rows) for name, data in tables.items()}
     if as_json:
-        documents = {name: _as_json(checked) for name, checked in checks.items()}
+        documents = {name: _to_json(checked) for name, checked in checks.items()}
         (only, *others) = documents.values()
         print_json({"tables": documents} if others else only)
     for name, checked in checks.items():
@@ -247,7 +247,7 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
         yield f"  {column.name}: {column}"
 
 
-def _as_json(checked: TableCheck) -> dict[str, Any]:
+def _to_json(checked: TableCheck) -> dict[str, Any]:
     from vfl_node.node.check import describe_error
 
     data, table, use = checked.data, checked.profile, checked.job

@@ -58,7 +58,7 @@ def init(
 
     from vfl_node.node.setup import init as write
 
-    _checked_name(name)
+    _check_name(name)
     for path in write(name, role.value, folder, federation=federation):
         out.print(f"wrote {path}")
     ports = yaml.safe_load((folder / "node.yaml").read_text())
@@ -124,7 +124,7 @@ def accept_loss(
     from vfl_node.node.partners import accept_loss as accept
     from vfl_node.node.partners import accept_new_answers
 
-    _checked_name(peer)
+    _check_name(peer)
     settings = load_settings(config)
     if peer not in settings.peers:
         hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
@@ -139,7 +139,7 @@ def accept_loss(
     )
 
 
-def _checked_name(name: str) -> None:
+def _check_name(name: str) -> None:
     from pydantic import TypeAdapter, ValidationError
 
     from vfl_node.job import Name

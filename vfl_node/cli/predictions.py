@@ -44,13 +44,13 @@ def predict(
     check_writable(target, "--out")
     settings = load_settings(config)
     client_of(settings).job(job_id)  # fail at once if the node does not run, or does not know the job
-    answer = _predicted_new(settings, job_id, request) if align else _predicted(settings, job_id, request)
+    answer = _predict_new(settings, job_id, request) if align else _predict_known(settings, job_id, request)
     with writing(target, "--out"):
         write_whole(target, answer)
     out.print(f"wrote {target}")
 
 
-def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
+def _predict_known(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of known records; the same request gets the same answer again."""
     sections = [{"model": model, "to": to, "rows": "known"} for to in (settings.role, settings.name)]
     with ShownProgress(model) as shown:
@@ -63,10 +63,10 @@ def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
 
             return client.predict(model, request, look)
 
-        return _patiently(settings, ask)
+        return _ask_patiently(settings, ask)
 
 
-def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
+def _predict_new(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of new records, which are a separate job."""
     err.print("aligning by psi: all parties learn which of these records they share")
     try:
@@ -81,10 +81,10 @@ def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
         follow(client, job_id)
         return client.predictions(job_id)
 
-    return _patiently(settings, fetch)
+    return _ask_patiently(settings, fetch)
 
 
-def _patiently(settings: Settings, ask: Callable[[Any], bytes]) -> bytes:
+def _ask_patiently(settings: Settings, ask: Callable[[Any], bytes]) -> bytes:
     """What ``ask`` gets from the node; if the node is restarted in between, ``ask`` is called again."""
     while True:
         try:

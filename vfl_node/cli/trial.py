@@ -80,9 +80,9 @@ def run(
     if predictions:
         check_writable(predictions, "--predictions")  # which may lie in the folder of --out
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
-        signal.signal(number, _interrupted)
+        signal.signal(number, _interrupt)
     started = time.monotonic()
-    say = _silent if as_json else out.print
+    say = _say_nothing if as_json else out.print
     if not as_json:
         how = "running" if in_process else "starting"
         parties_text = join_names([f"{name} ({role_in(spec.parties, name)})" for name in spec.parties.all])
@@ -237,13 +237,13 @@ def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
 def _print_outcome(path: Path, seconds: float) -> None:
     """As :func:`_summarise`, for a program: one line of JSON with the keys that a job at a node has."""
     report = json.loads(path.read_text())
-    of = {"state": "done", "took_s": round(seconds, 1), "metrics": main_metrics(report), "warnings": warnings(report)}
-    print_json(of | {"report_path": str(path.with_suffix(".html"))}, indent=None)
+    outcome = {"state": "done", "took_s": round(seconds, 1), "metrics": main_metrics(report), "warnings": warnings(report)}
+    print_json(outcome | {"report_path": str(path.with_suffix(".html"))}, indent=None)
 
 
-def _silent(*_: object) -> None:
+def _say_nothing(*_: object) -> None:
     """Prints nothing."""
 
 
-def _interrupted(number: int, frame: object) -> NoReturn:
+def _interrupt(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt

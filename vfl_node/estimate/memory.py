@@ -104,7 +104,7 @@ def need(
         protection: of the node's settings.
     """
     columns = table.numeric + len(table.cardinalities) + sum(length for _, length in table.lists)
-    conversations = {role_in(job.parties, name): len(job.parties.met_by(name)) for name in job.parties.all}
+    conversations = {role_in(job.parties, name): len(job.parties.peers_of(name)) for name in job.parties.all}
     plan = plan_training(job, models) if role != "coordinator" else None
     linked = 2 * PLACE_BYTES * job.align.candidates if job.align.spec.by_similarity else 0
     weights = parameters(model or job, role, table, models)
@@ -121,7 +121,7 @@ def need(
 def _protection_bytes(job: Job, protection: Protection, role: Role, table: TableShape, weights: int) -> int:
     plan = plan_training(job)
     assert plan is not None
-    rows, width, projected = plan.sent()
+    rows, width, projected = plan.sent_sizes()
     if not width or role == "coordinator":
         return 0
     if role == "active":
@@ -139,7 +139,7 @@ def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str
 
 def plan_training(job: Job, models: Mapping[str, str] = NONE_DECLARED) -> TrainingPlan[Any] | None:
     """What the job's training will send and compute; None where it trains nothing. ``models``: as for :func:`need`."""
-    return job.train.planned(len(job.parties.passive), job.beside, models) if job.train else None
+    return job.train.make_plan(len(job.parties.passive), job.beside, models) if job.train else None
 
 
 def frame_bytes(job: Job, model: Job | None = None) -> int:

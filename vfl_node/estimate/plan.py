@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.sizes import announced_count
 from vfl_node.errors import UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import UNPROTECTED, Need, need
@@ -173,7 +173,7 @@ def taking_part(align: Align, records: Records, shared: Span) -> tuple[Records, 
 
 def announced_sizes(parties: Parties, align: Align, records: Records) -> list[int]:
     """Elements that each data party announces, in the job's order, if so many records take part."""
-    return [announced(records[name], align, data_role(parties, name)) for name in parties.data]
+    return [announced_count(records[name], align, data_role(parties, name)) for name in parties.data]
 
 
 def training_cost(
@@ -198,7 +198,7 @@ def training_cost(
         return None
     told = common if terms_of(job.align, protocol).tells_common else None
     beside = replace(job.beside, among=among, common=told, columns=columns)
-    return job.train.planned(len(job.parties.passive), beside).cost(job.evaluate, rows, protocol)
+    return job.train.make_plan(len(job.parties.passive), beside).cost(job.evaluate, rows, protocol)
 
 
 def cost_outside(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:
@@ -206,7 +206,7 @@ def cost_outside(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> 
     if job.train is None or len(job.parties.passive) > 1 or not spec.every_row_is_shared:
         return None
     counts = {data_role(job.parties, name): count for name, count in records.items()}
-    return job.train.planned(1, job.beside).outside(job.evaluate, rows, counts)
+    return job.train.make_plan(1, job.beside).cost_outside(job.evaluate, rows, counts)
 
 
 def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str], protection: Protection) -> str:

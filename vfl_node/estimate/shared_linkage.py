@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vfl_node.alignment.linkage.plan import LinkagePlan
-from vfl_node.alignment.linkage.policy import too_large
+from vfl_node.alignment.linkage.policy import is_too_large
 from vfl_node.crypto.shares.sizes import NUMBER_BYTES as BYTES
 from vfl_node.crypto.shares.sizes import block_bits, ring_bits, words_of
 from vfl_node.job import Align
@@ -54,7 +54,7 @@ class SharedCost:
 def shared_cost(align: Align, sizes: Sequence[int]) -> SharedCost:
     """What a linkage in shares of n_A and n_B records takes."""
     active, passive = sizes
-    plan = LinkagePlan.of(align, (active, passive))
+    plan = LinkagePlan.from_align(align, (active, passive))
     cost = SharedCost(plan)
     for block in plan.blocks:
         _add_block(cost, len(block))
@@ -112,6 +112,6 @@ def shared_notes(cost: SharedCost, coordinator: str, rtt_ms: float) -> Iterator[
         f"{a:,.1f} and {b:,.1f} MB in {cost.rounds:,} rounds, which take {cost.rounds * rtt_ms / 2e3:,.0f} s at {rtt_ms:g} ms, "
         f"and {coordinator} sends them {cost.dealt / 1e6:,.1f} MB"
     )
-    if too_large(cost.plan):
+    if is_too_large(cost.plan):
         yield "the job would be refused, as it is too large for align.comparison: shares"
     yield "rates were measured; reading the tables and training come on top"

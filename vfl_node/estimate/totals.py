@@ -17,7 +17,7 @@ from typing import Any
 from vfl_node.alignment import costs
 from vfl_node.alignment.plan import AlignmentPlan, plan_of
 from vfl_node.alignment.several.costs import PartyCounts
-from vfl_node.alignment.several.stages import by_party, summed
+from vfl_node.alignment.several.stages import party_counts, sum_stages
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.linkage import ENCODE_S, PLACE_BYTES, linkage_cost
@@ -139,7 +139,7 @@ def shows(plan: Plan, spec: AlignmentSpec) -> bool:
 def stages(protocol: AlignmentPlan, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
     """What each data party does in each stage, in the job's order; arguments as :meth:`AlignmentPlan.stages_of_several`."""
     n_a, n_p, *more = sizes
-    return protocol.stages_of_several(sizes, m) if more else [by_party(stage) for stage in protocol.stages(n_a, n_p, m)]
+    return protocol.stages_of_several(sizes, m) if more else [party_counts(stage) for stage in protocol.stages(n_a, n_p, m)]
 
 
 def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Range:
@@ -242,7 +242,7 @@ def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shar
     protocol = plan_of(terms.spec)
     parties, width = plan.job.parties, group(plan.job.align.group).width
     in_stages = stages(protocol, sizes, m)
-    total = dict(zip(parties.data, summed(in_stages), strict=True))
+    total = dict(zip(parties.data, sum_stages(in_stages), strict=True))
     own, active = total[plan.party], total[parties.active]
     told = protocol.bytes_a_row * m  # by the active party to each other one
     told_by, told_to = (told * len(parties.passive), 0) if plan.party == parties.active else (0, told)

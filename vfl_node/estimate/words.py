@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.plan import plan_of
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.sizes import announced_count
 from vfl_node.crypto.kernels import kernel
 from vfl_node.estimate.linkage import linkage_cost, linkage_notes
 from vfl_node.estimate.machine import Machine
@@ -184,9 +184,9 @@ def _shared_rows(parties: Parties, terms: Align, records: Records, shared: Span 
         return min(rows), max(rows)
     (name, count), *_ = records.items()
     role = data_role(parties, name)
-    own = announced(min(count, terms.at_most or count), terms, role)
+    own = announced_count(min(count, terms.at_most or count), terms, role)
     others = len(parties.passive)
-    most = None if terms.at_most is None else own + others * announced(terms.at_most, terms, role)
+    most = None if terms.at_most is None else own + others * announced_count(terms.at_most, terms, role)
     return plan_of(terms.spec).lengths_of_one(own, most)
 
 

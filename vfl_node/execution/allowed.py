@@ -88,7 +88,7 @@ def _check_coordinator(settings: Settings, job: Job, *, by_peer: bool) -> None:
 
 def _check_known(settings: Settings, job: Job) -> None:
     """Raise UsageError (``E_UNKNOWN_PEER``) unless the owner has listed every other party, in the way in which they meet."""
-    own, met = settings.name, job.parties.met_by(settings.name)
+    own, met = settings.name, job.parties.peers_of(settings.name)
     for name in sorted(set(job.parties.all) - {own}):
         if name not in settings.peers:
             relayed = "" if name in met else f" as {name}: {{relayed: true}}, if its owner may take part with {name}"

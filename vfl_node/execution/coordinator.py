@@ -94,6 +94,6 @@ class CoordinatorRun:
         with self._one:
             if not self._run.folder.whole:
                 trained = self._training.result() if self._training else None
-                learnt = self._alignment.learnt() if self._alignment else None
+                learnt = self._alignment.disclosures() if self._alignment else None
                 told = self._predictions.reported() if self._predictions else None
                 keep(self._run, self._started, self._traffic, trained=trained, predictions=told, coordinated=learnt)

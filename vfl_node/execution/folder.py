@@ -256,7 +256,7 @@ class JobFolder(JobOutcome):
         tensors, about = storage.recall(path, hint=_ANEW)
         try:
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            alignment = stored.joined(arrays, about["alignment"], peers)
+            alignment = stored.join_parts(arrays, about["alignment"], peers)
         except (KeyError, TypeError, ValueError):
             raise StateError(f"{path} was written by another version", code="E_STATE_VERSION", hint=_ANEW) from None
         return alignment, float(about["seconds"]), Traffic(**json.loads(about["traffic"]))

@@ -37,7 +37,7 @@ from vfl_node.job import Job
 from vfl_node.process import failpoints
 from vfl_node.progress import Progress
 from vfl_node.session.agree import agree
-from vfl_node.session.memory import PeerMemory, joint
+from vfl_node.session.memory import PeerMemory, join_memories
 from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import DEFAULT_TABLE, Settings
@@ -139,7 +139,7 @@ def set_up(
     if table is not None:
         part = table
         if not job.predict:
-            memory = joint([memories[name] for name in job.parties.others(settings.name)])
+            memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
             part = taking_part(table, job.align, memory, settings.limits, settings.name)
         inputs = DataInputs(table, part, table_name(settings, job))
     session = Session(

@@ -99,12 +99,12 @@ def simulate(
             trial = extras.of(name)
             folder = JobFolder(kept / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
-            secrets = {peer: trial.memory_secret(peer) for peer in job.remembered_by(name)}
+            secrets = {peer: trial.memory_secret(peer) for peer in job.remembered_parties(name)}
             memories = {
                 peer: MemoryOfOneRun(Randomness(of) if of else secret.derive("memory of the peer"))
                 for peer, of in secrets.items()
             }
-            channels = {peer: wrap(name, held[peer]) if wrap else held[peer] for peer in job.parties.met_by(name)}
+            channels = {peer: wrap(name, held[peer]) if wrap else held[peer] for peer in job.parties.peers_of(name)}
             parties[name] = own
             runs.append(set_up(own, job, job_id, table, secret, folder, progress, 1, memories, channels))
         active, *_ = runs

@@ -77,7 +77,7 @@ def _files(job: Job) -> Iterator[tuple[str, What, Literal["sent", "got"], str]]:
     """The passive party that recorded it, what the receiver got, as what that party noted it, and the name of the file."""
     assert job.train is not None
     active, passives = job.parties.active, job.parties.passive
-    *_, projected = job.train.planned().sent()
+    *_, projected = job.train.make_plan().sent_sizes()
     for passive in passives:
         to_active = f"{active}.{passive}" if len(passives) > 1 else active
         yield passive, "embeddings", "sent", f"{to_active}.npz"

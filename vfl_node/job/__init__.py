@@ -68,7 +68,7 @@ class Job(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _completed(cls, value: object) -> object:
+    def _complete_sections(cls, value: object) -> object:
         """Defaults of the trainer that depend on other sections."""
         train = value.get("train") if isinstance(value, Mapping) else None
         if not isinstance(train, Mapping) or not isinstance(value, Mapping):
@@ -80,10 +80,10 @@ class Job(Frozen):
         task = train.get("task", config.model_fields["task"].default)
         if isinstance(evaluate, Mapping) and isinstance(task, str) and task in DEFAULT_METRICS:
             evaluate = {"metrics": DEFAULT_METRICS[cast("Task", task)], **evaluate}
-        return {**value, "train": config.completed(train, value), "evaluate": evaluate}
+        return {**value, "train": config.complete(train, value), "evaluate": evaluate}
 
     @model_validator(mode="after")
-    def _possible(self) -> Job:
+    def _check_sections(self) -> Job:
         if unknown := sorted(set(self.tables) - set(self.parties.data)):
             raise ValueError(f"tables names {unknown[0]!r}, which is no party with data ({', '.join(self.parties.data)})")
         protocol, spec = self.align.protocol, self.align.spec
@@ -96,7 +96,7 @@ class Job(Frozen):
             most, algorithm = self.train.traits.max_passive_parties, self.train.algorithm
             raise ValueError(f"train.algorithm: {algorithm} trains with {most} of parties.passive at most")
         if self.train and self.train.traits.by_similarity != spec.by_similarity:
-            raise ValueError(self._unlike())
+            raise ValueError(self._mismatch())
         coordinated = (self.train is not None and self.train.coordinated) or spec.coordinated
         if spec.coordinated and not self.parties.coordinator:
             raise ValueError(f"align.protocol: {protocol} needs a third party: name it in parties.coordinator")
@@ -144,7 +144,7 @@ class Job(Frozen):
                 "tell which records it has"
             )
 
-    def _unlike(self) -> str:
+    def _mismatch(self) -> str:
         """Why trainer and alignment do not go together, and what does."""
         assert self.train is not None
         protocol, algorithm = self.align.protocol, self.train.algorithm
@@ -161,21 +161,21 @@ class Job(Frozen):
     def _check_askers(self) -> None:
         """Refuse ``serve`` and ``predict`` for parties that the job does not have, and ``predict`` for several."""
         for section, to in (("serve", self.serve and self.serve.to), ("predict", self.predict and self.predict.to)):
-            if to and not self.parties.named(to):
+            if to and not self.parties.members(to):
                 words = "active, passive" if section == "predict" else "active, passive, both"
                 raise ValueError(f"{section}.to: {to} is none of {words} and the data parties ({', '.join(self.parties.data)})")
-        if self.predict and len(named := self.parties.named(self.predict.to)) > 1:
-            raise ValueError(f"predict.to: one party asks; say which: {' or '.join(map(self.parties.called, named))}")
+        if self.predict and len(named := self.parties.members(self.predict.to)) > 1:
+            raise ValueError(f"predict.to: one party asks; say which: {' or '.join(map(self.parties.role_or_name, named))}")
 
     @property
     def asker(self) -> str | None:
         """Name of the party that asks for predictions and gets them; None for a job that makes none."""
         if self.predict is None:
             return None
-        (asker,) = self.parties.named(self.predict.to)
+        (asker,) = self.parties.members(self.predict.to)
         return asker
 
-    def remembered_by(self, name: str) -> tuple[str, ...]:
+    def remembered_parties(self, name: str) -> tuple[str, ...]:
         """The parties of which ``name`` needs what it remembers beyond jobs, in the order of the job's parties.
 
         A data party needs it of the others. Where a coordinator takes part in the alignment, it and the others do so, too.

@@ -157,7 +157,7 @@ class ObfuscatedSet(Frozen):
     fraction: float | None = Field(default=None, gt=0, le=1, description="share of the passive party's set, 0 to 1")
 
     @model_validator(mode="after")
-    def _one(self) -> ObfuscatedSet:
+    def _check_one_given(self) -> ObfuscatedSet:
         if (self.size is None) == (self.fraction is None):
             raise ValueError("give either size (records) or fraction (of the passive party's set)")
         return self
@@ -227,7 +227,7 @@ class Align(Frozen):
     )
 
     @model_serializer(mode="wrap")
-    def _written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without ``comparison`` where it is the default, so that jobs from before there was this key are the same."""
         fields = written(self)
         if self.comparison == "filters":
@@ -236,14 +236,14 @@ class Align(Frozen):
 
     @field_validator("obfuscation", mode="before")
     @classmethod
-    def _size_or_private(cls, value: object) -> object:
+    def _check_obfuscation(cls, value: object) -> object:
         if value is None or value == "private" or isinstance(value, Mapping | ObfuscatedSet):
             return value
         raise ValueError("give {size: RECORDS}, {fraction: OF THE PASSIVE SET} or private")
 
     @model_validator(mode="before")
     @classmethod
-    def _no_security_number(cls, value: object) -> object:
+    def _refuse_security_number(cls, value: object) -> object:
         obfuscation = value.get("obfuscation") if isinstance(value, Mapping) else None
         if any(isinstance(keys, Mapping) and "security_number" in keys for keys in (value, obfuscation)):
             raise ValueError(

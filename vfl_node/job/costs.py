@@ -90,7 +90,7 @@ class TrainingCost:
 
     @property
     def bytes(self) -> int:
-        """Of data parties, both ways."""
+        """Bytes that data parties send, both ways."""
         return self.active_bytes + self.passive_bytes
 
 
@@ -187,7 +187,7 @@ class TrainingPlan(Generic[C]):
         """
         return None
 
-    def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
+    def cost_outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
         """What learning from rows outside of ``rows`` shared ones takes, of so many ``records``; None: none is learnt from."""
         return None
 
@@ -199,7 +199,7 @@ class TrainingPlan(Generic[C]):
         """Memory of what the party in ``role`` with this ``table`` computes for one batch."""
         return 0
 
-    def sent(self) -> tuple[int, int, int]:
+    def sent_sizes(self) -> tuple[int, int, int]:
         """Rows of a batch, and numbers of the embedding and of the projection of each that a passive party sends; 0: none."""
         return 0, 0, 0
 

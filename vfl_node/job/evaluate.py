@@ -114,7 +114,7 @@ class Evaluate(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_many_as_the_last(cls, section: Any) -> Any:
+    def _fill_test_fraction(cls, section: Any) -> Any:
         """With ``hold_out`` a ``test_fraction`` that nobody wrote is what it says."""
         if not isinstance(section, Mapping) or "test_fraction" in section:
             return section
@@ -123,7 +123,7 @@ class Evaluate(Frozen):
         return section if last is None else {**section, "test_fraction": last}
 
     @model_validator(mode="after")
-    def _split_once(self) -> Evaluate:
+    def _check_hold_out(self) -> Evaluate:
         if self.hold_out is None:
             return self
         if self.test_fraction != self.hold_out.last:
@@ -133,13 +133,13 @@ class Evaluate(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _repeats_need_a_split(self) -> Evaluate:
+    def _check_repeats(self) -> Evaluate:
         if self.repeats > 1 and self.test_fraction == 0:
             raise ValueError("repeats above 1 need a test_fraction above 0")
         return self
 
     @model_validator(mode="after")
-    def _leaves_rows_to_train_on(self) -> Evaluate:
+    def _check_shares(self) -> Evaluate:
         if self.test_fraction + self.validation_fraction > MOST_APART:
             raise ValueError(
                 f"test_fraction and validation_fraction together may be {MOST_APART:g} at most: the other rows are trained on"

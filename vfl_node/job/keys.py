@@ -56,7 +56,7 @@ class NumberKey(Frozen):
     reach: float = Field(gt=0, allow_inf_nan=False, description="numbers twice as far apart or more are equally far")
 
     @model_validator(mode="after")
-    def _ordered(self) -> NumberKey:
+    def _check_order(self) -> NumberKey:
         if self.low >= self.high:
             raise ValueError("low must be below high: they are public bounds of the values")
         if not math.isfinite(self.span + 2 * self.reach):
@@ -84,7 +84,7 @@ class DateKey(Frozen):
     reach: float = Field(gt=0, allow_inf_nan=False, description="days; twice as many or more are equally far")
 
     @model_validator(mode="after")
-    def _ordered(self) -> DateKey:
+    def _check_order(self) -> DateKey:
         if self.low >= self.high:
             raise ValueError("low must be before high: they are public bounds of the days")
         if self.reach > self.span:
@@ -112,7 +112,7 @@ class PlaceKey(Frozen):
     reach: float = Field(gt=0, allow_inf_nan=False, description="metres, along each axis; twice as far or more is equally far")
 
     @model_validator(mode="after")
-    def _ordered(self) -> PlaceKey:
+    def _check_order(self) -> PlaceKey:
         if self.south >= self.north or self.west >= self.east:
             raise ValueError("south must be below north, and west below east: they are public bounds of the places")
         if self.reach > max(self.spans):
@@ -154,7 +154,7 @@ class TextKey(Frozen):
     )
 
     @model_serializer(mode="wrap")
-    def _written(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without ``fixed_ones`` where it is off, so that linkages from before there was this key are on the same terms."""
         fields = written(self)
         if not self.fixed_ones:
@@ -163,7 +163,7 @@ class TextKey(Frozen):
 
     @property
     def _groups(self) -> int:
-        """Of a usual text: q - 1 spaces stand before it and behind it."""
+        """The groups of a usual text: q - 1 spaces stand before it and behind it."""
         return self.length + self.q - 1
 
     def ones(self, encoding: Encoding) -> int | None:
@@ -220,7 +220,7 @@ class SimilarityNoise(Frozen):
     tau: float | None = Field(default=None, gt=0, lt=1, description="share of filters that the greedy attack guesses right")
 
     @model_validator(mode="after")
-    def _one(self) -> SimilarityNoise:
+    def _check_one_given(self) -> SimilarityNoise:
         if (self.sigma is None) == (self.tau is None):
             raise ValueError("give either sigma (standard deviation) or tau (share that the greedy attack guesses)")
         return self

@@ -18,11 +18,11 @@ class Parties(Frozen):
 
     @field_validator("passive", mode="before")
     @classmethod
-    def _one_or_many(cls, value: object) -> object:
+    def _list_names(cls, value: object) -> object:
         return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _distinct(self) -> Parties:
+    def _check_names(self) -> Parties:
         if len(set(self.all)) != len(self.all):
             raise ValueError("a party may appear once only")
         if len(self.passive) > 1 and (words := sorted({"active", "passive", "both"} & set(self.passive))):
@@ -50,18 +50,18 @@ class Parties(Frozen):
         """The other data parties, in their order."""
         return tuple(other for other in self.data if other != name)
 
-    def named(self, to: str) -> tuple[str, ...]:
+    def members(self, to: str) -> tuple[str, ...]:
         """The data parties that may be meant by a role, by ``both`` roles, or by a party's name; none by any other word."""
         of_role = {"active": (self.active,), "passive": self.passive, "both": self.data}
         return of_role.get(to, tuple(name for name in self.data if name == to))
 
-    def called(self, name: str) -> str:
+    def role_or_name(self, name: str) -> str:
         """What a data party is called where a role may stand for it: by its role, or by its name if others have the role."""
         if name == self.active:
             return "active"
         return name if len(self.passive) > 1 else "passive"
 
-    def met_by(self, name: str) -> tuple[str, ...]:
+    def peers_of(self, name: str) -> tuple[str, ...]:
         """With whom ``name`` has a conversation, in the order of :attr:`all`.
 
         Passive parties have none with each other: the active party relays what one has for another.

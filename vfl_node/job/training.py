@@ -28,7 +28,7 @@ from vfl_node.job.prediction import Serve
 from vfl_node.roles import DataRole, Task
 
 ALWAYS = "always"
-"""Of :attr:`Traits.coordinated_by`."""
+"""Stands in :attr:`Traits.coordinated_by`."""
 
 DEFAULT_TRAINER = "split"
 """What ``train.algorithm`` is where a job does not say."""
@@ -157,7 +157,7 @@ class TrainerConfig(Frozen):
         return self
 
     @classmethod
-    def of(cls, job: TrainingJob) -> Self:
+    def section_of(cls, job: TrainingJob) -> Self:
         """The ``train`` section of a job, for the trainer whose section it is."""
         if not isinstance(job.train, cls):
             raise TypeError(f"the job's train section is none of {cls.__name__}")
@@ -178,7 +178,7 @@ class TrainerConfig(Frozen):
         return Exposure()
 
     @classmethod
-    def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
+    def complete(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
         """The ``train`` section of a document, with defaults that depend on the rest of the ``job``."""
         return section
 
@@ -189,7 +189,7 @@ class TrainerConfig(Frozen):
             ValueError: whole sentences that name the keys to change.
         """
 
-    def planned(
+    def make_plan(
         self, passive_parties: int = 1, beside: Beside = ONE_BESIDE, models: Mapping[str, str] = MappingProxyType({})
     ) -> TrainingPlan[Any]:
         """What it will send and compute; args as :class:`~vfl_node.job.costs.TrainingPlan`.

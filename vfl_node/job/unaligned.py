@@ -92,7 +92,7 @@ class Unaligned(Frozen):
         """Memory at the active party for ``rows`` records, beside their columns; ``own`` and ``received``: d' and d."""
         return 0
 
-    def when(self, epochs: int) -> str:
+    def epochs_text(self, epochs: int) -> str:
         """In which of all ``epochs`` rows outside are learnt from, after a number of them."""
         return ""
 
@@ -148,7 +148,7 @@ class Unaligned(Frozen):
         """What is done with the rows, for the report: words without a verb and a full stop."""
         return ""
 
-    def done(self, rows: int, local: int, federated: int) -> str:
+    def outcome_text(self, rows: int, local: int, federated: int) -> str:
         """A sentence of the report without a full stop: ``rows`` outside, ``local`` and ``federated`` batches."""
         return ""
 
@@ -179,7 +179,7 @@ class AlternatingMethod(Unaligned):
         return (Passes("active", sizes.branch, self.local_rows(sizes), sizes.batch),)
 
     @override
-    def when(self, epochs: int) -> str:
+    def epochs_text(self, epochs: int) -> str:
         return f"in the last {epochs - self.pretraining(epochs):,} of {epochs:,} epochs"
 
     def check(self, job: TrainingJob, epochs: int) -> None:
@@ -195,7 +195,7 @@ class AlternatingMethod(Unaligned):
             raise ValueError(f"{method} needs train.epochs of 2 or more: one before the rows are filled in, and one after")
 
     @override
-    def done(self, rows: int, local: int, federated: int) -> str:
+    def outcome_text(self, rows: int, local: int, federated: int) -> str:
         return (
             f"{rows:,} rows of the active party alone got an embedding each: {self.words()}; they were learnt from in "
             f"{local:,} batches beside {federated:,} federated ones"
@@ -243,11 +243,11 @@ class PretrainingMethod(Unaligned):
         return self.pretrain_epochs
 
     @override
-    def when(self, epochs: int) -> str:
+    def epochs_text(self, epochs: int) -> str:
         return f"in {self.pretrain_epochs:,} epochs before the {epochs:,} with labels"
 
     @override
-    def done(self, rows: int, local: int, federated: int) -> str:
+    def outcome_text(self, rows: int, local: int, federated: int) -> str:
         return (
             f"before the training, {self.words()} in {self.pretrain_epochs} epochs; the active party learnt from {rows:,} rows "
             "that it alone has, too"

@@ -42,7 +42,7 @@ class PartnerCounts:
             "trainings_per_set": _largest_count(self._lines("trainings")),
             "models_served": _largest_count(self._lines("models")),
             "linkages_per_set": _largest_count(self._lines("linkages")),
-            "epsilon_per_partner": round(max((epsilon_of(account.spent(name).mu) for name in account.tables), default=0), 2),
+            "epsilon_per_partner": round(max((epsilon_of(account.total(name).mu) for name in account.tables), default=0), 2),
         }
 
     def check(self, what: Counted) -> None:
@@ -53,7 +53,7 @@ class PartnerCounts:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._lock:
             number = what.number(lines := self._lines(what.kind), self._peer)
-            if number and not what.known(lines):
+            if number and not what.is_known(lines):
                 self._add(what.kind, what.line)
             return number
 
@@ -66,12 +66,12 @@ class PartnerCounts:
 
     def check_expense(self, what: Expense) -> None:
         """As :meth:`vfl_node.session.memory.Memory.check_expense`."""
-        what.added_to(self.account(), self._peer)
+        what.total_with(self.account(), self._peer)
 
     def spend(self, what: Expense) -> Spent:
         """As :meth:`vfl_node.session.memory.Memory.spend`; it is on the disk when this returns."""
         with self._lock:
-            spent = what.added_to(account := self.account(), self._peer)
+            spent = what.total_with(account := self.account(), self._peer)
             if what.line not in account.lines:
                 self._add("spent", what.line)
             return spent

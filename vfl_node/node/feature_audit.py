@@ -19,7 +19,7 @@ from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.states import UNFINISHED
 from vfl_node.node.store import Store
-from vfl_node.session.memory import joint
+from vfl_node.session.memory import join_memories
 from vfl_node.settings.node import Settings, role_in
 from vfl_node.settings.protection import FeatureAuditSettings
 
@@ -95,7 +95,7 @@ def _part(settings: Settings, job: Job) -> Table:
     if job.align.at_most is None or len(table) <= job.align.at_most:
         return table
     partners = [Partner(settings.state_dir / "partners", name) for name in job.parties.others(settings.name)]
-    return taking_part(table, job.align, joint(partners), settings.limits, settings.name)
+    return taking_part(table, job.align, join_memories(partners), settings.limits, settings.name)
 
 
 def _nothing(job_id: str, why: str, hint: str) -> StateError:

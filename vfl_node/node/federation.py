@@ -37,7 +37,7 @@ from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
 from vfl_node.process.files import private_folder, scratch_folder
 from vfl_node.roles import Role
-from vfl_node.session.memory import joint as as_one
+from vfl_node.session.memory import join_memories
 from vfl_node.settings.node import Settings, load_settings, peers_in, role_in
 
 START_S = 60.0
@@ -152,7 +152,7 @@ class LocalFederation:
         for name in parties.data:
             settings = load_settings(self._folder / name / "node.yaml")
             partners = settings.state_dir / "partners"  # its node changes nothing any more
-            memory = as_one([Partner(partners, peer) for peer in parties.others(name)])
+            memory = join_memories([Partner(partners, peer) for peer in parties.others(name)])
             whole = read_input(settings, self._job)
             table = taking_part(whole, self._job.align, memory, settings.limits, name)
             halves[name] = TrialParty(settings, folders[name], whole, table)

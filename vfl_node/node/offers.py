@@ -126,7 +126,7 @@ class Offers:
         with suppress(VflError):  # a job of another version, with which nobody works any more
             parties = record.job.parties
             if self._settings.name == parties.active:
-                for name in parties.met_by(parties.active):
+                for name in parties.peers_of(parties.active):
                     self._works.tell(name, Notice(cancel=cancel))
 
     def _accept(self, peer: str, offer: Offer) -> None:

@@ -246,7 +246,7 @@ class Others:
     def _relays_to(self, name: str) -> bool:
         """Whether ``name`` hears of the job from this party, the active one: it has no conversation with the submitter."""
         submitter = self._record.submitter
-        return self._own == self._parties.active and name != submitter and submitter not in self._parties.met_by(name)
+        return self._own == self._parties.active and name != submitter and submitter not in self._parties.peers_of(name)
 
     def _offer(self) -> Notice:
         record = self._record

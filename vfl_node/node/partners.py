@@ -32,7 +32,7 @@ from vfl_node.node.partner_upgrade import SECRET_BYTES, upgrade
 from vfl_node.process.files import read_checked, remove, write_checked
 from vfl_node.session.answers import Answer, check_secret, mark
 from vfl_node.session.counted import LOSS
-from vfl_node.session.memory import older
+from vfl_node.session.memory import forgotten_error
 from vfl_node.session.spent import loss_line
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
@@ -102,7 +102,7 @@ class Partner(PartnerCounts):
                 raise
             if what.line(own) not in lines:
                 self._add("answers", what.line(own))
-            return what.together([*lines, what.line(own)])
+            return what.total_epsilon([*lines, what.line(own)])
 
     def recall(self, name: str) -> bytes | None:
         """The data stored under ``name``, if any.
@@ -158,7 +158,7 @@ class Partner(PartnerCounts):
             accepted = self._read(self._folder / "accepted")
             if accepted is None or peer_has_seen > int(accepted):
                 write_checked(self._folder / "claimed", b"%d" % peer_has_seen)
-                raise older(self._peer, peer_has_seen, begun)
+                raise forgotten_error(self._peer, peer_has_seen, begun)
             for kind in ("inputs", "changes", "linkages"):
                 self._add(kind, f"{LOSS}{peer_has_seen}")
             self._add("spent", loss_line(int(accepted)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from vfl_node.errors import PolicyError, ProtocolError, VflError
-from vfl_node.session.preflight import other_version
+from vfl_node.session.preflight import version_error
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
 from vfl_node.transport.streams import LinkStream, StreamPipe
@@ -123,5 +123,5 @@ def mistake_in(notice: Notice | None, peer: str) -> VflError | None:
     if hello.party != peer:
         return ProtocolError("it presents itself as another party")
     if hello.protocol_version != PROTOCOL_VERSION:
-        return other_version(peer, hello.protocol_version, hello.software_version)
+        return version_error(peer, hello.protocol_version, hello.software_version)
     return None

@@ -15,11 +15,11 @@ from vfl_node.node.store import Store
 from vfl_node.prediction import jobs, models, requests
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
-from vfl_node.prediction.play import Coordinating, Predicting, reported
+from vfl_node.prediction.play import Coordinating, Predicting, report_predictions
 from vfl_node.prediction.requests import Records, Requests, read_records
 from vfl_node.process.machine import utc_now
 from vfl_node.report import envelope, page
-from vfl_node.session.memory import joint
+from vfl_node.session.memory import join_memories
 from vfl_node.settings.node import Settings
 from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import predictor_of
@@ -116,7 +116,7 @@ def prepare(
         return None, Coordinating(trained)
     model = load_model(store, predict.model, settings)
     if predict.rows == "known":
-        memory = joint([store.partner(name) for name in job.parties.others(settings.name)])
+        memory = join_memories([store.partner(name) for name in job.parties.others(settings.name)])
         return models.records_of(model, settings, memory), Predicting(model, requests, None)
     if settings.name == job.asker:
         if (request := folder.request) is None:
@@ -167,7 +167,7 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         protection=settings.protection,
         traffic={},
         training=None,
-        predictions=reported(predictor, record.job, settings.name, count, settings.protection),
+        predictions=report_predictions(predictor, record.job, settings.name, count, settings.protection),
         started=record.submitted,
         finished=utc_now(),
         versions=envelope.installed_versions(),

@@ -90,7 +90,7 @@ class Record:
 
     def others(self, own: str) -> list[str]:
         """The parties with which ``own`` has a conversation, in the order of the job: active, passive, coordinator."""
-        return list(self.job.parties.met_by(own))
+        return list(self.job.parties.peers_of(own))
 
     @property
     def job(self) -> Job:

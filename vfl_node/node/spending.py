@@ -54,7 +54,7 @@ def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> I
     for name in [partner] if partner else sorted(set(settings.peers) - set(settings.limits.coordinators)):
         account = counts_with(settings, name).account()
         for table in sorted({*settings.tables, *account.tables}):
-            spent, left = account.spent(table), None if limit is None else account.left(table, limit)
+            spent, left = account.total(table), None if limit is None else account.remainder(table, limit)
             jobs, forgotten = (
                 {expense.job_id: round(epsilon_of(expense.mu), 3) for expense in account.expenses(table, forgotten=gone)}
                 for gone in (False, True)

@@ -304,7 +304,7 @@ class Work:
         own, attempt = Randomness(self._folder.seed(first=self.record.attempt == 0)), self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
         self.others.begun = True
-        memories = {name: self._store.partner(name) for name in self._job.remembered_by(self._settings.name)}
+        memories = {name: self._store.partner(name) for name in self._job.remembered_parties(self._settings.name)}
         try:
             run = set_up(
                 self._settings,

@@ -115,7 +115,7 @@ class Works:
     def check_versions(self, job: Job) -> None:
         """Raise PeerError (``E_VERSION``) if a party of a job speaks another version of the protocol."""
         assert self._peers is not None
-        for peer in job.parties.met_by(self._settings.name):
+        for peer in job.parties.peers_of(self._settings.name):
             self._peers.check_version(peer)
 
     def check_coordinator(self, job: Job) -> None:

@@ -32,7 +32,7 @@ def check(job: Job, trained: Job, offered_by: str, own: str) -> None:
     check_allowed(job, trained.serve)
     if predict.rows == "known":
         check_known(trained)
-    if own in job.parties.data and offered_by != _heard_from(job, own):
+    if own in job.parties.data and offered_by != _offering_party(job, own):
         raise UsageError(
             f"{offered_by} cannot have predictions made for {job.asker}",
             code="E_PREDICT",
@@ -50,10 +50,10 @@ def check(job: Job, trained: Job, offered_by: str, own: str) -> None:
         )
 
 
-def _heard_from(job: Job, own: str) -> str:
+def _offering_party(job: Job, own: str) -> str:
     """The party from which ``own`` hears of a job: the asker, or the active party for one with whom it does not talk."""
     asker = str(job.asker)
-    return asker if asker in (own, *job.parties.met_by(own)) else job.parties.active
+    return asker if asker in (own, *job.parties.peers_of(own)) else job.parties.active
 
 
 def job_for(trained: Job, model: str, asker: str, *, new: bool) -> Job:
@@ -63,7 +63,7 @@ def job_for(trained: Job, model: str, asker: str, *, new: bool) -> Job:
     training did, since of a record that a party lacks each job would have other synthetic columns: by the protocol of the
     training if it gives each party every row, else by psi.
     """
-    return _job(trained, Predict(model=model, to=trained.parties.called(asker), rows="new" if new else "known"))
+    return _job(trained, Predict(model=model, to=trained.parties.role_or_name(asker), rows="new" if new else "known"))
 
 
 def _job(trained: Job, predict: Predict) -> Job:

@@ -94,10 +94,10 @@ async def play(run: Run, predicting: Predicting) -> None:
             own = await predictor.predict_new(session, model.stored, result.alignment, run.data.table, shown=shown)
             if own and predicting.records:
                 private_folder(folder.artefacts)
-                write_whole(folder.artefacts / PREDICTIONS, predicting.records.of_shared(own))
+                write_whole(folder.artefacts / PREDICTIONS, predicting.records.shared_csv(own))
             nothing = np.empty(0, dtype=np.int64)
             exchanged = own or Predicted(nothing, nothing.astype(np.float64), shared=len(result.alignment))
-        predictions = reported(predictor, session.job, session.name, exchanged, session.policy.protection)
+        predictions = report_predictions(predictor, session.job, session.name, exchanged, session.policy.protection)
         keep(run, started, traffic_of(session, result), aligned=result, predictions=predictions)
     await finish(run)
 
@@ -115,11 +115,11 @@ class CoordinatedPredictions:
 
     def reported(self) -> ReportedPredictions:
         """What is reported, once every data party is served."""
-        session = self._session
-        return reported(self._predictor, session.job, session.name, self._answering.exchanged(), session.policy.protection)
+        session, exchanged = self._session, self._answering.exchanged()
+        return report_predictions(self._predictor, session.job, session.name, exchanged, session.policy.protection)
 
 
-def reported(
+def report_predictions(
     predictor: Predictor, job: Job, party: str, exchanged: ServiceCount | Predicted, protection: Protection
 ) -> ReportedPredictions:
     """What ``party`` reports of a job of predictions in which it ``exchanged`` something.

@@ -58,7 +58,7 @@ class Records:
     threshold: float = 0.5
     task: Task = "classification"
 
-    def of_shared(self, predictions: Predicted) -> bytes:
+    def shared_csv(self, predictions: Predicted) -> bytes:
         """As :meth:`csv`; records that are not shared have no prediction."""
         everything = np.full((len(self.table), *predictions.probabilities.shape[1:]), np.nan)
         everything[predictions.rows] = predictions.probabilities

@@ -45,7 +45,7 @@ def render(report: Report) -> str:
     job = Job.model_validate(report.job.spec, context=LASTING_NAMES)
     train, spec = job.train, job.model_dump(mode="json")  # by the names of today
     peers = names.others(report.party)
-    met = [name for name in peers if name in names.met_by(report.party)]
+    met = [name for name in peers if name in names.peers_of(report.party)]
     peer, partner, unit = join_names(peers), join_names(met), train.traits.unit if train else ""
     readings = results.readings(data, train.classes if train else 2)
     aligned = _describe_alignment(report, train, peer) if report.alignment else None

@@ -125,7 +125,7 @@ def _reason(job: Job, changes: Mapping[str, Change], metrics: Metrics) -> str:
 
 def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
     """Secret → what others can tell of it, for each that ``party`` has in this job."""
-    others = join_names([name for name in job.parties.met_by(party) if name in job.parties.data])
+    others = join_names([name for name in job.parties.peers_of(party) if name in job.parties.data])
     made = {
         "labels": _labels(meters.labels, others) if meters.labels else None,
         "membership": _membership(meters.membership, party, others) if meters.membership else None,

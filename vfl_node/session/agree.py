@@ -55,11 +55,11 @@ async def agree(
         common = [name for name in common if name in agreed.common]
     point = common[-1] if common else None
     if peers is None and len(session.job.parties.passive) > 1:
-        return await _passed_on(session, channels, point, held)
+        return await _pass_on(session, channels, point, held)
     return point
 
 
-async def _passed_on(session: Session, channels: Sequence[Channel], point: str | None, held: Sequence[str]) -> str | None:
+async def _pass_on(session: Session, channels: Sequence[Channel], point: str | None, held: Sequence[str]) -> str | None:
     """The point that the active party has found to be common to all."""
     for channel in channels:
         async with channel.phase("agreement"):

@@ -41,14 +41,14 @@ class Answer:
 
     @property
     def name(self) -> str:
-        """Of its draws, under the secret."""
+        """The name of its draws, under the secret."""
         return f"randomised labels {self.about} {_digest(self.terms)} {self.epsilon!r}"
 
     def line(self, secret: Randomness) -> str:
         """What stands for it, drawn under ``secret``."""
         return f"{mark(secret)} {self.about} {_digest(self.terms)} {self.epsilon!r}"
 
-    def together(self, lines: Iterable[str]) -> float:
+    def total_epsilon(self, lines: Iterable[str]) -> float:
         """ε of all answers about the same labels among ``lines``, each once."""
         own = [line.split(" ") for line in set(lines)]
         return math.fsum(float(epsilon) for _, about, _, epsilon in own if about == self.about)

@@ -67,7 +67,7 @@ class Counted:
             )
         return len(before) + 1
 
-    def known(self, lines: Sequence[str]) -> bool:
+    def is_known(self, lines: Sequence[str]) -> bool:
         """Whether it is counted already."""
         return not self._known.isdisjoint(lines)
 

@@ -86,7 +86,7 @@ class PeerMemory(Memory, Protocol):
         """Remember how many alignments the peer says that it has begun."""
 
 
-def older(peer: str, seen: int, begun: int) -> StateError:
+def forgotten_error(peer: str, seen: int, begun: int) -> StateError:
     """The error of a node that has forgotten alignments which ``peer`` has seen."""
     return StateError(
         f"{peer} has seen {seen} alignments of this node with it, and this node remembers {begun}: what it remembers of {peer} "
@@ -156,14 +156,14 @@ class JointMemory:
     def spend(self, what: Expense) -> Spent:
         """As :meth:`Memory.spend`: each is charged in full, as they may pool what they know. Returns the most."""
         self.check_expense(what)  # a job that one of them refuses is charged to none
-        return Spent.most(memory.spend(what) for memory in self._memories)
+        return Spent.largest(memory.spend(what) for memory in self._memories)
 
     def answer(self, what: Answer) -> float:
         """As :meth:`Memory.answer`, in each. Returns the most."""
         return max(memory.answer(what) for memory in self._memories)
 
 
-def joint(memories: Sequence[Memory]) -> Memory:
+def join_memories(memories: Sequence[Memory]) -> Memory:
     """The memories as one; an only one as it is."""
     only, *others = memories
     return JointMemory(memories) if others else only
@@ -212,7 +212,7 @@ class MemoryOfOneRun:
     def check_not_older(self, peer_has_seen: int) -> None:
         """As :meth:`Memory.check_not_older`."""
         if peer_has_seen > self._begun:
-            raise older("the peer", peer_has_seen, self._begun)
+            raise forgotten_error("the peer", peer_has_seen, self._begun)
 
     def begin(self) -> int:
         """As :meth:`Memory.begin`."""
@@ -234,7 +234,7 @@ class MemoryOfOneRun:
         """Nothing, likewise."""
 
     def spend(self, what: Expense) -> Spent:
-        """Of this job alone."""
+        """What this job alone spends."""
         return Spent(what.mu, int(bool(what.unbounded)), frozenset({what.about}))
 
     def answer(self, what: Answer) -> float:
@@ -242,7 +242,7 @@ class MemoryOfOneRun:
         return what.epsilon
 
 
-def changed(memory: Memory, name: str, change: Callable[[bytes | None], bytes], *, what: str) -> bytes:
+def change_total(memory: Memory, name: str, change: Callable[[bytes | None], bytes], *, what: str) -> bytes:
     """Change what is added up over all jobs with a partner, unlike a promise, which stays as it was made.
 
     Puts what ``change`` makes of the data under ``name`` in its place, and returns that. Two jobs at once do
@@ -259,7 +259,7 @@ def changed(memory: Memory, name: str, change: Callable[[bytes | None], bytes], 
     """
     begun = memory.recall(f"{name}-begun") is not None
 
-    def unless_lost(data: bytes | None) -> bytes:
+    def change_kept(data: bytes | None) -> bytes:
         if data is None and begun:
             raise StateError(
                 f"{what} is gone from state/partners",
@@ -269,6 +269,6 @@ def changed(memory: Memory, name: str, change: Callable[[bytes | None], bytes], 
             )
         return change(data)
 
-    data = memory.update(name, unless_lost)
+    data = memory.update(name, change_kept)
     memory.keep(f"{name}-begun", b"1")  # last: what is not written yet is not lost
     return data

@@ -60,7 +60,7 @@ class OpeningLog:
         Raises:
             StateError: another party opened something else in an earlier attempt (``E_REPLAY``).
         """
-        if not self._same(f"{section} {number}", opened):
+        if not self._matches(f"{section} {number}", opened):
             raise StateError(
                 f"in {section} another party sends other masked values than in an earlier attempt of this job: together they "
                 "would tell this party's own",
@@ -77,7 +77,7 @@ class OpeningLog:
         Raises:
             ProtocolError: the dealer sent others in an earlier attempt (``E_DEALER``).
         """
-        if not self._same(f"{section} dealt", [corrections]):
+        if not self._matches(f"{section} dealt", [corrections]):
             raise ProtocolError(
                 "the coordinator deals other numbers than in an earlier attempt of this job",
                 code="E_DEALER",
@@ -85,7 +85,7 @@ class OpeningLog:
                 for_peer="the coordinator deals other numbers than in an earlier attempt of this job",
             )
 
-    def _same(self, place: str, values: Sequence[Ring]) -> bool:
+    def _matches(self, place: str, values: Sequence[Ring]) -> bool:
         """Whether values are what they were, or new; new ones are written down."""
         key = hashlib.sha256(self._context + f" {place}".encode()).digest()[:16]
         hashed = hashlib.sha256()

@@ -89,7 +89,7 @@ async def preflight(
         )
         theirs = await channel.receive(session_pb2.Preflight)
         if theirs.protocol_version != PROTOCOL_VERSION:
-            raise other_version(channel.peer, theirs.protocol_version, theirs.software_version)
+            raise version_error(channel.peer, theirs.protocol_version, theirs.software_version)
         if theirs.party != channel.peer:
             raise ProtocolError(f"{channel.peer} presents itself as another party", code="E_IDENTITY")
         differing = differing_fields(ours, {field.field: field.sha256 for field in theirs.fields})
@@ -109,7 +109,7 @@ async def preflight(
     return Agreement(agreed, common)
 
 
-def other_version(peer: str, protocol: int, software: str) -> PeerError:
+def version_error(peer: str, protocol: int, software: str) -> PeerError:
     """The error of a node whose ``peer`` says that it speaks version ``protocol``, in release ``software``."""
     return PeerError(
         f"{peer} speaks protocol version {protocol} (vfl-node {peer_text(software, 20)}), "

@@ -15,7 +15,7 @@ from vfl_node.engines.contract import Engine, Inline
 from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
 from vfl_node.roles import Role
-from vfl_node.session.memory import Memory, PeerMemory, joint
+from vfl_node.session.memory import Memory, PeerMemory, join_memories
 from vfl_node.session.pins import MemoryPins, Pins, PinsOfPart
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import Limits, Obfuscation, role_in
@@ -41,9 +41,9 @@ class Attempt:
     job_id: str = ""
     pins: Pins = field(default_factory=MemoryPins)
 
-    def of_part(self, part: str) -> Attempt:
+    def part(self, name: str) -> Attempt:
         """The same for a part of the job whose pins would have the same names as those of another part."""
-        return replace(self, pins=PinsOfPart(self.pins, part))
+        return replace(self, pins=PinsOfPart(self.pins, name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class Session:
     @property
     def memory(self) -> Memory:
         """What this node remembers of the other data party; of several, of all of them as one."""
-        return joint([self.memories[name] for name in self.others])
+        return join_memories([self.memories[name] for name in self.others])
 
     @property
     def coordinator(self) -> Channel | None:
@@ -176,4 +176,4 @@ class Session:
 
 def bytes_moved(traffic: Iterable[Traffic]) -> int:
     """How many bytes several conversations have moved, both ways."""
-    return sum(of.bytes_sent + of.bytes_received for of in traffic)
+    return sum(each.bytes_sent + each.bytes_received for each in traffic)

@@ -41,11 +41,11 @@ class PairWire:
         self.rounds = self.sent = 0
 
     async def open(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
-        """As in the contract."""
+        """As :meth:`vfl_node.crypto.shares.machine.Wire.open`."""
         own, peer = self._place, 1 - self._place
         to_peer = [(each, share) for each, share in zip(shown, shares, strict=True) if _goes(each, own, peer)]
         from_peer = [each for each in shown if _goes(each, peer, own)]
-        received = iter(await _swapped(self._channel, [_packed(of, share) for of, share in to_peer], from_peer))
+        received = iter(await _exchange(self._channel, [_pack(each, share) for each, share in to_peer], from_peer))
         self.rounds += 1
         self.sent += sum(each.size for each, _ in to_peer)
         return [
@@ -53,7 +53,7 @@ class PairWire:
             for each, share in zip(shown, shares, strict=True)
         ]
 
-    async def swapped(self, seed: bytes) -> bytes:
+    async def swap_seeds(self, seed: bytes) -> bytes:
         """Show the other party the seed of a section, and get its own. Raises ProtocolError: another size (``E_COUNT``)."""
         await self._channel.send(shares_pb2.SectionSeed(seed=seed))
         theirs = (await self._channel.receive(shares_pb2.SectionSeed)).seed
@@ -77,35 +77,35 @@ class StarWire:
         self.rounds = self.sent = 0
 
     async def open(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> list[Ring]:
-        """As in the contract."""
+        """As :meth:`vfl_node.crypto.shares.machine.Wire.open`."""
         self.rounds += 1
         if self._place:
-            return await self._as_spoke(shown, shares, self._channels[0])
+            return await self._open_spoke(shown, shares, self._channels[0])
         parts = [[share] if each.by in (None, 0) else [] for each, share in zip(shown, shares, strict=True)]
         for place, channel in enumerate(self._channels, 1):
-            coming = [each for each in shown if _to_hub(each, place)]
-            received = iter(await _swapped(channel, [], coming))
-            for each, of in zip(shown, parts, strict=True):
-                of += [next(received)] if _to_hub(each, place) else []
-        totals = [_total(each, of) for each, of in zip(shown, parts, strict=True)]
+            coming = [each for each in shown if _goes_to_hub(each, place)]
+            received = iter(await _exchange(channel, [], coming))
+            for each, summands in zip(shown, parts, strict=True):
+                summands += [next(received)] if _goes_to_hub(each, place) else []
+        totals = [_total(each, summands) for each, summands in zip(shown, parts, strict=True)]
         for place, channel in enumerate(self._channels, 1):
-            going = [(each, total) for each, total in zip(shown, totals, strict=True) if _from_hub(each, place)]
-            await _swapped(channel, [_packed(each, total) for each, total in going], [])
+            going = [(each, total) for each, total in zip(shown, totals, strict=True) if _comes_from_hub(each, place)]
+            await _exchange(channel, [_pack(each, total) for each, total in going], [])
             self.sent += sum(each.size for each, _ in going)
         return [
             total if each.to in (None, 0) else np.zeros(each.shape, np.uint64)
             for each, total in zip(shown, totals, strict=True)
         ]
 
-    async def _as_spoke(self, shown: Sequence[Opening], shares: Sequence[Ring], channel: Channel) -> list[Ring]:
+    async def _open_spoke(self, shown: Sequence[Opening], shares: Sequence[Ring], channel: Channel) -> list[Ring]:
         place = self._place
-        going = [(each, share) for each, share in zip(shown, shares, strict=True) if _to_hub(each, place)]
-        await _swapped(channel, [_packed(each, share) for each, share in going], [])
+        going = [(each, share) for each, share in zip(shown, shares, strict=True) if _goes_to_hub(each, place)]
+        await _exchange(channel, [_pack(each, share) for each, share in going], [])
         self.sent += sum(each.size for each, _ in going)
-        received = iter(await _swapped(channel, [], [each for each in shown if _from_hub(each, place)]))
+        received = iter(await _exchange(channel, [], [each for each in shown if _comes_from_hub(each, place)]))
         results = []
         for each, share in zip(shown, shares, strict=True):
-            if _from_hub(each, place):
+            if _comes_from_hub(each, place):
                 total = next(received)
                 results.append(_total(each, [total, share]) if each.to == place and each.by is None else total)
             else:
@@ -127,7 +127,11 @@ class DealtCorrections:
         self._ended = False
 
     async def ahead(self, count: int) -> Ring:
-        """As in the contract. Raises ProtocolError: they are too few, or no whole numbers (``E_COUNT``)."""
+        """As :meth:`vfl_node.crypto.shares.machine.Corrections.ahead`.
+
+        Raises:
+            ProtocolError: they are too few, or no whole numbers (``E_COUNT``).
+        """
         while self._count < count:
             await self._receive()
         if len(self._waiting) != 1:
@@ -135,7 +139,7 @@ class DealtCorrections:
         return self._waiting[0][:count]
 
     async def take(self, count: int) -> Ring:
-        """As in the contract. Raises as :meth:`ahead`."""
+        """As :meth:`vfl_node.crypto.shares.machine.Corrections.take`. Raises as :meth:`ahead`."""
         taken = await self.ahead(count)
         self._waiting, self._count = [self._waiting[0][count:]], self._count - count
         return taken
@@ -181,7 +185,7 @@ class DealingSink:
         self._size = self._ahead = self.sent = 0
 
     async def put(self, corrections: Ring) -> None:
-        """As in the contract."""
+        """As :meth:`vfl_node.crypto.shares.machine.Sink.put`."""
         self._waiting.append(corrections.astype("<u8").tobytes())
         self._size += corrections.nbytes
         if self._size >= CHUNK_BYTES:
@@ -216,7 +220,7 @@ class DealingSink:
         self._ahead -= used
 
 
-async def _swapped(channel: Channel, payloads: Sequence[Bytes], expected: Sequence[Opening]) -> list[Ring]:
+async def _exchange(channel: Channel, payloads: Sequence[Bytes], expected: Sequence[Opening]) -> list[Ring]:
     """Send payloads and receive as much as is expected, message by message in turn: so no queue fills up on both sides."""
     outgoing, place = _cut(payloads), 0
     received = np.empty(sum(each.size for each in expected), np.uint8)
@@ -229,7 +233,7 @@ async def _swapped(channel: Channel, payloads: Sequence[Bytes], expected: Sequen
                 raise ProtocolError(f"{channel.peer} sent {len(values)} bytes of shares at byte {place}", code="E_COUNT")
             received[place : place + len(values)] = np.frombuffer(values, np.uint8)
             place += len(values)
-    return list(_unpacked(received, expected))
+    return list(_unpack(received, expected))
 
 
 def _cut(parts: Iterable[Bytes]) -> Iterator[bytes]:
@@ -248,13 +252,13 @@ def _cut(parts: Iterable[Bytes]) -> Iterator[bytes]:
         yield bytes(piece)
 
 
-def _packed(of: Opening, values: Ring) -> Bytes:
+def _pack(each: Opening, values: Ring) -> Bytes:
     """The low bytes of each number; the numbers themselves where that is all of them."""
     flat = np.ascontiguousarray(values, dtype="<u8").reshape(-1).view(np.uint8)
-    return flat.data if of.bytes == BYTES else flat.reshape(-1, BYTES)[:, : of.bytes].tobytes()
+    return flat.data if each.bytes == BYTES else flat.reshape(-1, BYTES)[:, : each.bytes].tobytes()
 
 
-def _unpacked(data: NDArray[np.uint8], expected: Sequence[Opening]) -> Iterator[Ring]:
+def _unpack(data: NDArray[np.uint8], expected: Sequence[Opening]) -> Iterator[Ring]:
     start = 0
     for each in expected:
         part = data[start : start + each.size]
@@ -271,12 +275,12 @@ def _goes(each: Opening, sender: int, receiver: int) -> bool:
     return each.by in (None, sender) and each.to in (None, receiver)
 
 
-def _to_hub(each: Opening, place: int) -> bool:
+def _goes_to_hub(each: Opening, place: int) -> bool:
     """Whether a passive party sends its share to the active one."""
     return each.by in (None, place) and each.to != place
 
 
-def _from_hub(each: Opening, place: int) -> bool:
+def _comes_from_hub(each: Opening, place: int) -> bool:
     """Whether a passive party gets the sum from the active one."""
     return each.to in (None, place) and each.by != place
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vfl_node.errors import PolicyError
-from vfl_node.gdp import epsilon_of, mu_of, together
+from vfl_node.gdp import compose, epsilon_of, mu_of
 
 TELLS = "whether one record is shared, or its label,"
 """What those who have all that was opened may still not tell well, where nothing more exact is known."""
@@ -37,17 +37,17 @@ class Spent:
     about: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
-    def of(cls, expenses: Sequence[Expense]) -> Spent:
+    def from_expenses(cls, expenses: Sequence[Expense]) -> Spent:
         """What they come to."""
         about = frozenset(each.about for each in expenses if not each.unbounded)
-        return cls(together(each.mu for each in expenses), sum(1 for each in expenses if each.unbounded), about)
+        return cls(compose(each.mu for each in expenses), sum(1 for each in expenses if each.unbounded), about)
 
     @classmethod
-    def most(cls, each: Iterable[Spent]) -> Spent:
-        """With the partner of whom most is spent."""
+    def largest(cls, each: Iterable[Spent]) -> Spent:
+        """What was spent with the partner with whom most was spent."""
         every = list(each)
-        about = frozenset[str]().union(*(of.about for of in every))
-        return cls(max(of.mu for of in every), max(of.unbounded for of in every), about)
+        about = frozenset[str]().union(*(spent.about for spent in every))
+        return cls(max(spent.mu for spent in every), max(spent.unbounded for spent in every), about)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Expense:
         """What stands for it in a :class:`Account`."""
         return f"{self.job_id} {self.table} {self.mu!r} {self.unbounded or '-'} {self.about}"
 
-    def added_to(self, account: Account, peer: str) -> Spent:
+    def total_with(self, account: Account, peer: str) -> Spent:
         """What is spent over its table once it is counted. What is counted already is free.
 
         Raises:
@@ -83,19 +83,19 @@ class Expense:
         """
         counted = self.line in account.lines
         before = account.expenses(self.table)
-        spent = Spent.of(before if self in before else [*before, self])
+        spent = Spent.from_expenses(before if self in before else [*before, self])
         if counted or self.limit is None:
             return spent
         if account.losses:
-            raise self._refused(
+            raise self._refusal(
                 f"what this node had counted of trainings with {peer} was lost, so what they spent is not known, and "
                 "limits.epsilon_per_partner bounds it",
                 f"put the newest copy of state/partners/{peer} back; if there is none and a new count may begin: vfl-node "
                 f"budget --forget {peer}",
             )
         if epsilon_of(spent.mu) > self.limit * (1 + _SLACK):
-            already = epsilon_of(Spent.of(before).mu)
-            raise self._refused(
+            already = epsilon_of(Spent.from_expenses(before).mu)
+            raise self._refusal(
                 f"trainings with {peer} over table {self.table!r} would have spent ε {epsilon_of(spent.mu):.2f} with this job, "
                 f"{already:.2f} without it, and this node allows {self.limit:g} (limits.epsilon_per_partner)",
                 f"vfl-node budget {peer} shows what fits: say a smaller train.epsilon and evaluate.epsilon, or raise "
@@ -104,7 +104,7 @@ class Expense:
         return spent
 
     @staticmethod
-    def _refused(message: str, hint: str) -> PolicyError:
+    def _refusal(message: str, hint: str) -> PolicyError:
         for_peer = "its owner's settings do not allow this training"
         return PolicyError(message, code="E_BUDGET", hint=hint, for_peer=for_peer)
 
@@ -129,20 +129,20 @@ class Account:
     @property
     def tables(self) -> list[str]:
         """All tables over which anything was ever spent, by name."""
-        return sorted({of.table for of in map(_read, self.lines) if of})
+        return sorted({expense.table for expense in map(_read, self.lines) if expense})
 
     def expenses(self, table: str, *, forgotten: bool = False) -> list[Expense]:
         """Those over one table that count, or those that do not any more; without a limit."""
         lines = self.forgotten if forgotten else self._counting()
-        return [of for of in map(_read, lines) if of and of.table == table]
+        return [expense for expense in map(_read, lines) if expense and expense.table == table]
 
-    def spent(self, table: str, *, forgotten: bool = False) -> Spent:
+    def total(self, table: str, *, forgotten: bool = False) -> Spent:
         """What they come to."""
-        return Spent.of(self.expenses(table, forgotten=forgotten))
+        return Spent.from_expenses(self.expenses(table, forgotten=forgotten))
 
-    def left(self, table: str, limit: float) -> float:
+    def remainder(self, table: str, limit: float) -> float:
         """μ that may still be spent over a table under a limit of ε; 0 after a loss."""
-        rest = mu_of(limit) ** 2 - self.spent(table).mu ** 2
+        rest = mu_of(limit) ** 2 - self.total(table).mu ** 2
         return math.sqrt(rest) if rest > 0 and not self.losses else 0.0
 
     def _counting(self) -> Iterator[str]:

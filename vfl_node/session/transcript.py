@@ -45,7 +45,7 @@ class Transcript:
     def keep_rows(self, rows: Rows) -> None:
         """Note this party's records at the shared positions: int64[m], negative where it has none."""
         with writing_whole(self._rows) as file:
-            np.save(file, in_file(rows, self._places))
+            np.save(file, file_rows(rows, self._places))
 
     @property
     def rows(self) -> Rows:
@@ -89,7 +89,7 @@ class Steps:
         steps, lines = self.extent
         records = np.empty(len(rows), dtype=_record(sent.shape[1]))
         records["repeat"], records["step"], records["positions"] = repeat, steps, positions
-        records["rows"], records["number"] = in_file(rows, self._places), numbers
+        records["rows"], records["number"] = file_rows(rows, self._places), numbers
         records["sent"], records["got"] = sent, got
         with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
             if file.tell() == 0:
@@ -139,20 +139,20 @@ class Steps:
             what: lambda lines: lines[column],
         }
         with writing_whole(out) as file, zipfile.ZipFile(file, "w") as archive:
-            for name, of in columns.items():
+            for name, column_of in columns.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                    like = of(records[:1])
+                    like = column_of(records[:1])
                     head = {"descr": like.dtype.str, "fortran_order": False, "shape": (len(records), *like.shape[1:])}
                     np.lib.format.write_array_header_1_0(entry, head)
                     for start in range(0, len(records), _BLOCK):
-                        entry.write(of(records[start : start + _BLOCK]).tobytes())
+                        entry.write(column_of(records[start : start + _BLOCK]).tobytes())
 
     def _dtype(self) -> np.dtype[Any]:
         with self._path.open("rb") as file:
             return _record(int.from_bytes(file.read(_HEAD_BYTES), "little"))
 
 
-def in_file(rows: Rows, places: Rows | None) -> Rows:
+def file_rows(rows: Rows, places: Rows | None) -> Rows:
     """Rows of the party's file, int64[B]; −1 for a negative one. ``places`` as for :class:`Transcript`."""
     return np.where(rows < 0, -1, rows if places is None else places[np.maximum(rows, 0)])
 

@@ -268,7 +268,7 @@ def role_in(parties: Parties, name: str) -> Role | None:
 
 def peers_in(parties: Parties, name: str) -> dict[str, Peer]:
     """The peers of a node ``name`` that knows the parties of one job, each in the way in which they meet; no addresses."""
-    return {other: Peer(relayed=other not in parties.met_by(name)) for other in parties.all if other != name}
+    return {other: Peer(relayed=other not in parties.peers_of(name)) for other in parties.all if other != name}
 
 
 def is_loopback(address: str) -> bool:

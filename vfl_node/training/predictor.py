@@ -343,7 +343,7 @@ def check_allowed(job: Job, serve: Serve | None) -> None:
             hint="predictions need a training whose job says serve: {to: …}",
             for_peer="it has kept nothing of that training to predict with",
         )
-    allowed = job.parties.named(serve.to)
+    allowed = job.parties.members(serve.to)
     if job.asker not in allowed:
         reason = f"the training job's serve.to is {serve.to}: {job.asker} gets no predictions"
         hint = f"train with serve.to: both, or ask at {' or '.join(allowed)}"

@@ -30,7 +30,9 @@ def found():
 
 def blurred(found, *, secret="linker", terms=b"terms", sigma=0.4):
     own, theirs, rows, distances = found
-    return PairDraws(randomness(secret), terms).blurred(own, theirs, rows, distances, DistanceScale.of([distances]), sigma)
+    return PairDraws(randomness(secret), terms).perturb(
+        own, theirs, rows, distances, DistanceScale.from_distances([distances]), sigma
+    )
 
 
 def by_pair(found, **how):
@@ -67,12 +69,12 @@ def test_no_noise_gets_tau_to_its_minimum():
 
 def test_mean_and_deviation_do_not_depend_on_blocks_and_leave_missing_ones_out(found):
     distances = found[3]
-    whole = DistanceScale.of([distances])
+    whole = DistanceScale.from_distances([distances])
     missing = np.full((3, K), NONE, dtype=np.int32)
-    assert DistanceScale.of([distances[:7], missing, distances[7:]]) == whole
+    assert DistanceScale.from_distances([distances[:7], missing, distances[7:]]) == whole
     assert whole.mean == pytest.approx(-distances.mean())
     assert whole.deviation == pytest.approx(distances.std())
-    assert DistanceScale.of([missing]) is None
+    assert DistanceScale.from_distances([missing]) is None
 
 
 def test_variance_is_that_of_the_noise_and_one(found):
@@ -139,7 +141,7 @@ def test_a_candidate_that_goes_changes_the_order_of_no_others(found):
 def test_a_similarity_of_0_stands_for_no_candidate_alone():
     rows, distances = np.array([[0, 1, NONE]], dtype=np.int32), np.array([[10, 12, NONE]], dtype=np.int32)
     draws = PairDraws(Randomness(bytes(32)), b"")
-    ordered, similarities = draws.blurred([b"a"], [b"b", b"c"], rows, distances, DistanceScale(-10.0, 1.0), 0.0)
+    ordered, similarities = draws.perturb([b"a"], [b"b", b"c"], rows, distances, DistanceScale(-10.0, 1.0), 0.0)
     assert ((similarities == 0) == (ordered == NONE)).all()
 
 

@@ -149,7 +149,7 @@ class World:
 
         async def serve(channel: Channel) -> Any:
             await linker.serve(channel)
-            return linker.learnt()
+            return linker.disclosures()
 
         return [(serve(channel), [channel]) for channel in own.peers.values()]
 

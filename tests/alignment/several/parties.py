@@ -149,7 +149,7 @@ def run_several(
     secrets, progress, sides = {}, [Counting() for _ in names], []
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as scratch:
         for i, name in enumerate(names):
-            peers = {other: spies[name, other] for other in parties.met_by(name)}
+            peers = {other: spies[name, other] for other in parties.peers_of(name)}
             own = session(
                 name,
                 peers,

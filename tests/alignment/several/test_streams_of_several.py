@@ -76,7 +76,7 @@ def test_blocking_equals_in_memory(monkeypatch, tmp_path, protocol):
     results = over_streams(protocol, tmp_path / "streams", streams)
     for name, result in zip(PARTIES.data, expected, strict=True):
         np.testing.assert_array_equal(results[name].rows, result.rows)
-        for other in PARTIES.met_by(name):
+        for other in PARTIES.peers_of(name):
             sent, again = (
                 [entry.frame for entry in of.entries if (entry.sender, entry.receiver) == (name, other)]
                 for of in (in_memory, streams)

@@ -120,7 +120,7 @@ def replay(said, name, workers, folder):
     """One party alone, against what the others are recorded to have sent."""
     table = Table(said, workers, folder)
     for number, job in enumerate(said["jobs"]):
-        scripts = {peer: Script(name, peer, job["frames"]) for peer in PARTIES.met_by(name)}
+        scripts = {peer: Script(name, peer, job["frames"]) for peer in PARTIES.peers_of(name)}
         channels = {peer: Channel(script, peer=peer, job_id=job["id"]) for peer, script in scripts.items()}
         assert run(table.side(name, number, channels)).rows.tolist() == job["rows"][name]
         assert not any(script.own or script.peers for script in scripts.values())

@@ -67,7 +67,7 @@ def test_texts_are_recognised_in_a_list() -> None:
 
     own, theirs = list(rng.choice(names, 60, replace=False)), rng.integers(0, len(names), 40)
     distances = hamming(filters([names[i] for i in theirs], seed), filters(own, seed)).astype(np.int32)
-    scale = DistanceScale.of([distances])
+    scale = DistanceScale.from_distances([distances])
     assert scale is not None
     noise = 0.4 * rng.normal(size=distances.shape)
     similarities = (-distances.astype(np.float64) - scale.mean) / scale.deviation + noise

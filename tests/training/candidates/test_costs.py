@@ -44,7 +44,7 @@ def test_a_step_takes_at_most_the_memory_that_is_counted(small: Any, said: dict[
     before = resident("VmRSS")
     network(own, received, torch.arange(2 * rows).view(rows, 2), similarities).sum().backward()
     taken = resident("VmHWM") - before
-    assert 30 << 20 < taken < train.planned(1, beside).batch_bytes("active", TableShape(rows, 1))
+    assert 30 << 20 < taken < train.make_plan(1, beside).batch_bytes("active", TableShape(rows, 1))
 
 
 def test_the_mean_record_is_counted_beside_all_others(linked: Any, linked_run: Any, small: Any) -> None:

@@ -175,11 +175,11 @@ def test_columns_behind_keys_are_in_no_encoder_and_no_weights(linked: Any, linke
 def test_weights_are_counted_as_they_are_built(said: dict[str, Any]) -> None:
     train, table = Linked(algorithm="candidates", bottom=(20, 10), active_bottom=(6,), **said), TableShape(100, 3, (4,))
     schema, beside = InputSchema(3, (4,)), Beside(5)
-    assert train.planned(1, beside).parameters("passive", table) == weights(lambda: LinearCut(schema, train.bottom, train))
+    assert train.make_plan(1, beside).parameters("passive", table) == weights(lambda: LinearCut(schema, train.bottom, train))
     joint = weights(lambda: ActiveNetwork(train, schema, np.ones((1, 5), np.float32)))
     alone = weights(lambda: build_classifier(architecture_of("mlp"), train, schema, []))
-    assert train.planned(1, beside).parameters("active", table) == joint + alone
+    assert train.make_plan(1, beside).parameters("active", table) == joint + alone
 
 
 def test_steps_are_counted() -> None:
-    assert Linked(algorithm="candidates").planned().steps(Evaluate(test_fraction=0.2), 1000) == 30 * (800 // 128)
+    assert Linked(algorithm="candidates").make_plan().steps(Evaluate(test_fraction=0.2), 1000) == 30 * (800 // 128)

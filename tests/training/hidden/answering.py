@@ -63,14 +63,14 @@ class Asked:
 
     @property
     def train(self) -> Hidden:
-        return Hidden.of(self.trained)
+        return Hidden.section_of(self.trained)
 
     def kept(self, name: str) -> KeptShares:
         return KeptShares.from_model(self.models[name])
 
     def name(self, to: str) -> str:
         """The asker's."""
-        (name,) = self.parties.named(to)
+        (name,) = self.parties.members(to)
         return name
 
     def scores(self, positions: Any, data: Mapping[str, tuple[Table, Alignment]] | None = None) -> np.ndarray:
@@ -105,7 +105,7 @@ class Asked:
         sessions = {
             name: session(
                 name,
-                {peer: self.recorder.wrap(name, network[name][peer]) for peer in parties.met_by(name)},
+                {peer: self.recorder.wrap(name, network[name][peer]) for peer in parties.peers_of(name)},
                 Randomness((name + self.job).encode().ljust(32)),
                 parties=parties,
                 predict=predict,

@@ -244,7 +244,7 @@ class Attempt:
         network = memory_network(*job.parties.all)
         sessions: dict[str, Session] = {}
         for name in job.parties.all:
-            channels = {peer: self._recorder.wrap(name, network[name][peer]) for peer in job.parties.met_by(name)}
+            channels = {peer: self._recorder.wrap(name, network[name][peer]) for peer in job.parties.peers_of(name)}
             ticks = count()
             sessions[name] = session(
                 name,
@@ -291,21 +291,21 @@ class Attempt:
     def start(self, over: World) -> list[NDArray[np.float64]]:
         """First weights: the sum of what all parties draw."""
         form = self.plan(over).form
-        bounded = Hidden.of(self.job(over)).epsilon is not None
+        bounded = Hidden.section_of(self.job(over)).epsilon is not None
         starts = (self.randomness(name).derive("first weights") for name in over.data)
         parts = [first_parts(form, start, bounded=bounded).weights for start in starts]
         return [decode(sum(of[1:], of[0]), WEIGHT_FRACTION) for of in zip(*parts, strict=True)]
 
     def coins(self, over: World) -> Coins | None:
         """Which of what the coordinator deals two parties check."""
-        share = Hidden.of(self.job(over)).dealer_audit
+        share = Hidden.section_of(self.job(over)).dealer_audit
         drawn = [self.randomness(name).derive("toss of the audit").bytes(32) for name in over.data]
         seed = hashlib.sha256(b"vfl-node toss seed" + b"".join(drawn)).digest()
         return Coins(seed, share, candidates(audits=True)) if share else None
 
     def reference(self, over: World, **how: Any) -> list[NDArray[np.float64]]:
         """Weights of plaintext training on the rows that all own, with the same start, batches and divisor."""
-        plan, train = self.plan(over), Hidden.of(self.job(over))
+        plan, train = self.plan(over), Hidden.section_of(self.job(over))
         x, y = plain_inputs(over, train, plan, self.limits.least_rows)
         coins = self.coins(over)
         own = [

@@ -121,7 +121,7 @@ def test_what_is_checked_is_counted(hidden: tuple[int, ...]) -> None:
 def test_the_estimate_takes_the_mean_of_what_is_checked() -> None:
     train = Hidden(algorithm="hidden", epsilon=None, epochs=10, batch_size=100, metrics_by="none", reveal="none")
     none, some = (
-        train.model_copy(update={"dealer_audit": share}).planned().cost(Evaluate(), 1250, "psi") for share in (0.0, 0.1)
+        train.model_copy(update={"dealer_audit": share}).make_plan().cost(Evaluate(), 1250, "psi") for share in (0.0, 0.1)
     )
     assert none is not None
     assert some is not None
@@ -142,7 +142,7 @@ def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path, keys: 
     sections = {name: each.training.section for name, each in reports.items()}
     widths = sections["clinic"].columns
     beside = Beside(common=report.alignment.intersection, columns=(widths["clinic"] - 1, widths["lab"]))
-    said = job.train.planned(1, beside).cost(job.evaluate, report.alignment.rows, "psu")
+    said = job.train.make_plan(1, beside).cost(job.evaluate, report.alignment.rows, "psu")
     assert said.steps == -(-sections["clinic"].rounds // 2)
     assert (said.active_bytes, said.passive_bytes) == (sections["clinic"].bytes, sections["lab"].bytes)
     assert said.coordinator_bytes == sections["notary"].dealer_bytes
@@ -158,27 +158,27 @@ def test_the_estimate_is_a_job_but_for_frames(trial: Any, tmp_path: Path, keys: 
 
 def test_rows_batches_and_columns() -> None:
     train = Hidden(algorithm="hidden", epsilon=None, epochs=3, batch_size=100, reveal="owners")
-    psi = train.planned().cost(Evaluate(test_fraction=0.2), 1000, "psi")
+    psi = train.make_plan().cost(Evaluate(test_fraction=0.2), 1000, "psi")
     assert (psi.rows, psi.batches) == (800, 8)
-    union = train.planned(1, Beside(common=250)).cost(Evaluate(test_fraction=0.2), 1000, "psu")
+    union = train.make_plan(1, Beside(common=250)).cost(Evaluate(test_fraction=0.2), 1000, "psu")
     assert (union.rows, union.batches) == (800, 2)  # as many shared rows a batch, so fewer batches
     assert union.steps < psi.steps
     assert (psi.counted_with, union.bytes) == ("16 encoded columns a party", union.active_bytes + union.passive_bytes)
-    wide = train.planned(1, Beside(columns=(26, 16))).cost(Evaluate(test_fraction=0.2), 1000, "psi")
+    wide = train.make_plan(1, Beside(columns=(26, 16))).cost(Evaluate(test_fraction=0.2), 1000, "psi")
     assert wide.active_bytes - psi.active_bytes == 10 * 8 * (1000 + 3 * 8)  # columns go over once, shares of weights each step
     assert not wide.counted_with
-    unmeasured = train.model_copy(update={"metrics_by": "none"}).planned().cost(Evaluate(test_fraction=0.2), 1000, "psi")
+    unmeasured = train.model_copy(update={"metrics_by": "none"}).make_plan().cost(Evaluate(test_fraction=0.2), 1000, "psi")
     assert psi.coordinator_bytes - unmeasured.coordinator_bytes > 200 * 256 * 24
-    assert train.planned().cost(Evaluate(), 0, "psi").bytes == 0
-    assert train.planned().cost(Evaluate(), 1000, "linkage") is None
+    assert train.make_plan().cost(Evaluate(), 0, "psi").bytes == 0
+    assert train.make_plan().cost(Evaluate(), 1000, "linkage") is None
 
 
 def test_memory_grows_with_columns_of_all_and_the_model_is_everywhere() -> None:
     train = Hidden(algorithm="hidden", epsilon=None, layers=(8,))
     table = TableShape(1000, numeric=6, cardinalities=(5,))  # three numbers, three levels
-    both = train.planned().parameters("active", table), train.planned().parameters("passive", table)
+    both = train.make_plan().parameters("active", table), train.make_plan().parameters("passive", table)
     assert both == ((6 + 1 + 16) * 8 + 9, (16 + 1 + 6) * 8 + 9)
-    more = train.planned().batch_bytes("active", TableShape(2000, numeric=6, cardinalities=(5,)))
-    assert more - train.planned().batch_bytes("active", table) >= 1000 * 23 * 8 * memory.COLUMN_COPIES
-    small, large = (train.planned().cost(Evaluate(), rows, "psi").coordinator_memory for rows in (10_000, 20_000))
+    more = train.make_plan().batch_bytes("active", TableShape(2000, numeric=6, cardinalities=(5,)))
+    assert more - train.make_plan().batch_bytes("active", table) >= 1000 * 23 * 8 * memory.COLUMN_COPIES
+    small, large = (train.make_plan().cost(Evaluate(), rows, "psi").coordinator_memory for rows in (10_000, 20_000))
     assert large - small >= 2 * 10_000 * 33 * 8 * memory.DEALT_COPIES

@@ -93,7 +93,7 @@ def test_what_the_command_says(row: list[str]) -> None:
     beside = Beside(common=int(said["shared"]), columns=columns)
     cost = (
         trained(row[0].replace("`epochs: 40`, as by rule", ""))
-        .planned(1, beside)
+        .make_plan(1, beside)
         .cost(Evaluate(test_fraction=0.2), rows, "psu")
     )
     assert cost is not None
@@ -139,7 +139,7 @@ def test_odds_of_steps_that_are_spoilt() -> None:
 
 
 def test_bytes_of_the_regression_under_encryption() -> None:
-    cost = Logistic(algorithm="logistic", iterations=1).planned().cost(Evaluate(test_fraction=0), 10_000, "apsi")
+    cost = Logistic(algorithm="logistic", iterations=1).make_plan().cost(Evaluate(test_fraction=0), 10_000, "apsi")
     assert cost is not None
     assert f"It sends {round((cost.bytes - 8 * 10_000) / 10_000)} bytes a row" in PAGE  # without the scores measured on
 

@@ -18,7 +18,7 @@ def job(train: dict[str, Any] | None = None, **rest: Any) -> dict[str, Any]:
 
 
 def section(train: dict[str, Any] | None = None, **rest: Any) -> Hidden:
-    return Hidden.of(validate(job(train, **rest), Job, source="job"))
+    return Hidden.section_of(validate(job(train, **rest), Job, source="job"))
 
 
 def test_a_job_needs_no_more_than_its_algorithm() -> None:

@@ -91,7 +91,7 @@ def test_the_model_ranks_as_plaintext_does(world: Any, attempt: Any, seed: int) 
     over = world(people=1600, seed=seed)
     of = attempt({"batch_size": 128, "learning_rate": 0.2}, secret=str(seed))
     results = of(over)
-    plan, train = of.plan(over), Hidden.of(of.job(over))
+    plan, train = of.plan(over), Hidden.section_of(of.job(over))
     x, y = plain_inputs(over, train, plan)
     tested = plan.testing[over.both[plan.testing]]
 

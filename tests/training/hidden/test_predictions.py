@@ -67,7 +67,7 @@ def test_every_asker_gets_the_models_scores_to_some_steps(world: Any, attempt: A
     asked = trained(world, attempt, parties, train, **people)
     form = asked.kept("clinic").form
     step = 2.0 ** -answers.step_bits(form)
-    for to in ("active", asked.parties.called(asked.parties.data[-1])):
+    for to in ("active", asked.parties.role_or_name(asked.parties.data[-1])):
         request, positions = asked.all_rows(to)
         with bare():
             results = asked.talk(to, request)

@@ -25,7 +25,7 @@ LARGE = {"batch_size": 128, "learning_rate": 0.2}
 def scored(of: Any, over: Any, results: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """z and y of the held-out rows that all own, by the weights that were revealed; and these rows."""
     plan = of.plan(over)
-    x, y = plain_inputs(over, Hidden.of(of.job(over)), plan)
+    x, y = plain_inputs(over, Hidden.section_of(of.job(over)), plan)
     tested = plan.testing[over.both[plan.testing]]
     return forward(plan.form, weights_of(results), x[tested])[0], y[tested], tested
 
@@ -197,7 +197,7 @@ def test_the_section(world: Any, attempt: Any) -> None:
         assert (result.epochs[0].loss, result.epochs[0].auc) == (None, None)
     hub = of.coordination.result()
     assert (hub.section.rounds, hub.section.columns, hub.rows, hub.epochs) == (None, {}, (0, 0), ())
-    train = Hidden.of(of.job(over))
+    train = Hidden.section_of(of.job(over))
     reported = ReportedTraining(train, "clinic", "active", "lab and insurer", "clinic", "lab and insurer", "hub", 3, 9, 1)
     words = results[0].section.words(reported)
     assert words.panel.title == "In shares"

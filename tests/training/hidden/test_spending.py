@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.gdp import Exposure, mu_of, together
+from vfl_node.gdp import Exposure, compose, mu_of
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.spending import ALARMING, alarming_columns, labels_auc, meter
@@ -35,7 +35,7 @@ def opens(evaluate: dict[str, Any] | None = None, shared: int | None = None, **t
 def test_a_job_spends_the_larger_of_model_and_metrics_and_both_where_rows_are_both(
     train: dict[str, Any], evaluate: dict[str, Any], epsilons: list[float]
 ) -> None:
-    assert opens(evaluate, **train).mu == pytest.approx(together(map(mu_of, epsilons)), rel=1e-12)
+    assert opens(evaluate, **train).mu == pytest.approx(compose(map(mu_of, epsilons)), rel=1e-12)
 
 
 @pytest.mark.parametrize(

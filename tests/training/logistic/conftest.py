@@ -218,7 +218,7 @@ class Attempt:
         names = self.parties.all
         network = memory_network(*names)
         for name in names:
-            network[name] = {peer: self._recorder.wrap(name, network[name][peer]) for peer in self.parties.met_by(name)}
+            network[name] = {peer: self._recorder.wrap(name, network[name][peer]) for peer in self.parties.peers_of(name)}
         protocols: list[tuple[Any, list[Channel]]] = []
         for (name, (table, view)), seed in zip(over.data.items(), self.seeds, strict=True):
             ticks = count()
@@ -284,7 +284,7 @@ class Attempt:
         network = memory_network(*parties.all)
         tosses: list[tuple[Any, list[Channel]]] = []
         for name, seed in zip(parties.all, self.seeds, strict=True):
-            peers = {peer: network[name][peer] for peer in parties.met_by(name)}
+            peers = {peer: network[name][peer] for peer in parties.peers_of(name)}
             of = session(name, peers, Randomness(bytes(32)), parties=parties)
             tosses.append((toss(of, Randomness(seed).derive("toss")), list(peers.values())))
         agreed, *_ = run_together(*tosses)

@@ -51,7 +51,7 @@ def test_bytes_are_those_of_a_run(train: str, held_out: float, beside: int, tria
     assert asked.train
     assert report.alignment
     assert report.training
-    expected, moved = asked.train.planned().cost(asked.evaluate, report.alignment.rows, "psi"), report.phases["train"]
+    expected, moved = asked.train.make_plan().cost(asked.evaluate, report.alignment.rows, "psi"), report.phases["train"]
     assert expected
     assert 0 <= moved.bytes_sent - expected.active_bytes <= beside
     assert 0 <= moved.bytes_received - expected.passive_bytes <= beside
@@ -60,12 +60,12 @@ def test_bytes_are_those_of_a_run(train: str, held_out: float, beside: int, tria
 
 def test_by_hand() -> None:
     train = Logistic(algorithm="logistic", iterations=10, key_bits=2048, classes=10)
-    cost = train.planned().cost(Evaluate(test_fraction=0.2), 1000, "apsi")
+    cost = train.make_plan().cost(Evaluate(test_fraction=0.2), 1000, "apsi")
     assert cost
     assert (cost.rows, cost.batches, cost.steps) == (800, 1, 20)
     assert cost.active_bytes == 10 * 800 * 512  # ten residuals share a ciphertext
     assert cost.passive_bytes == 10 * 800 * 10 * 8 + 200 * 10 * 8
-    batches = train.model_copy(update={"batch_size": 50}).planned().cost(Evaluate(test_fraction=0), 1000, "psi")
+    batches = train.model_copy(update={"batch_size": 50}).make_plan().cost(Evaluate(test_fraction=0), 1000, "psi")
     assert batches
     assert (batches.rows, batches.active_bytes, batches.passive_bytes) == (50, 10 * 50 * 512, 10 * 50 * 80 + 1000 * 80)
 
@@ -86,7 +86,7 @@ def test_every_passive_party_has_a_conversation_of_its_own(shared: Any, logistic
                 moved["active" if column.sender == "clinic" else "passive"] += column.rows.nbytes
     scores = [sent.message for sent in made.transcript if isinstance(sent.message, training_pb2.Scores)]
     moved["passive"] += sum(len(message.tensor.data) for message in scores)
-    cost = made.train.planned(len(PASSIVE)).cost(made.evaluate, len(over), "psi")
+    cost = made.train.make_plan(len(PASSIVE)).cost(made.evaluate, len(over), "psi")
     assert cost
     assert moved == {"active": cost.active_bytes, "passive": cost.passive_bytes}
     assert cost.steps == 6
@@ -94,7 +94,7 @@ def test_every_passive_party_has_a_conversation_of_its_own(shared: Any, logistic
 
 def test_nothing_shared_costs_nothing_and_no_union_is_trained_on() -> None:
     train = Logistic(algorithm="logistic")
-    empty = train.planned().cost(Evaluate(), 0, "psi")
+    empty = train.make_plan().cost(Evaluate(), 0, "psi")
     assert empty
     assert (empty.rows, empty.batches, empty.bytes) == (0, 0, 0)
-    assert train.planned().cost(Evaluate(), 1000, "psu") is None
+    assert train.make_plan().cost(Evaluate(), 1000, "psu") is None

@@ -65,7 +65,7 @@ def test_every_asker_gets_what_the_model_says(kind: str) -> None:
     z = sum(parts) + results["clinic"].weights["bias"].numpy()
     unit = results["clinic"].weights.get("target")
     expected = plain.probabilities(z) if unit is None else TargetScale(*unit.tolist()).original(z)
-    for to in ("active", asked.parties.called(list(asked.data)[-1])):
+    for to in ("active", asked.parties.role_or_name(list(asked.data)[-1])):
         request, positions = asked.all_rows(to)
         assert errors_of(asked.talk(to, request)) == {}
         assert request.answered is not None

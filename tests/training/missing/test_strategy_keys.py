@@ -54,7 +54,7 @@ def job(**missing: Any) -> Job:
 
 
 def missing_of(job: Job) -> Missing:
-    return Train.of(job).missing
+    return Train.section_of(job).missing
 
 
 def test_a_default_of_another_type_is_read_like_what_a_job_says() -> None:

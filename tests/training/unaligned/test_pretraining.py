@@ -340,8 +340,8 @@ def test_bytes_and_steps_are_those_of_the_estimate(run: Any, method: str) -> Non
     how = settings(run, method)
     both = run(**how)
     both(matching())
-    took = how["train"].planned().cost(how["evaluate"], ALIGNED, "psi")
-    plain = settings(run, "none")["train"].planned().cost(how["evaluate"], ALIGNED, "psi")
+    took = how["train"].make_plan().cost(how["evaluate"], ALIGNED, "psi")
+    plain = settings(run, "none")["train"].make_plan().cost(how["evaluate"], ALIGNED, "psi")
     more = [message for message in both.transcript if isinstance(message, training_pb2.Projection)]
     if method == "mpd":
         number = 2 * BEFORE * -(-ALIGNED // 2 // BATCH)

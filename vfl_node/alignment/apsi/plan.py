@@ -12,7 +12,7 @@ from vfl_node.settings.node import Obfuscation
 
 
 class AsymmetricPlan(AlignmentPlan):
-    """Of the lists of the protocol, and of the length of the obfuscated set."""
+    """The lists of the protocol, and the length of the obfuscated set."""
 
     compared_with = "psi"
 

@@ -44,7 +44,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.alignment.apsi.sizes import least_size, most_left, obfuscated_size
 from vfl_node.alignment.apsi.spec import APSI
 from vfl_node.alignment.lists.lists import Lists
-from vfl_node.alignment.lists.side import over_lists
+from vfl_node.alignment.lists.side import open_lists
 from vfl_node.alignment.sizes import public_bucket
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
@@ -58,7 +58,7 @@ _STAMP_BYTES = 32 + 16
 _HEAD_BYTES = _STAMP_BYTES + 32
 
 
-@over_lists
+@open_lists
 async def active(lists: Lists) -> Alignment:
     """The weak party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
@@ -81,14 +81,14 @@ async def active(lists: Lists) -> Alignment:
     await lists.channel.send(alignment_pb2.Obfuscation(again=again, draw=lists.draw_number))
 
     order = lists.order("step 4")
-    i_w = lists.blinded("step 4", order, k_w).whole()  # while s computes step 3
+    i_w = lists.blind("step 4", order, k_w).whole()  # while s computes step 3
     drawn_size = 0  # nothing is drawn
     skipped = 3 * n_s  # group operations of the longest run that this one does without
     if stored is None or not again:
         # 3, 4, 6. s's reply is shuffled: which of our own are shared shows in step 12 only.
         i_s = await lists.receive("step 3", count=n_s, distinct=False, lasting=True)
         await lists.send("step 4", i_w)
-        i_s_ws = lists.distinct("step 3", lists.powers("step 3 powers", i_s, k_w).whole())  # while s computes step 6
+        i_s_ws = lists.check_distinct("step 3", lists.powers("step 3 powers", i_s, k_w).whole())  # while s computes step 6
         i_w_sw = await lists.receive("step 6", count=len(lists.own), distinct=False)
 
         # 7. The genuine ones, and uniform others.
@@ -104,26 +104,26 @@ async def active(lists: Lists) -> Alignment:
 
         # 8. Under another key than step 4's: s could match the two lists.
         await lists.channel.send(alignment_pb2.Obfuscation(same_size=same_size))
-        await lists.send("step 8", lists.powers("step 8", lists.chosen([i_s], places), k_w2))
+        await lists.send("step 8", lists.powers("step 8", lists.choose([i_s], places), k_w2))
 
         # 10, 11.
         opened = await lists.receive_powers("step 10", lists.group.inverse(k_w2), at_least=m, at_most=m)
-        drawn = lists.chosen([opened], order_rows(opened.rows))
+        drawn = lists.choose([opened], order_rows(opened.rows))
         # Another job with this peer may have drawn in the meantime: the first one counts for both.
         elements = b"".join(chunk.tobytes() for chunk in drawn.chunks())
         stored = lists.session.memory.keep(name, stamp + hashlib.sha256(elements).digest() + elements)
 
     # 12. Ĩ in the clear, in an order that says nothing.
     shared = _elements(lists, stored)
-    await lists.send("step 12", lists.given(shared))
+    await lists.send("step 12", lists.wrap(shared))
     lists.session.progress.emit(Advanced(skipped + n_s - len(shared)))
-    blinded = lists.powers("own", lists.given(shared), k_w).whole()
+    blinded = lists.powers("own", lists.wrap(shared), k_w).whole()
     places = lists.find(RowIndex(i_w.rows), blinded)
     rows = np.append(order, NOT_MINE)[places]  # a place of −1 is the last one
-    return _at_active(lists, lists.without_cover(rows), n_s, drawn_size)
+    return _active_alignment(lists, lists.drop_cover(rows), n_s, drawn_size)
 
 
-@over_lists
+@open_lists
 async def passive(lists: Lists) -> Alignment:
     """The strong party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
@@ -136,13 +136,13 @@ async def passive(lists: Lists) -> Alignment:
     again, number = begun.again, max(1, begun.draw)
 
     order = lists.order("step 3")
-    i_s = lists.blinded("step 3", order, k_s)
+    i_s = lists.blind("step 3", order, k_s)
     drawn_size, skipped = 0, n_w + n_s
     if not again:
         await lists.send("step 3", i_s)  # 3
         i_w = await lists.receive("step 4", count=n_w, distinct=False, lasting=True)  # 4
-        i_w_sw = lists.distinct("step 4", lists.powers("step 4 powers", i_w, k_s).whole())
-        await lists.send("step 6", lists.chosen([i_w_sw], lists.lasting.derive("step 6").permutation(n_w)))  # 6
+        i_w_sw = lists.check_distinct("step 4", lists.powers("step 4 powers", i_w, k_s).whole())
+        await lists.send("step 6", lists.choose([i_w_sw], lists.lasting.derive("step 6").permutation(n_w)))  # 6
         least = least_size(lists.terms, n_s)
         same_size = (await lists.channel.receive(alignment_pb2.Obfuscation)).same_size
         stripped = await lists.receive_powers("step 8", lists.group.inverse(k_s), at_least=least, at_most=n_s, lasting=True)
@@ -156,7 +156,7 @@ async def passive(lists: Lists) -> Alignment:
     places = lists.find(RowIndex(i_s.whole().rows), named)
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
-    return _at_passive(lists, order[places], n_w, drawn_size, number)
+    return _passive_alignment(lists, order[places], n_w, drawn_size, number)
 
 
 def _check_wish(terms: Align, wish: Obfuscation) -> None:
@@ -233,7 +233,7 @@ def _elements(lists: Lists, remembered: bytes) -> Rows:
     return np.frombuffer(rows, dtype=np.uint8).reshape(-1, lists.group.width)
 
 
-def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> Alignment:
+def _active_alignment(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> Alignment:
     name, own, peer = lists.session.name, len(lists.records), lists.peer
     shared = int(np.count_nonzero(rows != NOT_MINE))
     return Alignment(
@@ -262,7 +262,7 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> A
     )
 
 
-def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int, number: int) -> Alignment:
+def _passive_alignment(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int, number: int) -> Alignment:
     name, own, peer = lists.session.name, len(lists.records), lists.peer
     peer_learnt = (
         Disclosure("set size", own, f"the number of {name}'s records: {own}"),

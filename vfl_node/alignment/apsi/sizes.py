@@ -29,7 +29,7 @@ def obfuscated_size(shared: int, n_s: int, terms: Align, wish: Obfuscation) -> i
         return 0
     if terms.obfuscation == "private":
         assert wish.security_number is not None
-        m = public_bucket(between(max(shared, wish.min_intersection, 1), n_s, wish.security_number))
+        m = public_bucket(interpolate(max(shared, wish.min_intersection, 1), n_s, wish.security_number))
     else:
         m = least_size(terms, n_s)
     return min(n_s, m if m >= shared else public_bucket(shared))
@@ -47,7 +47,7 @@ def least_size(terms: Align, n_s: int) -> int:
 
 
 def most_left(m: int, n_s: int, draws: int) -> float:
-    """Of the records among which one draw hides the shared ones, which part all ``draws`` have in common at most, on average.
+    """The part of the records that hide the shared ones in one draw which all ``draws`` have in common: at most, on average.
 
     A record that is not shared is in a draw with probability q = (m − |I|)/(n_s − |I|), so q^(draws − 1) of them are left.
     q is at most m/n_s, which tells nothing of |I|.
@@ -65,7 +65,7 @@ def is_open(terms: Align, wish: Obfuscation) -> bool:
     return terms.obfuscation in (None, "private") and wish.security_number is None
 
 
-def between(shared: int, n_s: int, xi: float) -> int:
+def interpolate(shared: int, n_s: int, xi: float) -> int:
     """⌈|I|^{1−ξ}·n_s^ξ⌉, so exactly that 100^½·10000^½ is 1000."""
     with localcontext() as context:
         context.prec = 60

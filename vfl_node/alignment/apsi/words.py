@@ -10,27 +10,27 @@ class AsymmetricWords(AlignmentWords):
 
     title = "asymmetric private set intersection"
 
-    def rows_title(self, of: ReportedAlignment) -> str:
+    def rows_title(self, alignment: ReportedAlignment) -> str:
         """Rows of the set."""
         return "rows in the obfuscated set"
 
-    def rows(self, of: ReportedAlignment) -> str:
+    def rows(self, alignment: ReportedAlignment) -> str:
         """Whose records the rows are, and how many are the active party's too."""
-        if of.intersection is None:
+        if alignment.intersection is None:
             return (
-                f"All {of.rows:,} rows of the shared order are records of {of.party}. Alignment hides from it how many of them "
-                f"{of.active} holds too, and which."
+                f"All {alignment.rows:,} rows of the shared order are records of {alignment.party}. Alignment hides from it "
+                f"how many of them {alignment.active} holds too, and which."
             )
-        others = "have no label" if of.label_holder == "active" else "do not count"
+        others = "have no label" if alignment.label_holder == "active" else "do not count"
         return (
-            f"All {of.rows:,} rows of the shared order are records of {of.peer}. {of.intersection:,} of them are {of.active}'s "
-            f"too; the other {of.rows - of.intersection:,} {others}."
+            f"All {alignment.rows:,} rows of the shared order are records of {alignment.peer}. {alignment.intersection:,} of "
+            f"them are {alignment.active}'s too; the other {alignment.rows - alignment.intersection:,} {others}."
         )
 
-    def leaks(self, of: ReportedAlignment) -> str:
+    def leaks(self, alignment: ReportedAlignment) -> str:
         """Sizes to both, the obfuscated set to one, the intersection to the other."""
         return (
-            f"Alignment by asymmetric intersection reveals the size of each party's set; to {of.passive} an obfuscated set, "
-            f"which holds the shared records and others of its own; to {of.active} which records are shared, and the hashes of "
-            "those others."
+            f"Alignment by asymmetric intersection reveals the size of each party's set; to {alignment.passive} an obfuscated "
+            f"set, which holds the shared records and others of its own; to {alignment.active} which records are shared, and "
+            "the hashes of those others."
         )

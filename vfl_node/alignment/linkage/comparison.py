@@ -75,14 +75,14 @@ class SharedCandidates:
     distances: NDArray[np.float64]
 
 
-async def compared(
+async def find_candidates(
     machine: ShareMachine,
     plan: LinkagePlan,
     own: Rows | None = None,
     choosing: Choosing | None = None,
     noise: Randomness | None = None,
     check: Callable[[DistanceScale | None], None] = lambda scale: None,
-    after: Callable[[], None] = lambda: None,
+    end_block: Callable[[], None] = lambda: None,
 ) -> SharedCandidates:
     """The linkage, as one of those that run it sees it.
 
@@ -93,13 +93,13 @@ async def compared(
         choosing: B's; None elsewhere.
         noise: the dealer's secret for this linkage; None elsewhere. Nothing of it is consumed.
         check: of a data party, called with μ0 and σ0 before A hears a distance; may raise.
-        after: called after each of the plan's blocks.
+        end_block: called after each of the plan's blocks.
     """
     blocks = []
     for rows in plan.blocks:
         machine.begin(f"records {rows.start} to {rows.stop}")
         blocks.append(await _block(machine, plan, rows, own, choosing))
-        after()
+        end_block()
     machine.begin("similarities")
     whole, found = stack_rows([block[0] for block in blocks]), np.concatenate([block[1] for block in blocks])
     places = np.concatenate([block[2] for block in blocks if block[2] is not None]) if choosing else None
@@ -107,10 +107,10 @@ async def compared(
         choosing.accept()
     (open_,) = await machine.run(mask_value(whole))
     (squares,) = await machine.run(product(open_, open_, "numbers"))
-    (sums,) = await machine.run(reveal(_summed(whole, squares)))
+    (sums,) = await machine.run(reveal(_sums(whole, squares)))
     scale = None
     if machine.place != DEALER:
-        scale = DistanceScale.of_sums(int(found.sum()), int(sums[0]), int(sums[1]))
+        scale = DistanceScale.from_sums(int(found.sum()), int(sums[0]), int(sums[1]))
         check(scale)
     blurred = whole.times(1 << SCALE_FRACTION + NOISE_FRACTION, SCALE_FRACTION + NOISE_FRACTION)
     if plan.sigma:
@@ -138,7 +138,7 @@ async def _block(
     return whole, there.astype(np.bool_), places
 
 
-def _summed(*values: Shared) -> Shared:
+def _sums(*values: Shared) -> Shared:
     """The sum of each."""
-    total: Ring = np.array([of.part.sum(dtype=np.uint64) for of in values], np.uint64)
+    total: Ring = np.array([value.part.sum(dtype=np.uint64) for value in values], np.uint64)
     return Shared(total, 0)

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from vfl_node.alignment.linkage import learnt, terms
-from vfl_node.alignment.linkage.policy import no_similarities
+from vfl_node.alignment.linkage.policy import no_similarities_error
 from vfl_node.alignment.linkage.side import LinkageSizes
 from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of
 from vfl_node.alignment.linkage.words import TAU_MEANS
@@ -32,7 +32,7 @@ from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.counted import Counted, linked_sets
-from vfl_node.session.memory import joint
+from vfl_node.session.memory import join_memories
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
 from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, LinkageAccepted, Reuse, Scale
@@ -65,13 +65,13 @@ class Nearest:
     reuse: ReuseCount
     without: int
 
-    def blurred(self, part: int) -> Iterator[Rows]:
+    def answer_chunks(self, part: int) -> Iterator[Rows]:
         """Candidates (0) or similarities (1) of all records, in the order in which the parties get them: uint8[k, 4·K]."""
         start = 0
         for chunk in self.nearest.chunks():
             rows, distances = _split(chunk)
             marks = self.active[start : start + len(rows)]
-            both = self.draws.blurred(marks, self.passive, rows, distances, self.scale, self.sigma, start)
+            both = self.draws.perturb(marks, self.passive, rows, distances, self.scale, self.sigma, start)
             yield np.ascontiguousarray(both[part]).astype(("<i4", "<f4")[part]).view(np.uint8)
             start += len(rows)
 
@@ -88,7 +88,7 @@ class Linker:
         self._active, self._passive = parties.pair["active"], parties.pair["passive"]
         keys = self._align.keys or NO_KEYS
         self._bits = filter_bits(keys, self._align.encoding)
-        self._memory = joint([session.memories[name] for name in parties.data])
+        self._memory = join_memories([session.memories[name] for name in parties.data])
         width, folder = self._bits // 8, session.attempt.folder / "lists"
         self._filters = Columns(folder, width=width, chunk_rows=max(1, CHUNK_BYTES // width))
         self._nearest = Columns(folder, width=8 * self._align.candidates, chunk_rows=BLOCK_ROWS)
@@ -113,7 +113,7 @@ class Linker:
             if channel.peer == self._active:
                 while len(self._whole) < 2:
                     await channel.pause()
-                found = self._found = self._searched()
+                found = self._found = self._search()
                 while self._passive not in self._accepted:
                     await channel.pause()
                 await channel.send(self._scale(found))
@@ -132,12 +132,12 @@ class Linker:
         self._filters.close()
         self._nearest.close()
 
-    def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As in the contract: from what the search stored, which outlives a restart."""
+    def disclosures(self) -> Mapping[str, tuple[Disclosure, ...]]:
+        """Party → what it learnt, from what the search stored, which outlives a restart."""
         path = self._session.attempt.folder / "linkage"
         known = json.loads(read_checked(path, hint="submit the job again as a new one"))
         sizes = LinkageSizes(known["active"], known["passive"], self._bits)
-        return learnt.of_all(self._session.job, sizes, known["sigma"], known["reuse"])
+        return learnt.disclosures(self._session.job, sizes, known["sigma"], known["reuse"])
 
     async def _introduce(self, channel: Channel) -> None:
         """Step 5: hear what this party commits to, and tell it what the other one does."""
@@ -149,7 +149,7 @@ class Linker:
         if len(said.salt) != terms.DIGEST_BYTES or len(said.seed_mark) != terms.DIGEST_BYTES:
             raise ProtocolError(f"{peer} commits to filters without a salt or a mark of their seed")
         check_size(peer, said.count, self._align, session.policy.limits)
-        session.attempt.pins.check(f"linkage terms of {peer}", terms.pinned(said))
+        session.attempt.pins.check(f"linkage terms of {peer}", terms.pinned_digest(said))
         column = self._filters.column(f"filters of {peer}")
         seen, begun = memory.seen, memory.begin()
         memory.saw(min(said.begun, terms.MOST_BEGUN))
@@ -180,7 +180,7 @@ class Linker:
         linkage = terms.linkage_of(self._terms, active, passive, self._session.name)
         both, any_set = (active.commitment, passive.commitment), terms.any_set(self._align, self._terms, linkage)
         each = ((both[0], linkage), (both[1], linkage), any_set)
-        return [linked_sets(records, of, self._session.policy.limits.linkages_per_set) for records, of in each]
+        return [linked_sets(records, other, self._session.policy.limits.linkages_per_set) for records, other in each]
 
     @property
     def _terms(self) -> bytes:
@@ -190,7 +190,7 @@ class Linker:
         """Step 6: the filters that this party has committed to."""
         peer, said = channel.peer, self._said[channel.peer]
         column = self._filters.column(f"filters of {peer}")
-        self._filters.need_room(sum(of.count for of in self._said.values()))
+        self._filters.need_room(sum(announced.count for announced in self._said.values()))
         self._nearest.need_room(self._said[self._active].count)
         self._session.progress.emit(PhaseBegan("align", self._said[self._active].count, "searched records"))
         async for chunk in channel.receive_chunks(
@@ -210,7 +210,7 @@ class Linker:
         with self._one:
             self._whole[peer] = column
 
-    def _searched(self) -> Nearest:
+    def _search(self) -> Nearest:
         """Step 7: the nearest of all records, their scale and noise, and how often each is used."""
         session, column = self._session, self._nearest.column("nearest")
         active, passive = self._whole[self._active], self._whole[self._passive]
@@ -227,7 +227,7 @@ class Linker:
         session.attempt.pins.check("nearest", column.digest.digest())
         scale, sigma = self._noise(column)
         draws = PairDraws(self._memory.secret, self._terms)
-        own, theirs = ([mark for chunk in of.chunks() for mark in draws.marks(chunk)] for of in (active, passive))
+        own, theirs = ([mark for chunk in filters.chunks() for mark in draws.marks(chunk)] for filters in (active, passive))
         reuse, without, start = ReuseCount(len(passive)), 0, 0
         for chunk in column.chunks():
             rows, _ = _split(chunk)
@@ -251,9 +251,9 @@ class Linker:
         name = f"scale-{self._terms.hex()[:40]}"
         kept = self._memory.recall(name)
         if kept is None:
-            scale = DistanceScale.of(_split(chunk)[1] for chunk in column.chunks())
+            scale = DistanceScale.from_distances(_split(chunk)[1] for chunk in column.chunks())
             if scale is None or scale.deviation == 0:
-                raise no_similarities(scale is None)
+                raise no_similarities_error(scale is None)
             _sigma(noise, scale)  # refused before it is kept
             kept = self._memory.keep(name, json.dumps([scale.mean, scale.deviation]).encode())
         scale = DistanceScale(*json.loads(kept))
@@ -284,7 +284,7 @@ class Linker:
         if held > count:
             raise ProtocolError(f"{channel.peer} claims {held} rows, of {count}", code="E_COUNT")
         failpoints.reach("align-list")
-        await channel.send_rows(found.blurred(part), count=count, width=4 * self._align.candidates, start=held)
+        await channel.send_rows(found.answer_chunks(part), count=count, width=4 * self._align.candidates, start=held)
 
 
 def _sigma(noise: SimilarityNoise, scale: DistanceScale) -> float:

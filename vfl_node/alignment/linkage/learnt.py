@@ -9,14 +9,14 @@ from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 
 
-def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Mapping[str, tuple[Disclosure, ...]]:
+def disclosures(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Mapping[str, tuple[Disclosure, ...]]:
     """Party → what it learnt.
 
     Args:
         job: the job.
         sizes: of the linkage.
         sigma: of the noise.
-        reuse: of how many different records of the active party one record is a candidate; None if that is not known.
+        reuse: how many different records of the active party have one record as a candidate; None if that is not known.
     """
     active, passive, coordinator = job.parties.pair["active"], job.parties.pair["passive"], str(job.parties.coordinator)
     candidates = job.align.candidates
@@ -51,7 +51,7 @@ def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Ma
                 "alone locates the keys of each of these records, and noise does not change it",
             ),
         ),
-        coordinator: _of_dealer(job, sizes)
+        coordinator: _dealer_disclosures(job, sizes)
         if in_shares
         else (
             Disclosure(
@@ -70,7 +70,7 @@ def of_all(job: Job, sizes: LinkageSizes, sigma: float, reuse: int | None) -> Ma
     }
 
 
-def _of_dealer(job: Job, sizes: LinkageSizes) -> tuple[Disclosure, ...]:
+def _dealer_disclosures(job: Job, sizes: LinkageSizes) -> tuple[Disclosure, ...]:
     """What the coordinator of a linkage in shares learns."""
     active, passive = job.parties.pair["active"], job.parties.pair["passive"]
     return (

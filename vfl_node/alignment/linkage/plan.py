@@ -35,8 +35,8 @@ class LinkagePlan:
     sigma: float
 
     @classmethod
-    def of(cls, align: Align, rows: tuple[int, int]) -> LinkagePlan:
-        """Of a job's section and n_A and n_B."""
+    def from_align(cls, align: Align, rows: tuple[int, int]) -> LinkagePlan:
+        """The plan by a job's section, and n_A and n_B."""
         assert align.noise is not None  # the job was checked
         bits = filter_bits(align.keys or NO_KEYS, align.encoding)
         return cls(rows, bits, align.candidates, align.noise.sigma or 0.0)
@@ -49,7 +49,7 @@ class LinkagePlan:
 
     @property
     def memory_bytes(self) -> int:
-        """Of a data party, about; the coordinator deals to both at the same time, and takes it twice."""
+        """Memory of a data party, about; the coordinator deals to both at the same time, and takes it twice."""
         return _PAIR_BYTES * max(len(block) for block in self.blocks) * self.rows[1]
 
 

@@ -39,7 +39,7 @@ def check_reuse(most: int, median: float, peer: str, limits: Limits) -> None:
 def check_pairs(plan: LinkagePlan) -> None:
     """Refuse a linkage in shares that is too large. Raises UsageError (``E_PAIRS``)."""
     (active, passive), wanted = plan.rows, plan.candidates
-    if too_large(plan):
+    if is_too_large(plan):
         text = (
             f"{active:,} records of the active party and {passive:,} of the passive party make {active * passive:,} pairs and "
             f"{active * wanted:,} candidates; align.comparison: shares compares up to {MOST_PAIRS:,} pairs, for "
@@ -53,7 +53,7 @@ def check_pairs(plan: LinkagePlan) -> None:
         )
 
 
-def too_large(plan: LinkagePlan) -> bool:
+def is_too_large(plan: LinkagePlan) -> bool:
     """Whether a linkage in shares is refused."""
     active, passive = plan.rows
     return active * passive > MOST_PAIRS or passive > MOST_PASSIVE or active * plan.candidates > MOST_CANDIDATES
@@ -71,7 +71,7 @@ def check_room(needed: int, limits: Limits) -> None:
         )
 
 
-def no_similarities(none: bool) -> PolicyError:
+def no_similarities_error(none: bool) -> PolicyError:
     """The error of a linkage without any candidate, or (``none`` is False) with equal distances alone."""
     what = "no record has a candidate within reach" if none else "all candidates are equally far"
     return PolicyError(

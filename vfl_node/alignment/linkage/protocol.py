@@ -49,7 +49,7 @@ from vfl_node.alignment.linkage.coordination import Linker
 from vfl_node.alignment.linkage.policy import check_reuse, check_sigma
 from vfl_node.alignment.linkage.shares import LinkageDealing, SharedLinkage
 from vfl_node.alignment.linkage.side import GROUP, DataSide
-from vfl_node.alignment.linkage.similarity import NONE, least_tau, standardised, tau_of, told
+from vfl_node.alignment.linkage.similarity import NONE, encode_similarities, least_tau, standardise, tau_of
 from vfl_node.alignment.linkage.spec import LINKAGE
 from vfl_node.alignment.linkage.words import TAU_MEANS
 from vfl_node.crypto.groups import Group
@@ -125,7 +125,7 @@ async def _active_in_shares(side: DataSide) -> Alignment:
     linkage = SharedLinkage(side)
     found = await linkage.run()
     assert found.scale is not None  # it would not have gone on
-    similarities = told(standardised(found.distances, found.scale), found.found, found.scale)
+    similarities = encode_similarities(standardise(found.distances, found.scale), found.found, found.scale)
     without = int(np.count_nonzero(~found.found.any(axis=1)))
     facts = _facts(side, found.scale.deviation, linkage.sigma, without, None)
     return _alignment(side, side.order, facts, similarities=similarities)
@@ -171,7 +171,7 @@ def _check_candidates(side: DataSide, chunk: Rows) -> None:
 
 
 def _facts(side: DataSide, deviation: float, sigma: float, without: int, reuse: int | None) -> LinkageFacts:
-    everybody = learnt.of_all(side.session.job, side.sizes, sigma, reuse)
+    everybody = learnt.disclosures(side.session.job, side.sizes, sigma, reuse)
     tau = tau_of(sigma, deviation) if deviation else None
     return LinkageFacts(
         bits=side.bits,
@@ -190,7 +190,7 @@ def _facts(side: DataSide, deviation: float, sigma: float, without: int, reuse: 
 def _alignment(side: DataSide, rows: np.ndarray, facts: LinkageFacts, *, similarities: np.ndarray | None = None) -> Alignment:
     session = side.session
     peer, is_active = session.peer.peer, session.role == "active"
-    everybody = learnt.of_all(session.job, side.sizes, facts.sigma, facts.reuse)
+    everybody = learnt.disclosures(session.job, side.sizes, facts.sigma, facts.reuse)
     return Alignment(
         spec=LINKAGE,
         group=GROUP,

@@ -39,7 +39,7 @@ async def agree_on_seed(session: Session) -> bytes:
     await channel.send(linkage_pb2.PivotSeed(mark=mark_of(kept) if kept else b""))
     theirs = (await channel.receive(linkage_pb2.PivotSeed)).mark
     if kept and theirs and theirs != mark_of(kept):
-        raise _lost(channel.peer)
+        raise _loss_error(channel.peer)
     if kept and not theirs:
         await channel.send(linkage_pb2.PivotSeed(mark=mark_of(kept), seed=kept))
     elif theirs and not kept:
@@ -47,19 +47,19 @@ async def agree_on_seed(session: Session) -> bytes:
         if len(kept) != SEED_BYTES or mark_of(kept) != theirs:
             raise ProtocolError(f"{channel.peer} sent another seed than it has a mark of", code="E_TOSS")
     elif not kept:
-        apart = dataclasses.replace(session, attempt=session.attempt.of_part("pivots"))
+        apart = dataclasses.replace(session, attempt=session.attempt.part("pivots"))
         kept = await toss(apart, memory.secret.derive("share of the pivot seed"))
     assert kept is not None
     if memory.keep(_NAME, kept) != kept:  # another job was faster, and tossed another one
-        raise _lost(channel.peer)
+        raise _loss_error(channel.peer)
     try:
         session.attempt.pins.check("pivot seed", mark_of(kept))
     except StateError:
-        raise _lost(channel.peer) from None
+        raise _loss_error(channel.peer) from None
     return kept
 
 
-def _lost(peer: str) -> StateError:
+def _loss_error(peer: str) -> StateError:
     return StateError(
         f"this node and {peer} remember different seeds of the encoding of keys: what one remembered of the other is gone",
         code="E_STATE_LOST",

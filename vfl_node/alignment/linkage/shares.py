@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from vfl_node.alignment.linkage import learnt, terms
-from vfl_node.alignment.linkage.comparison import SharedCandidates, compared
+from vfl_node.alignment.linkage.comparison import SharedCandidates, find_candidates
 from vfl_node.alignment.linkage.coordination import Linker
 from vfl_node.alignment.linkage.plan import LinkagePlan
-from vfl_node.alignment.linkage.policy import check_pairs, check_reuse, check_room, check_sigma, no_similarities
+from vfl_node.alignment.linkage.policy import check_pairs, check_reuse, check_room, check_sigma, no_similarities_error
 from vfl_node.alignment.linkage.side import DataSide, LinkageSizes
 from vfl_node.alignment.linkage.similarity import DistanceScale
 from vfl_node.crypto.randomness import Randomness
@@ -60,7 +60,7 @@ class SharedLinkage:
 
     def __init__(self, side: DataSide) -> None:
         self._side, self._session = side, side.session
-        self._plan = LinkagePlan.of(side.align, (side.sizes.active, side.sizes.passive))
+        self._plan = LinkagePlan.from_align(side.align, (side.sizes.active, side.sizes.passive))
         self._place = ("active", "passive").index(side.session.role)
         self.reuse: int | None = None
         self.sigma = self._plan.sigma
@@ -91,7 +91,7 @@ class SharedLinkage:
         corrections, wire = DealtCorrections(dealer), PairWire(self._place, session.peer)
         log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(context + masks).digest())
 
-        def after() -> None:
+        def end_block() -> None:
             log.keep()
             failpoints.reach("align-store")
             session.progress.emit(Advanced(1))
@@ -101,7 +101,7 @@ class SharedLinkage:
         try:
             party = Party(self._place, 2, Randomness(masks), wire, corrections, context.hex(), log.check)
             own, choosing = side.filters.rows, _Chosen(side) if self._place else None
-            found = await compared(party, plan, own, choosing, check=self._check, after=after)
+            found = await find_candidates(party, plan, own, choosing, check=self._check, end_block=end_block)
         finally:
             log.close()
         await corrections.finish()
@@ -130,7 +130,7 @@ class SharedLinkage:
     def _check(self, scale: DistanceScale | None) -> None:
         """Refuse to go on without similarities. Raises PolicyError (``E_CONSTANT``)."""
         if scale is None or scale.deviation == 0:
-            raise no_similarities(scale is None)
+            raise no_similarities_error(scale is None)
 
 
 class _Chosen:
@@ -146,7 +146,7 @@ class _Chosen:
         self._counts = np.zeros(side.sizes.passive, np.int64)
 
     def places(self, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Of the next of A's records, bool[n, m]: int[n, K]."""
+        """The places of the next of A's records, bool[n, m]: int[n, K]."""
         self._counts += chosen.sum(axis=0)
         keys = self._keys.uint64(chosen.size).reshape(chosen.shape) >> np.uint64(1)
         keys[~chosen] = np.uint64(1 << 63)
@@ -190,7 +190,7 @@ class LinkageDealing(Linker):
         async with channel.phase("align"):
             await self._introduce(channel)
             active, passive = self._said[self._active], self._said[self._passive]
-            plan = LinkagePlan.of(self._align, (active.count, passive.count))
+            plan = LinkagePlan.from_align(self._align, (active.count, passive.count))
             check_pairs(plan)
             check_room(2 * plan.memory_bytes, session.policy.limits)
             linkage = terms.linkage_of(self._terms, active, passive, session.name)
@@ -202,11 +202,11 @@ class LinkageDealing(Linker):
             await channel.send(DealerSeed(seed=seeds[place]))
             dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, linkage.hex())
             noise = self._memory.secret.derive(f"noise {linkage.hex()}")
-            await compared(dealer, plan, noise=noise, after=lambda: failpoints.reach("dealt"))
+            await find_candidates(dealer, plan, noise=noise, end_block=lambda: failpoints.reach("dealt"))
             await sink.finish()
 
     @override
-    def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
+    def disclosures(self) -> Mapping[str, tuple[Disclosure, ...]]:
         stored = read_checked(self._session.attempt.folder / "linkage", hint="submit the job again as a new one")
-        plan = LinkagePlan.of(self._align, tuple(json.loads(stored)))
-        return learnt.of_all(self._session.job, LinkageSizes(*plan.rows, plan.bits), plan.sigma, None)
+        plan = LinkagePlan.from_align(self._align, tuple(json.loads(stored)))
+        return learnt.disclosures(self._session.job, LinkageSizes(*plan.rows, plan.bits), plan.sigma, None)

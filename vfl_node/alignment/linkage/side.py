@@ -96,14 +96,14 @@ class DataSide:
         check_announced(len(self.records), self.align, session.role, session.policy.limits.max_set_size)
         await exchange_marks(session, self.records, GROUP)  # 1
         seed = await agree_on_seed(session)  # 2
-        self.filters = self._encoded(seed)  # 3
+        self.filters = self._encode(seed)  # 3
         own = self._own_terms(self.filters)
         theirs = await self._exchange_terms(own)  # 4
         active, passive = (own, theirs) if session.role == "active" else (theirs, own)
         self.sizes = LinkageSizes(active.count, passive.count, self.bits)
         self._check_candidates()
         if self.align.comparison == "shares":
-            check_pairs(LinkagePlan.of(self.align, (active.count, passive.count)))
+            check_pairs(LinkagePlan.from_align(self.align, (active.count, passive.count)))
         self._found.need_room(active.count)
         self.agreed = agreed = terms.digest_of(self.align, mark_of(seed))
         self.linkage = terms.linkage_of(agreed, active, passive, self.coordinator.peer)
@@ -160,7 +160,7 @@ class DataSide:
     def _identity(self) -> bytes:
         return self.records.identity or self.records.ids.digest()
 
-    def _encoded(self, seed: bytes) -> Column:
+    def _encode(self, seed: bytes) -> Column:
         """The filters of all records, in :attr:`order`, chunk by chunk; what is stored already is not computed again."""
         column, records = self._filters.column("filters"), len(self.records)
         self._filters.need_room(records)
@@ -191,7 +191,7 @@ class DataSide:
         memory.saw(min(theirs.begun, terms.MOST_BEGUN))
         terms.check_terms(theirs, channel.peer, self.bits)
         check_size(channel.peer, theirs.count, self.align, session.policy.limits)
-        session.attempt.pins.check("linkage terms", terms.pinned(theirs))
+        session.attempt.pins.check("linkage terms", terms.pinned_digest(theirs))
         return theirs
 
     async def _commit(self, own: EncodingTerms, theirs: EncodingTerms, seed_mark: bytes, found: Column) -> int:

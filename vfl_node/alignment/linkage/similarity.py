@@ -49,8 +49,8 @@ class DistanceScale:
     deviation: float
 
     @classmethod
-    def of(cls, blocks: Iterable[NDArray[np.int32]]) -> DistanceScale | None:
-        """Of the distances in ``blocks``, −1 where there is no candidate; None without any candidate.
+    def from_distances(cls, blocks: Iterable[NDArray[np.int32]]) -> DistanceScale | None:
+        """The scale of the distances in ``blocks``, −1 where there is no candidate; None without any candidate.
 
         Sums are of integers, so the result does not depend on the blocks.
         """
@@ -60,17 +60,17 @@ class DistanceScale:
             count += len(distances)
             total += int(distances.sum())
             squares += int((distances * distances).sum())
-        return cls.of_sums(count, total, squares)
+        return cls.from_sums(count, total, squares)
 
     @classmethod
-    def of_sums(cls, count: int, total: int, squares: int) -> DistanceScale | None:
-        """Of so many distances, by their sum and that of their squares; None without any."""
+    def from_sums(cls, count: int, total: int, squares: int) -> DistanceScale | None:
+        """The scale of so many distances, by their sum and that of their squares; None without any."""
         if not count:
             return None
         return cls(-total / count, math.sqrt((count * squares - total * total) / count**2))
 
 
-def standardised(distances: NDArray[Any], scale: DistanceScale) -> NDArray[np.float64]:
+def standardise(distances: NDArray[Any], scale: DistanceScale) -> NDArray[np.float64]:
     """ρ of each distance."""
     return np.asarray((0.0 - distances - scale.mean) / scale.deviation, dtype=np.float64)
 
@@ -121,7 +121,7 @@ class PairDraws:
         """What stands for each filter: equal for equal ones. Cost: 1 ns a byte."""
         return [blake2b(row.tobytes(), digest_size=DIGEST_BYTES, key=self._key, person=b"filter").digest() for row in filters]
 
-    def blurred(
+    def perturb(
         self,
         own: Sequence[bytes],
         theirs: Sequence[bytes],
@@ -151,10 +151,10 @@ class PairDraws:
         found = rows != NONE
         words = np.zeros((*rows.shape, 2), dtype=np.uint64)
         words[found] = self._words(own, theirs, rows, start)
-        similarities = standardised(distances, scale)
+        similarities = standardise(distances, scale)
         if sigma:
             similarities += sigma * normal_of(words[..., 0].ravel()).reshape(rows.shape)
-        small = told(similarities, found, scale)
+        small = encode_similarities(similarities, found, scale)
         order = np.lexsort((rows, words[..., 1], ~found), axis=1)
         return np.take_along_axis(rows, order, axis=1), np.take_along_axis(small, order, axis=1)
 
@@ -171,7 +171,9 @@ class PairDraws:
         return np.frombuffer(b"".join(words), dtype="<u8").reshape(-1, 2).astype(np.uint64)
 
 
-def told(similarities: NDArray[np.float64], found: NDArray[np.bool_], scale: DistanceScale) -> NDArray[np.float32]:
+def encode_similarities(
+    similarities: NDArray[np.float64], found: NDArray[np.bool_], scale: DistanceScale
+) -> NDArray[np.float32]:
     """Similarities as the active party has them, float32[…]: 0 where there is no candidate, and nowhere else."""
     small = similarities.astype(np.float32)
     if scale.mean:  # else all candidates are equal, and that there is one does not show
@@ -181,7 +183,7 @@ def told(similarities: NDArray[np.float64], found: NDArray[np.bool_], scale: Dis
 
 
 class ReuseCount:
-    """Of how many different filters each record is a candidate: equal filters get equal similarities, so they count once.
+    """Counts the different filters that have each record as a candidate. Equal ones have equal similarities: they count once.
 
     Args:
         records: how many there are.
@@ -203,10 +205,10 @@ class ReuseCount:
 
     @property
     def most(self) -> int:
-        """Of the record that most have."""
+        """The largest number."""
         return int(self._counts.max(initial=0))
 
     @property
     def median(self) -> float:
-        """Of all records."""
+        """The median number, over all records."""
         return float(np.median(self._counts)) if len(self._counts) else 0.0

@@ -48,7 +48,7 @@ def any_set(align: Align, terms: bytes, linkage: bytes) -> tuple[bytes, bytes]:
     return ANY_SET, terms if align.comparison == "filters" else linkage
 
 
-def pinned(said: EncodingTerms) -> bytes:
+def pinned_digest(said: EncodingTerms) -> bytes:
     """Digest of what must not change in a party's terms from one attempt to the next."""
     return hashlib.sha256(said.bits.to_bytes(8, "big") + said.count.to_bytes(8, "big") + said.commitment).digest()
 

@@ -20,13 +20,13 @@ class SimilarityWords(AlignmentWords):
 
     title = "fuzzy linkage"
 
-    def rows_title(self, of: ReportedAlignment) -> str:
+    def rows_title(self, alignment: ReportedAlignment) -> str:
         """Each row is a record of the active party."""
-        return f"records of {of.active}"
+        return f"records of {alignment.active}"
 
-    def rows(self, of: ReportedAlignment) -> str:
+    def rows(self, alignment: ReportedAlignment) -> str:
         """What stands beside each."""
-        return f"Each row is a record of {of.active}, and those of {of.passive} whose keys are most like its own."
+        return f"Each row is a record of {alignment.active}, and those of {alignment.passive} whose keys are most like its own."
 
     def figures(self, figures: Mapping[str, Any]) -> list[str]:
         """Candidates, noise, and what τ is and is not."""
@@ -48,14 +48,15 @@ class SimilarityWords(AlignmentWords):
             lines.append(f"one of this party's records is a candidate of up to {figures['reuse']:,} different ones")
         return lines
 
-    def leaks(self, of: ReportedAlignment) -> str:
+    def leaks(self, alignment: ReportedAlignment) -> str:
         """Similarities to one, candidates to the other, distances to the coordinator."""
         coordinator = (
             "to the coordinator how many records both have"
-            if of.in_shares
+            if alignment.in_shares
             else "to the coordinator how far encoded records of both lie from each other"
         )
         return (
-            f"Alignment by similarity reveals to {of.active} how similar the nearest records of {of.passive} are, to "
-            f"{of.passive} which of its records are nearest to each record of {of.active}, and {coordinator}."
+            f"Alignment by similarity reveals to {alignment.active} how similar the nearest records of {alignment.passive} "
+            f"are, to {alignment.passive} which of its records are nearest to each record of {alignment.active}, and "
+            f"{coordinator}."
         )

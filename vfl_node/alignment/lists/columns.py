@@ -30,7 +30,7 @@ class Source(Protocol):
     """Elements in order, as often as they are asked for."""
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of elements."""
 
     def chunks(self, start: int = 0) -> Iterator[Rows]:
         """Those from ``start`` on, a chunk at a time."""
@@ -74,7 +74,7 @@ class Column:
 
     def read(self, start: int, stop: int) -> Rows:
         """Elements ``start`` to ``stop``, a copy, uint8[stop − start, width]."""
-        data = self._at(start, min(stop, self._count))
+        data = self._read_bytes(start, min(stop, self._count))
         return np.frombuffer(data, dtype=np.uint8).reshape(-1, self.width)
 
     def chunks(self, start: int = 0) -> Iterator[Rows]:
@@ -107,7 +107,7 @@ class Column:
                 os.close(descriptor)
                 setattr(self, name, -1)
 
-    def _at(self, start: int, stop: int) -> bytes:
+    def _read_bytes(self, start: int, stop: int) -> bytes:
         return os.pread(self._rows_fd, max(0, stop - start) * self.width, start * self.width)
 
     def _recover(self) -> None:
@@ -117,7 +117,7 @@ class Column:
             end = int.from_bytes(mark[:8], "big")
             if not self._count < end <= there:  # before as much memory is asked for
                 break
-            data = self._at(self._count, end)
+            data = self._read_bytes(self._count, end)
             if hashlib.sha256(data).digest() != mark[8:]:
                 break
             self.digest.update(data)
@@ -150,9 +150,9 @@ class Chosen:
     def chunks(self, start: int = 0) -> Iterator[Rows]:
         """The elements from ``start`` on, a chunk at a time."""
         for first in range(start, len(self._places), self._chunk_rows):
-            yield self._gathered(self._places[first : first + self._chunk_rows])
+            yield self._gather(self._places[first : first + self._chunk_rows])
 
-    def _gathered(self, places: NDArray[np.int64]) -> Rows:
+    def _gather(self, places: NDArray[np.int64]) -> Rows:
         gathered = np.empty((len(places), self._columns[0].width), dtype=np.uint8)
         for column in self._columns:
             inside = (places >= 0) & (places < len(column))
@@ -201,7 +201,7 @@ class Columns:
             self._open[name] = Column(self._path(name), self._width, self._chunk_rows)
         return self._open[name]
 
-    def held(self, names: Iterable[str]) -> dict[str, int]:
+    def held_counts(self, names: Iterable[str]) -> dict[str, int]:
         """How many elements of each column are finished; a column that does not exist stays so, and takes no open file."""
         there = {path.name for path in self._folder.iterdir()}
         return {name: len(self.column(name)) if f"{self._path(name).name}.marks" in there else 0 for name in names}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.sizes import announced_count
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
@@ -40,7 +40,7 @@ def shared_dummies(sets: bytes, terms: Align, memory: Memory) -> int:
     return memory.secret.derive(f"dummies {sets.hex()}").draw_below(terms.dummies + 1) if terms.dummies else 0
 
 
-def covered(ids: Identifiers, sets: bytes, terms: Align, role: Role, secret: Randomness, memory: Memory) -> Identifiers:
+def add_cover(ids: Identifiers, sets: bytes, terms: Align, role: Role, secret: Randomness, memory: Memory) -> Identifiers:
     """``ids``, and behind them those that stand for no record.
 
     Args:
@@ -51,15 +51,15 @@ def covered(ids: Identifiers, sets: bytes, terms: Align, role: Role, secret: Ran
         secret: of these sets; gives the random identifiers.
         memory: what this node remembers of the peer.
     """
-    count = announced(len(ids), terms, role) - len(ids)
+    count = announced_count(len(ids), terms, role) - len(ids)
     if not count:
         return ids
     k, other = shared_dummies(sets, terms, memory), OTHER_ROLE[role]
-    pooled = chain((_pooled(role, i) for i in range(k)), (_pooled(other, i) for i in range(terms.dummies)))
+    pooled = chain((_pool_id(role, i) for i in range(k)), (_pool_id(other, i) for i in range(terms.dummies)))
     random = secret.derive("identifiers of no record")
     drawn = (b"\0drawn:" + random.bytes(32) for _ in range(count - k - terms.dummies))
     return ids + Identifiers.from_items(chain(pooled, drawn))
 
 
-def _pooled(pool: str, number: int) -> bytes:
+def _pool_id(pool: str, number: int) -> bytes:
     return f"\0{pool}:{number}".encode()

@@ -129,25 +129,25 @@ class Lists:
 
     # Lists of our own making.
 
-    def blinded(self, name: str, order: NDArray[np.int64], scalar: Scalar) -> Computed:
+    def blind(self, name: str, order: NDArray[np.int64], scalar: Scalar) -> Computed:
         """Our own identifiers, hashed into the group and powered, in ``order``."""
         size = self.group.chunk_rows
 
-        def hashed(start: int) -> Iterator[Rows]:
+        def hash_chunks(start: int) -> Iterator[Rows]:
             for first in range(start, len(order), size):
                 yield self.group.hash_to_group(self.own.take(order[first : first + size]), self._domain)
 
-        return self._computed(name, len(order), lambda start: self._powers(hashed(start), scalar))
+        return self._compute(name, len(order), lambda start: self._powers(hash_chunks(start), scalar))
 
     def powers(self, name: str, source: Source, scalar: Scalar) -> Computed:
         """``x^scalar`` for every element of ``source``."""
-        return self._computed(name, len(source), lambda start: self._powers(source.chunks(start), scalar))
+        return self._compute(name, len(source), lambda start: self._powers(source.chunks(start), scalar))
 
-    def chosen(self, columns: Sequence[Column], places: NDArray[np.int64]) -> Chosen:
+    def choose(self, columns: Sequence[Column], places: NDArray[np.int64]) -> Chosen:
         """The elements at ``places`` of columns laid one behind the other."""
         return Chosen(columns, places, self.group.chunk_rows)
 
-    def given(self, rows: Rows) -> Given:
+    def wrap(self, rows: Rows) -> Given:
         """Elements that lie in memory."""
         return Given(rows, self.group.chunk_rows)
 
@@ -179,7 +179,7 @@ class Lists:
         count: int | None = None,
         at_least: int = 0,
         at_most: int = 1 << 31,
-        of: str | None = None,
+        sender: str | None = None,
         distinct: bool = True,
         lasting: bool = False,
     ) -> Column:
@@ -190,8 +190,8 @@ class Lists:
             count: its length, if known.
             at_least: its smallest length.
             at_most: its largest length, if ``count`` is not known.
-            of: the sender; None: the only peer.
-            distinct: whether two equal elements are refused here; else :meth:`distinct` does it on their powers.
+            sender: the party that sends it; None: the only peer.
+            distinct: whether two equal elements are refused here; else :meth:`check_distinct` does it on their powers.
             lasting: whether it must be the one that came with the same marks in an earlier job.
 
         Raises:
@@ -200,15 +200,15 @@ class Lists:
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
         column = self._columns.column(name)
-        self._senders[name] = of or self.peer
+        self._senders[name] = sender or self.peer
         channel = self.session.data_peers[self._senders[name]]
-        with self._elements_of(name):
+        with self._name_list(name):
             async for chunk in channel.receive_chunks(
                 width=self.group.width, count=count, max_count=at_most, start=len(column), digest=column.digest
             ):
                 column.append(self.group.decode(chunk))
-        self._arrived(name, column, at_least, lasting)
-        return self.distinct(name, column) if distinct else column
+        self._finish_received(name, column, at_least, lasting)
+        return self.check_distinct(name, column) if distinct else column
 
     async def receive_powers(self, name: str, scalar: Scalar, *, at_least: int, at_most: int, lasting: bool = False) -> Column:
         """``x^scalar`` for the list ``name``, computed while the rest still arrives.
@@ -223,7 +223,7 @@ class Lists:
             powers.clear()
         self.session.progress.emit(Advanced(len(powers)))
         started: deque[Iterator[Rows]] = deque()
-        with self._elements_of(name):
+        with self._name_list(name):
             for chunk in column.chunks(len(powers)):
                 self._begin(chunk, scalar, powers, started)
             async for chunk in self.channel.receive_chunks(
@@ -232,11 +232,11 @@ class Lists:
                 column.append(chunk)
                 self._begin(chunk, scalar, powers, started)
             while started:
-                powers.append(self._gathered(started.popleft()))
-        self._arrived(name, column, at_least, lasting)
-        return self.distinct(name, powers)
+                powers.append(self._gather(started.popleft()))
+        self._finish_received(name, column, at_least, lasting)
+        return self.check_distinct(name, powers)
 
-    def distinct(self, name: str, column: Column) -> Column:
+    def check_distinct(self, name: str, column: Column) -> Column:
         """The column, once no two of its elements are equal; as :meth:`index`, which it does not keep."""
         self.index(name, column)
         return column
@@ -252,7 +252,7 @@ class Lists:
         """
         index = RowIndex(column.rows)
         if not index.distinct:
-            raise ProtocolError(f"{self._from(name)}: an element occurs twice", code="E_DUPLICATE")
+            raise ProtocolError(f"{self._origin(name)}: an element occurs twice", code="E_DUPLICATE")
         return index
 
     # What all have in the end.
@@ -278,7 +278,7 @@ class Lists:
         rows[places[places >= 0]] = order[places >= 0]
         return rows
 
-    def without_cover(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def drop_cover(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """``rows`` with :data:`NOT_MINE` for identifiers that stand for no record of ours."""
         return np.where(rows < len(self.records), rows, NOT_MINE)
 
@@ -291,7 +291,7 @@ class Lists:
         """Close all files; they stay for the next attempt. Idempotent."""
         self._columns.close()
 
-    def _computed(self, name: str, count: int, compute: Callable[[int], Iterator[Rows]]) -> Computed:
+    def _compute(self, name: str, count: int, compute: Callable[[int], Iterator[Rows]]) -> Computed:
         column = self._columns.column(name)
         self.session.progress.emit(Advanced(len(column)))
         return Computed(column, count, compute)
@@ -302,32 +302,32 @@ class Lists:
         for chunk in chunks:
             started.append(self.group.powers(chunk, scalar, self.session.machine.workers))
             if len(started) > _AHEAD:
-                yield self._gathered(started.popleft())
+                yield self._gather(started.popleft())
         while started:
-            yield self._gathered(started.popleft())
+            yield self._gather(started.popleft())
 
     def _begin(self, chunk: Rows, scalar: Scalar, powers: Column, started: deque[Iterator[Rows]]) -> None:
         started.append(self.group.powers(chunk, scalar, self.session.machine.workers, check=True))
         if len(started) > _AHEAD:
-            powers.append(self._gathered(started.popleft()))
+            powers.append(self._gather(started.popleft()))
 
-    def _gathered(self, blocks: Iterator[Rows]) -> Rows:
+    def _gather(self, blocks: Iterator[Rows]) -> Rows:
         gathered = [self.group.empty()]
         for block in blocks:
             self.session.progress.emit(Advanced(len(block)))
             gathered.append(block)
         return np.concatenate(gathered)
 
-    def _arrived(self, name: str, column: Column, at_least: int, lasting: bool) -> None:
+    def _finish_received(self, name: str, column: Column, at_least: int, lasting: bool) -> None:
         """The list is whole: nothing computed from it leaves before it would outlive a loss of power."""
         if len(column) < at_least:
-            raise ProtocolError(f"{self._from(name)}: {len(column)} elements, expected at least {at_least}", code="E_COUNT")
+            raise ProtocolError(f"{self._origin(name)}: {len(column)} elements, expected at least {at_least}", code="E_COUNT")
         column.sync()
         failpoints.reach("align-synced")
         digest = column.digest.digest()
         self.session.attempt.pins.check(f"{self._tag} {name}", digest)
         if lasting and self._first_of_this_mark(name, digest) != digest:
-            raise ProtocolError(f"{self._from(name)}: announced as of an earlier job, and it is another list", code="E_MARK")
+            raise ProtocolError(f"{self._origin(name)}: announced as of an earlier job, and it is another list", code="E_MARK")
         failpoints.reach("align-stored")
 
     def _first_of_this_mark(self, name: str, digest: bytes) -> bytes:
@@ -335,14 +335,14 @@ class Lists:
         return self.session.memory.keep(f"list-{named[:40]}", digest)
 
     @contextmanager
-    def _elements_of(self, name: str) -> Iterator[None]:
+    def _name_list(self, name: str) -> Iterator[None]:
         """Says which list an invalid element is of."""
         try:
             yield
         except ProtocolError as error:
             if error.code != "E_ELEMENT":
                 raise
-            raise ProtocolError(f"{self._from(name)}: {error.message}", code=error.code) from None
+            raise ProtocolError(f"{self._origin(name)}: {error.message}", code=error.code) from None
 
-    def _from(self, name: str) -> str:
+    def _origin(self, name: str) -> str:
         return f"{self.terms.protocol} {name} from {self._senders.get(name) or self.peer}"

@@ -18,10 +18,10 @@ from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Columns
-from vfl_node.alignment.lists.cover import covered
-from vfl_node.alignment.lists.relay import relayed
+from vfl_node.alignment.lists.cover import add_cover
+from vfl_node.alignment.lists.relay import relay
 from vfl_node.alignment.plan import plan_of
-from vfl_node.alignment.sizes import check_announced, too_many
+from vfl_node.alignment.sizes import check_announced, too_many_error
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import check_enough
@@ -98,10 +98,10 @@ async def meet(
         check_size(name, count, terms, limits)
         which = "size" if len(theirs) == 1 else f"size of {name}"
         session.attempt.pins.check(f"{ALIGNMENTS.lasting(terms.protocol)} {which}", count.to_bytes(8, "big"))
-    spilled, powers = _most(session, {session.name: ours, **theirs})
+    spilled, powers = _count_most(session, {session.name: ours, **theirs})
     columns.need_room(spilled)
     _need_memory(ours + sum(theirs.values()))
-    own = covered(records.ids, sets, terms, role, lasting, memory)
+    own = add_cover(records.ids, sets, terms, role, lasting, memory)
     _check_own_elements(session, own, lasting)
     session.progress.emit(PhaseBegan("align", powers, "group operations"))
     return Announced(theirs, own, draw_number, sets, agreed, lasting, held, min_overlap)
@@ -125,10 +125,10 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     for peer, answer in said.items():
         _check_mark(peer, answer.mark)
         session.memories[peer].check_not_older(min(answer.seen, _MOST_BEGUN))
-    theirs = await relayed(
+    theirs = await relay(
         session,
         {peer: alignment_pb2.OtherMark(mark=answer.mark, min_overlap=answer.min_overlap) for peer, answer in said.items()},
-        lambda of: alignment_pb2.OtherMarks(marks=of),
+        lambda marks: alignment_pb2.OtherMarks(marks=marks),
         alignment_pb2.OtherMarks,
         lambda them: them.marks,
     )
@@ -143,7 +143,7 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     counted = hashlib.sha256(agreed + f"minimum {least}".encode()).digest() if least else agreed
     hides = promises.hides_intersection(terms, role)
     counts = [aligned_sets(counted, limits.inputs_per_peer)]
-    if hides or not _chosen_by_owner(session):
+    if hides or not _owner_asks(session):
         counts.append(changed_sets(records.table, sets, limits.changes_per_peer, hides=hides))
     for what in counts:  # all of them, before anything is counted
         memory.check(what)
@@ -152,10 +152,10 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     return sets, agreed, least, number if hides else 0
 
 
-def _chosen_by_owner(session: Session) -> bool:
+def _owner_asks(session: Session) -> bool:
     """Whether this party's records are new ones for which its own owner asks: no peer can have it name an earlier table."""
     job = session.job
-    return job.predict is not None and session.name in job.parties.named(job.predict.to)
+    return job.predict is not None and session.name in job.parties.members(job.predict.to)
 
 
 async def _exchange_sizes(
@@ -163,23 +163,23 @@ async def _exchange_sizes(
 ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
     """Say how many elements take part, and which lists are there: the fields ``theirs`` and ``held``."""
     for peer, channel in session.data_peers.items():
-        held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in columns.held(receives[peer]).items()]
+        held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in columns.held_counts(receives[peer]).items()]
         failpoints.reach("align-size")
         await channel.send(alignment_pb2.SetSize(count=ours, begun=session.memories[peer].begin(), held=held))
     said = {peer: await channel.receive(alignment_pb2.SetSize) for peer, channel in session.data_peers.items()}
     for peer, answer in said.items():
         session.memories[peer].saw(min(answer.begun, _MOST_BEGUN))
-    theirs = await relayed(
+    theirs = await relay(
         session,
         {peer: int(answer.count) for peer, answer in said.items()},
-        lambda of: alignment_pb2.OtherSizes(counts=of),
+        lambda counts: alignment_pb2.OtherSizes(counts=counts),
         alignment_pb2.OtherSizes,
         lambda them: them.counts,
     )
     return theirs, {peer: {item.list: int(item.rows) for item in answer.held} for peer, answer in said.items()}
 
 
-def _most(session: Session, sizes: Mapping[str, int]) -> tuple[int, int]:
+def _count_most(session: Session, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Elements that this party stores and group operations that it computes at most, if the parties announce ``sizes``."""
     plan, parties = plan_of(session.job.align.spec), session.job.parties
     if len(sizes) == 2:
@@ -216,9 +216,9 @@ def check_size(peer: str, theirs: int, terms: Align, limits: Limits) -> None:
     """Refuse a peer's set that is too small or too large for this owner. Raises PolicyError (``E_TOO_FEW``, ``E_TOO_MANY``)."""
     records = theirs - 2 * terms.dummies
     if records < limits.min_set_size:
-        raise _too_few(f"{peer} announces {records} records", limits.min_set_size)
+        raise _too_few_error(f"{peer} announces {records} records", limits.min_set_size)
     if theirs > limits.max_set_size:
-        raise too_many(f"{peer} announces {theirs} records", limits.max_set_size)
+        raise too_many_error(f"{peer} announces {theirs} records", limits.max_set_size)
 
 
 def _need_memory(elements: int) -> None:
@@ -232,7 +232,7 @@ def _need_memory(elements: int) -> None:
         )
 
 
-def _too_few(what: str, minimum: int) -> PolicyError:
+def _too_few_error(what: str, minimum: int) -> PolicyError:
     return PolicyError(
         f"{what}, and this node's minimum is {minimum}",
         code="E_TOO_FEW",

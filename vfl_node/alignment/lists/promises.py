@@ -40,7 +40,7 @@ def hold_part(memory: Memory, identity: bytes, records: int) -> None:
     """
     first = memory.keep(_name("part", identity), b"%d" % records).decode()
     if first != str(records):
-        raise _broken(
+        raise _promise_error(
             f"{first} records of this table took part in an earlier job with this partner, and {records} would in this one",
             f"set align.at_most: {first}",
         )
@@ -64,7 +64,7 @@ def part_seed(memory: Memory, identity: bytes) -> bytes:
     name = _name("part-seed", identity)
     seed = memory.keep(name, first)
     if memory.keep(name, seed) != seed:
-        raise _broken(
+        raise _promise_error(
             "the partners of this job had different parts of this table in earlier jobs, and would compare them",
             "align all records of it (no align.at_most), if those jobs allow it, or with fewer partners",
         )
@@ -97,32 +97,32 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: 
             name = _name(what, identity)
             earlier = memory.keep(name, text) if binding else memory.recall(name)
         if earlier not in (None, text):
-            raise _broken(
+            raise _promise_error(
                 f"an earlier job over the same records had align.{field}: {earlier.decode()}, and this one has {text.decode()}",
                 f"set align.{field}: {earlier.decode()}; another one would tell what that job hid, or hide what it told",
                 every_set=of_every_set is not None,
             )
     for what, now, did, protocols in (
-        ("padded", padded, "padded how many records there are", _that_pad),
-        ("hidden", hides, "hid how many records are shared", _that_hide),
+        ("padded", padded, "padded how many records there are", _padding_protocols),
+        ("hidden", hides, "hid how many records are shared", _hiding_protocols),
     ):
         if now and binding:
             memory.keep(_name(what, identity), b"")
         every_set = memory.recall(what) is not None
         if not now and (every_set or memory.recall(_name(what, identity)) is not None):
-            raise _broken(
+            raise _promise_error(
                 f"an earlier job over the same records {did}; this one would tell",
                 f"align by {protocols(role)}, as before",
                 every_set=every_set,
             )
 
 
-def _that_pad(role: Role) -> str:
+def _padding_protocols(role: Role) -> str:
     """Names of the protocols in which the party with this role pads its set."""
     return " or ".join(name for name, spec in ALIGNMENTS.usable() if role in spec.padded_roles and spec.allowed_by_default)
 
 
-def _that_hide(role: Role) -> str:
+def _hiding_protocols(role: Role) -> str:
     """Names of the protocols by which the party with this role can hide how many records are shared."""
     specs = [spec for _, spec in ALIGNMENTS.usable()]
     by_dummies = [f"{spec.name} with dummies" for spec in specs if "dummies" in spec.options]
@@ -133,7 +133,7 @@ def _name(what: str, identity: bytes) -> str:
     return f"{what}-{hashlib.sha256(identity).hexdigest()[:40]}"
 
 
-def _broken(message: str, hint: str, *, every_set: bool = False) -> PolicyError:
+def _promise_error(message: str, hint: str, *, every_set: bool = False) -> PolicyError:
     remedy = f"{hint}. A table with other records is another set, and its change counts"
     if every_set:
         remedy = f"{hint}. It was of an earlier vfl-node, which did not keep over which records, so this holds for all tables"

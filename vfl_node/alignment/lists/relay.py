@@ -14,7 +14,7 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 
-async def relayed(
+async def relay(
     session: Session, said: Mapping[str, T], pack: Callable[[Sequence[T]], M], kind: type[M], unpack: Callable[[M], Sequence[T]]
 ) -> dict[str, T]:
     """What each other data party said, in the order of the job.

@@ -13,7 +13,7 @@ from vfl_node.crypto.groups import group as group_named
 from vfl_node.session.session import Session
 
 
-def over_lists(play: Callable[[Lists], Awaitable[Alignment]]) -> Side:
+def open_lists(play: Callable[[Lists], Awaitable[Alignment]]) -> Side:
     """Open the party's lists for a coroutine, and close their files after it, however it ends."""
 
     @wraps(play)

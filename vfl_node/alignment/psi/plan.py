@@ -11,7 +11,7 @@ from vfl_node.settings.node import Obfuscation
 
 
 class IntersectionPlan(AlignmentPlan):
-    """Of the lists of the protocol, and of the length of the intersection."""
+    """The lists of the protocol, and the length of the intersection."""
 
     compared_with = "psu"
 

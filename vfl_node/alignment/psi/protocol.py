@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.lists.columns import Column
 from vfl_node.alignment.lists.lists import Lists
-from vfl_node.alignment.lists.side import over_lists
+from vfl_node.alignment.lists.side import open_lists
 from vfl_node.alignment.psi.spec import PSI
 from vfl_node.crypto.rows import RowIndex, order_rows
 from vfl_node.ledger import Disclosure
 
 
-@over_lists
+@open_lists
 async def active(lists: Lists) -> Alignment:
     """A's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
@@ -44,14 +44,14 @@ async def active(lists: Lists) -> Alignment:
     n_p = await lists.meet(receives=("step 2", "step 3"))
     a = lists.draw_lasting("scalar")
     order = lists.order("step 1")
-    await lists.send("step 1", lists.blinded("step 1", order, a))
+    await lists.send("step 1", lists.blind("step 1", order, a))
     i_p_ab = await lists.receive_powers("step 2", a, at_least=n_p, at_most=n_p, lasting=True)  # while P computes step 3
     i_a_ab = await lists.receive("step 3", count=len(lists.own))
     await lists.send("step 4", i_p_ab)
     return _alignment(lists, i_a_ab, i_p_ab, order)
 
 
-@over_lists
+@open_lists
 async def passive(lists: Lists) -> Alignment:
     """P's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
@@ -60,11 +60,11 @@ async def passive(lists: Lists) -> Alignment:
     n_a = await lists.meet(receives=("step 1", "step 4"))
     b = lists.draw_lasting("scalar")
     order = lists.order("step 2")
-    i_p_b = lists.blinded("step 2", order, b).whole()  # while A computes step 1
+    i_p_b = lists.blind("step 2", order, b).whole()  # while A computes step 1
     i_a_a = await lists.receive("step 1", count=n_a, distinct=False, lasting=True)
     await lists.send("step 2", i_p_b)
     i_a_ab = lists.powers("step 3", i_a_a, b).whole()
-    await lists.send("step 3", lists.distinct("step 1", i_a_ab))
+    await lists.send("step 3", lists.check_distinct("step 1", i_a_ab))
     i_p_ab = await lists.receive("step 4", count=len(lists.own))
     return _alignment(lists, i_p_ab, i_a_ab, order)
 
@@ -72,8 +72,8 @@ async def passive(lists: Lists) -> Alignment:
 def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int64]) -> Alignment:
     """Step 5: our records whose elements both lists hold, in the ascending order of those."""
     ascending = order_rows(ours.rows)
-    shared = lists.find(RowIndex(theirs.rows), lists.chosen([ours], ascending)) >= 0
-    rows = lists.without_cover(order[ascending[shared]])
+    shared = lists.find(RowIndex(theirs.rows), lists.choose([ours], ascending)) >= 0
+    rows = lists.drop_cover(order[ascending[shared]])
     name, own, peer, padding = lists.session.name, len(lists.records), lists.peer, lists.terms.padding
     announced = len(ours) if padding else own
     return Alignment(
@@ -95,11 +95,11 @@ def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int
     )
 
 
-def _learnt(of: str, ours: int | None, theirs: int, common: int, padding: int) -> tuple[Disclosure, ...]:
-    """What a party with ``ours`` records learns of the party ``of`` that announced ``theirs``."""
+def _learnt(other: str, ours: int | None, theirs: int, common: int, padding: int) -> tuple[Disclosure, ...]:
+    """What a party with ``ours`` records learns of the party ``other`` that announced ``theirs``."""
     most = "at most " if padding else ""
     own = "its own records" if ours is None else f"its own {ours} records"
     return (
-        Disclosure("set size", theirs, f"the number of {of}'s records: {most}{theirs}"),
-        Disclosure("intersection", common, f"which {common} of {own} {of} holds too"),
+        Disclosure("set size", theirs, f"the number of {other}'s records: {most}{theirs}"),
+        Disclosure("intersection", common, f"which {common} of {own} {other} holds too"),
     )

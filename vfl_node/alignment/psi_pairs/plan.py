@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from vfl_node.alignment.psi.plan import IntersectionPlan
 from vfl_node.alignment.several.costs import PartyCounts
-from vfl_node.alignment.several.stages import NOTHING, by_party, summed
+from vfl_node.alignment.several.stages import NOTHING, party_counts, sum_stages
 
 POSITION_BYTES = 4
-"""Of a position in the order of a pair."""
+"""The size of a position in the order of a pair."""
 
 
 class PairwisePlan(IntersectionPlan):
-    """Of the lists of the protocol, and of the length of the intersection."""
+    """The lists of the protocol, and the length of the intersection."""
 
     compared_with = "psu"
     bytes_a_row = POSITION_BYTES
@@ -24,11 +24,11 @@ class PairwisePlan(IntersectionPlan):
 
     def most_of_several(self, sizes: Sequence[int]) -> tuple[PartyCounts, ...]:
         """As :meth:`AlignmentPlan.most_of_several`; whatever is shared."""
-        return summed(self.stages_of_several(sizes, 0))
+        return sum_stages(self.stages_of_several(sizes, 0))
 
     def _stages_of_pairs(self, sizes: Sequence[int], m: int) -> Iterator[tuple[PartyCounts, ...]]:
         n_a, *others = sizes
         for number, n_p in enumerate(others):
             for stage in self.stages(n_a, n_p, m):
-                active, passive = by_party(stage)
+                active, passive = party_counts(stage)
                 yield (active, *(passive if other == number else NOTHING for other in range(len(others))))

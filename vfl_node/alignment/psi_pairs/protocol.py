@@ -59,7 +59,7 @@ async def active(session: Session, records: OwnRecords, group: Group | None) -> 
     """
     _check_promises(session, records)
     pairs = {name: await psi.active(_pair(session, name), records, group) for name in session.data_peers}
-    rows = _in_secret_order(session, records, [pair.rows for pair in pairs.values()])
+    rows = _common_rows(session, records, [pair.rows for pair in pairs.values()])
     for name, pair in pairs.items():
         position = np.zeros(len(records), dtype=_POSITION)
         position[pair.rows] = np.arange(len(pair))
@@ -83,7 +83,7 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
     peer = session.job.parties.active
     pair = await psi.passive(_pair(session, peer), records, group)
     received = await session.peers[peer].receive_rows(width=_POSITION.itemsize, max_count=len(pair))
-    positions = _checked(received, len(pair), peer)
+    positions = _check_positions(received, len(pair), peer)
     session.attempt.pins.check(f"{LASTING_NAME} positions", hashlib.sha256(received.tobytes()).digest())
     return _alignment(session, {peer: pair}, pair.rows[positions])
 
@@ -106,11 +106,11 @@ def _pair(session: Session, peer: str) -> Session:
         session,
         job=session.job.model_copy(update={"parties": Parties(active=active, passive=(passive,))}),
         peers={peer: session.peers[peer]},
-        attempt=dataclasses.replace(session.attempt.of_part(f"with {peer}"), folder=session.attempt.folder / peer),
+        attempt=dataclasses.replace(session.attempt.part(f"with {peer}"), folder=session.attempt.folder / peer),
     )
 
 
-def _in_secret_order(session: Session, records: OwnRecords, shared: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _common_rows(session: Session, records: OwnRecords, shared: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """The rows that are in each of ``shared``, int64[|C|]; the order is the same in every attempt, whatever the table's is."""
     pairs = np.zeros(len(records), dtype=np.uint8)
     for rows in shared:
@@ -120,7 +120,7 @@ def _in_secret_order(session: Session, records: OwnRecords, shared: list[NDArray
     return common[session.randomness.derive(LASTING_NAME).derive("order").permutation(len(common))]
 
 
-def _checked(received: Rows, count: int, peer: str) -> NDArray[np.int64]:
+def _check_positions(received: Rows, count: int, peer: str) -> NDArray[np.int64]:
     """The positions, int64[|C|], all of them below ``count`` and no two equal."""
     positions = received.view(_POSITION).reshape(-1).astype(np.int64)
     if (positions >= count).any():

@@ -11,10 +11,11 @@ class PairwiseWords(IntersectionWords):
 
     title = "private set intersection in pairs"
 
-    def leaks(self, of: ReportedAlignment) -> str:
+    def leaks(self, alignment: ReportedAlignment) -> str:
         """Sizes, what each pair shares, and what all share."""
         return (
-            f"Alignment in pairs reveals the size of each party's set{', rounded up' * of.padded}: those of the passive "
-            f"parties to {of.active} alone. It reveals to {of.active} which of its records each passive party has, and to each "
-            f"passive party which of its own records {of.active} has, and which of these all parties have."
+            f"Alignment in pairs reveals the size of each party's set{', rounded up' * alignment.padded}: those of the passive "
+            f"parties to {alignment.active} alone. It reveals to {alignment.active} which of its records each passive party "
+            f"has, and to each passive party which of its own records {alignment.active} has, and which of these all "
+            "parties have."
         )

@@ -11,7 +11,7 @@ from vfl_node.settings.node import Obfuscation
 
 
 class UnionPlan(AlignmentPlan):
-    """Of the lists of the protocol, and of the length of the union."""
+    """The lists of the protocol, and the length of the union."""
 
     compared_with = "psi"
 

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.lists.cover import shared_dummies
 from vfl_node.alignment.lists.lists import Lists
-from vfl_node.alignment.lists.side import over_lists
+from vfl_node.alignment.lists.side import open_lists
 from vfl_node.alignment.psu.spec import PSU
 from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
@@ -52,7 +52,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.progress import Advanced
 
 
-@over_lists
+@open_lists
 async def active(lists: Lists) -> Alignment:
     """Pa's side.
 
@@ -72,7 +72,7 @@ async def active(lists: Lists) -> Alignment:
     n_a = len(lists.own)
 
     # 3. Pp may not learn from the order which of our rows are which.
-    await lists.send("step 3", lists.blinded("step 3", lists.order("step 3"), s1))
+    await lists.send("step 3", lists.blind("step 3", lists.order("step 3"), s1))
 
     # 5, 4. Pp computes step 4 while we compute the powers of step 5.
     i_p_s1t1 = await lists.receive_powers("step 5", s1, at_least=n_p, at_most=n_p, lasting=True)
@@ -86,13 +86,13 @@ async def active(lists: Lists) -> Alignment:
     lists.session.progress.emit(Advanced(n_a + n_p - m))  # operations that the overlap saves
 
     # 8. Without the shuffle our part would come first, and Pp could find its own records in it.
-    union = lists.chosen([i_a_s1t1, i_p_s1t1], places)
+    union = lists.choose([i_a_s1t1, i_p_s1t1], places)
     await lists.send("step 8", lists.powers("step 8", union, times(s2, s3)))
     del places, union  # 8 bytes an element
 
     # 11, request.
     order = lists.order("step 11")
-    await lists.send("step 11 request", lists.blinded("step 11 request", order, s2))
+    await lists.send("step 11 request", lists.blind("step 11 request", order, s2))
 
     # 9, 10.
     uids = await lists.receive("step 9", count=m, distinct=False)
@@ -107,7 +107,7 @@ async def active(lists: Lists) -> Alignment:
     return _alignment(lists, lists.place(uids.rows, own, order), theirs=n_p)
 
 
-@over_lists
+@open_lists
 async def passive(lists: Lists) -> Alignment:
     """Pp's side; arguments and errors as :func:`active`, with the roles exchanged.
 
@@ -119,13 +119,13 @@ async def passive(lists: Lists) -> Alignment:
     n_p = len(lists.own)
 
     # 3, 5. Both parties compute their own list first.
-    i_p_t1 = lists.blinded("step 5", lists.order("step 5"), t1).whole()
+    i_p_t1 = lists.blind("step 5", lists.order("step 5"), t1).whole()
     i_a_s1 = await lists.receive("step 3", count=n_a, distinct=False, lasting=True)
     await lists.send("step 5", i_p_t1)
 
     # 4. Without the shuffle Pa would know its rows by position, and which of them step 5 contains.
-    i_a_s1t1 = lists.distinct("step 3", lists.powers("step 3 powers", i_a_s1, t1).whole())
-    await lists.send("step 4", lists.chosen([i_a_s1t1], lists.secret.derive("step 4").permutation(n_a)))
+    i_a_s1t1 = lists.check_distinct("step 3", lists.powers("step 3 powers", i_a_s1, t1).whole())
+    await lists.send("step 4", lists.choose([i_a_s1t1], lists.secret.derive("step 4").permutation(n_a)))
 
     # 8, 9. Sorted, so that Pa cannot follow an element of L to its UID.
     unsorted = await lists.receive_powers("step 8", times(t2, t3), at_least=max(n_a, n_p), at_most=n_a + n_p)
@@ -134,14 +134,14 @@ async def passive(lists: Lists) -> Alignment:
 
     # 12, request: computed while Pa computes its own of step 11.
     order = lists.order("step 12")
-    our_request = lists.blinded("step 12 request", order, t2).whole()
+    our_request = lists.blind("step 12 request", order, t2).whole()
     their_request = await lists.receive("step 11 request", count=n_a, distinct=False, lasting=True)
-    await lists.send("step 9", lists.chosen([unsorted], ascending))
+    await lists.send("step 9", lists.choose([unsorted], ascending))
     await lists.send("step 12 request", our_request)
 
     # 11, reply: in the order of the request, and only if no two of its elements are the same.
     reply = lists.powers("step 11 reply", their_request, times(t1, t2, t3)).whole()
-    await lists.send("step 11 reply", lists.distinct("step 11 request", reply))
+    await lists.send("step 11 reply", lists.check_distinct("step 11 request", reply))
 
     # 12.
     answered = await lists.receive("step 12 reply", count=n_p)
@@ -166,7 +166,7 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
     return Alignment(
         spec=PSU,
         group=lists.group.name,
-        rows=lists.without_cover(rows),
+        rows=lists.drop_cover(rows),
         ours=len(lists.records),
         peers={
             lists.peer: PeerFacts(
@@ -183,17 +183,17 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
     )
 
 
-def _learnt(lists: Lists, of: str, ours: int | None, theirs: int, union: int, common: int | None) -> tuple[Disclosure, ...]:
-    """What a party with ``ours`` records learns of the party ``of`` that announced ``theirs``.
+def _learnt(lists: Lists, other: str, ours: int | None, theirs: int, union: int, common: int | None) -> tuple[Disclosure, ...]:
+    """What a party with ``ours`` records learns of the party ``other`` that announced ``theirs``.
 
     ``common`` is the size of the intersection; with dummies the most it can be. It and ``ours`` are
     None where only the reader itself knows them.
     """
     padding, dummies = lists.terms.padding, lists.terms.dummies
     most = "at most " if padding else ""
-    size = Disclosure("set size", theirs, f"the number of {of}'s records: {most}{theirs}")
+    size = Disclosure("set size", theirs, f"the number of {other}'s records: {most}{theirs}")
     if not dummies:
-        shared = Disclosure("intersection size", common, _shared(of, ours, theirs, common))
+        shared = Disclosure("intersection size", common, _shared(other, ours, theirs, common))
         return (size, Disclosure("union size", union, f"the size of the union: {most}{union}"), shared)
     window = f"within {dummies + 1} sizes"
     if common is not None and ours is not None:
@@ -205,14 +205,14 @@ def _learnt(lists: Lists, of: str, ours: int | None, theirs: int, union: int, co
     return (size, Disclosure("intersection size", None, text))
 
 
-def _shared(of: str, ours: int | None, theirs: int, common: int | None) -> str:
+def _shared(other: str, ours: int | None, theirs: int, common: int | None) -> str:
     own = "its own" if ours is None else f"its own {ours}"
     if common == 0:
-        return f"no record is shared: {of} holds none of {own}"
+        return f"no record is shared: {other} holds none of {own}"
     if common == ours == theirs:
-        return f"{of} holds every one of {own} records, and no others"
+        return f"{other} holds every one of {own} records, and no others"
     if common == ours:
-        return f"{of} holds every one of {own} records"
+        return f"{other} holds every one of {own} records"
     if common == theirs:
-        return f"all of {of}'s {theirs} records are among {own}, not which"
+        return f"all of {other}'s {theirs} records are among {own}, not which"
     return f"{common} records are shared, not which"

@@ -38,7 +38,7 @@ class Learnt:
     minimum: int
     parts: OverlapSizes | None
 
-    def by(self, party: int) -> tuple[Disclosure, ...]:
+    def disclosures(self, party: int) -> tuple[Disclosure, ...]:
         """What ``party`` has learnt, as far as the reader knows."""
         return tuple(self._entries(party))
 

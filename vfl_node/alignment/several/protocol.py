@@ -46,7 +46,7 @@ import numpy as np
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.lists.columns import Column, Source
 from vfl_node.alignment.lists.lists import Lists
-from vfl_node.alignment.lists.side import over_lists
+from vfl_node.alignment.lists.side import open_lists
 from vfl_node.alignment.plan import plan_of
 from vfl_node.alignment.several.overlap import overlap
 from vfl_node.alignment.several.result import result
@@ -77,7 +77,7 @@ async def _meet(lists: Lists, receives: Callable[[Route, int], Mapping[str, list
     return _Met(route, number, sizes, lists.draw_lasting("scalar 1"), lists.draw_lasting("scalar 2"), lists.draw("scalar 3"))
 
 
-@over_lists
+@open_lists
 async def active(lists: Lists) -> Alignment:
     """The active party's side. L is the intersection if the job's protocol gives only rows that every party owns.
 
@@ -95,7 +95,7 @@ async def active(lists: Lists) -> Alignment:
     times, route, spec = lists.group.product, me.route, lists.terms.spec
 
     # Round 1. Nobody may learn from an order which of whose rows are which.
-    own = lists.blinded(list_name(1, 0, 0), lists.order("round 1"), me.first).whole()
+    own = lists.blind(list_name(1, 0, 0), lists.order("round 1"), me.first).whole()
     blinded = await _relay(lists, me, 1, own, me.first)
     parts, places = overlap(lists, blinded, of_all=spec.every_row_is_shared)
     parts.check(lists.min_overlap)
@@ -104,15 +104,15 @@ async def active(lists: Lists) -> Alignment:
 
     # Round 2. Without the shuffles our part would come first, and a passive party could find its own records in it.
     places = places[lists.secret.derive(order_name(0)).permutation(m)]
-    raised = lists.powers(order_name(0), lists.chosen(blinded, places), times(me.second, me.third))
+    raised = lists.powers(order_name(0), lists.choose(blinded, places), times(me.second, me.third))
     order = lists.order("round 3")
     at = raised.whole()
     for number, name in route.numbered:
         await lists.send(order_name(number - 1), at, to=name)
         if number == 1:  # while the passive parties raise the shared order
-            own = lists.blinded(list_name(3, 0, 0), order, me.second).whole()
+            own = lists.blind(list_name(3, 0, 0), order, me.second).whole()
         lists.release(order_name(number - 1))
-        at = await lists.receive(order_name(number), of=name, count=m)
+        at = await lists.receive(order_name(number), sender=name, count=m)
     _check_sorted(lists, at, route.last, route.passive[-1])
     for name in route.passive[:-1]:
         await lists.send(order_name(route.last), at, to=name)
@@ -129,26 +129,26 @@ async def _relay(lists: Lists, me: _Met, round_number: int, own: Column, exponen
     """A round at the active party: every list comes to all passive parties, and those of others to us last."""
     route, at = me.route, [own]
     for number, name in route.numbered:
-        at.append(await lists.receive(list_name(round_number, number, 0), of=name, count=me.sizes[number], lasting=True))
+        at.append(await lists.receive(list_name(round_number, number, 0), sender=name, count=me.sizes[number], lasting=True))
     raised = list[Column]()
     for step in route.steps:
         for number, name in route.numbered:
-            for of in route.due(number, step):
-                await lists.send(list_name(round_number, of, step - 1), at[of], to=name)
+            for owner in route.due(number, step):
+                await lists.send(list_name(round_number, owner, step - 1), at[owner], to=name)
         if step == route.last:  # while the last passive party raises our list
-            for of in range(1, len(at)):
-                powers = lists.powers(list_name(round_number, of, step), at[of], exponent).whole()
-                raised.append(lists.distinct(list_name(round_number, of, step - 1), powers))
-                lists.release(list_name(round_number, of, step - 1))
+            for owner in range(1, len(at)):
+                powers = lists.powers(list_name(round_number, owner, step), at[owner], exponent).whole()
+                raised.append(lists.check_distinct(list_name(round_number, owner, step - 1), powers))
+                lists.release(list_name(round_number, owner, step - 1))
         for number, name in route.numbered:
-            for of in route.due(number, step):
-                came = list_name(round_number, of, step)
-                lists.release(list_name(round_number, of, step - 1))
-                at[of] = await lists.receive(came, of=name, count=me.sizes[of], lasting=round_number == 1)
+            for owner in route.due(number, step):
+                came = list_name(round_number, owner, step)
+                lists.release(list_name(round_number, owner, step - 1))
+                at[owner] = await lists.receive(came, sender=name, count=me.sizes[owner], lasting=round_number == 1)
     return [at[0], *raised]
 
 
-@over_lists
+@open_lists
 async def passive(lists: Lists) -> Alignment:
     """A passive party's side; arguments and errors as :func:`active`.
 
@@ -160,27 +160,27 @@ async def passive(lists: Lists) -> Alignment:
     n = len(lists.own)
 
     # Round 1.
-    own = lists.blinded(list_name(1, me.number, 0), lists.order("round 1"), me.first).whole()
+    own = lists.blind(list_name(1, me.number, 0), lists.order("round 1"), me.first).whole()
     await lists.send(list_name(1, me.number, 0), own)
     await _raise(lists, me, 1, me.first)
 
     # Our own list of round 3, while others raise the active party's list or the shared order.
     order = lists.order("round 3")
-    request = lists.blinded(list_name(3, me.number, 0), order, me.second).whole()
+    request = lists.blind(list_name(3, me.number, 0), order, me.second).whole()
 
     # Round 2. Shuffled, and sorted in the end, so that the active party cannot follow an element of L to its UID.
     longest = plan_of(spec).longest(me.sizes)
     came, goes = order_name(me.number - 1), order_name(me.number)
     least = 0 if spec.every_row_is_shared else max(me.sizes)
     at = await lists.receive(came, at_least=least, at_most=longest, distinct=False)
-    at = lists.distinct(came, lists.powers(f"{came} powers", at, times(me.second, me.third)).whole())
+    at = lists.check_distinct(came, lists.powers(f"{came} powers", at, times(me.second, me.third)).whole())
     m = len(at)
     lists.session.progress.emit(Advanced(longest - m))  # operations that the overlap saves
     if me.number == route.last:
         ascending = order_rows(at.rows)
-        await lists.send(goes, lists.chosen([at], ascending))
+        await lists.send(goes, lists.choose([at], ascending))
     else:
-        await lists.send(goes, lists.chosen([at], lists.secret.derive(goes).permutation(m)))
+        await lists.send(goes, lists.choose([at], lists.secret.derive(goes).permutation(m)))
         at = await lists.receive(order_name(route.last), count=m, distinct=False)
         _check_sorted(lists, at, route.last, lists.peer)
         ascending = np.arange(m)
@@ -197,26 +197,27 @@ async def _raise(lists: Lists, me: _Met, round_number: int, exponent: Scalar) ->
     """A round at a passive party: every list that comes by is raised, and shuffled in round 1."""
     for step in me.route.steps:
         due, came, raised = me.route.due(me.number, step), list[Column](), list[Column]()
-        for of in due:  # all, before we compute: the active party waits to send to others
+        for owner in due:  # all, before we compute: the active party waits to send to others
             lasting = round_number == 1 or step == 1
-            arrives = list_name(round_number, of, step - 1)
-            came.append(await lists.receive(arrives, count=me.sizes[of], distinct=False, lasting=lasting))
-        for of, column in zip(due, came, strict=True):
-            arrives = list_name(round_number, of, step - 1)
-            raised.append(lists.distinct(arrives, lists.powers(f"{arrives} powers", column, exponent).whole()))
-        for of, powers in zip(due, raised, strict=True):
-            goes = list_name(round_number, of, step)
-            await lists.send(goes, _shuffled(lists, goes, powers) if round_number == 1 else powers)
-            lists.release(list_name(round_number, of, step - 1), f"{list_name(round_number, of, step - 1)} powers")
+            arrives = list_name(round_number, owner, step - 1)
+            came.append(await lists.receive(arrives, count=me.sizes[owner], distinct=False, lasting=lasting))
+        for owner, column in zip(due, came, strict=True):
+            arrives = list_name(round_number, owner, step - 1)
+            raised.append(lists.check_distinct(arrives, lists.powers(f"{arrives} powers", column, exponent).whole()))
+        for owner, powers in zip(due, raised, strict=True):
+            goes = list_name(round_number, owner, step)
+            await lists.send(goes, _shuffle(lists, goes, powers) if round_number == 1 else powers)
+            lists.release(list_name(round_number, owner, step - 1), f"{list_name(round_number, owner, step - 1)} powers")
 
 
-def _shuffled(lists: Lists, name: str, column: Column) -> Source:
+def _shuffle(lists: Lists, name: str, column: Column) -> Source:
     """In an order that is the same in every job over these sets, so that the list can be held to its mark."""
-    return lists.chosen([column], lists.lasting.derive(name).permutation(len(column)))
+    return lists.choose([column], lists.lasting.derive(name).permutation(len(column)))
 
 
-def _check_sorted(lists: Lists, order: Column, last: int, of: str) -> None:
+def _check_sorted(lists: Lists, order: Column, last: int, sender: str) -> None:
     if not is_strictly_ascending(order.rows):
         raise ProtocolError(
-            f"{lists.terms.protocol} {order_name(last)} from {of}: the shared order is not sorted and distinct", code="E_UNION"
+            f"{lists.terms.protocol} {order_name(last)} from {sender}: the shared order is not sorted and distinct",
+            code="E_UNION",
         )

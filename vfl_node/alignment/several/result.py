@@ -40,7 +40,7 @@ def result(lists: Lists, rows: NDArray[np.int64], sizes: Sequence[int], parts: O
     return Alignment(
         spec=terms.spec,
         group=lists.group.name,
-        rows=lists.without_cover(rows),
+        rows=lists.drop_cover(rows),
         ours=len(lists.records),
         peers={
             name: PeerFacts(
@@ -48,12 +48,12 @@ def result(lists: Lists, rows: NDArray[np.int64], sizes: Sequence[int], parts: O
                 intersection=parts.held_by(number, peer) if parts else None,
                 missing=missing[peer],
                 padded=padded,
-                learnt=learnt.by(peer),
+                learnt=learnt.disclosures(peer),
             )
             for peer, name in enumerate(names)
             if peer != number
         },
         union=None if padded else union,
         common=m if within else parts.held_by(*range(len(names))) if parts else None,
-        learnt=learnt.by(number),
+        learnt=learnt.disclosures(number),
     )

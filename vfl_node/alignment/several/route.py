@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-def list_name(round_number: int, of: int, hop: int) -> str:
-    """The list of party ``of`` in a round, after so many other parties have raised it."""
-    return f"round {round_number} list {of} hop {hop}"
+def list_name(round_number: int, owner: int, hop: int) -> str:
+    """The list of party ``owner`` in a round, after so many other parties have raised it."""
+    return f"round {round_number} list {owner} hop {hop}"
 
 
 def order_name(hop: int) -> str:
@@ -48,18 +48,18 @@ class Route:
     def due(self, party: int, step: int) -> list[int]:
         """Whose lists come to a passive party in a step; ``step − 1`` others have raised each."""
         behind = (party - 1 - step) % self.last + 1
-        return [of for of, here in ((behind, behind != party), (0, step == party)) if here]
+        return [owner for owner, here in ((behind, behind != party), (0, step == party)) if here]
 
     def from_passive(self, party: int) -> list[str]:
         """The lists that the active party receives from a passive one."""
         rounds = {
-            number: [list_name(number, party, 0)] + [list_name(number, of, t) for t in self.steps for of in self.due(party, t)]
-            for number in (1, 3)
+            nth: [list_name(nth, party, 0)] + [list_name(nth, owner, t) for t in self.steps for owner in self.due(party, t)]
+            for nth in (1, 3)
         }
         return [*rounds[1], order_name(party), *rounds[3]]
 
     def from_active(self, party: int) -> list[str]:
         """The lists that a passive party receives from the active one."""
-        rounds = {number: [list_name(number, of, t - 1) for t in self.steps for of in self.due(party, t)] for number in (1, 3)}
+        rounds = {nth: [list_name(nth, owner, t - 1) for t in self.steps for owner in self.due(party, t)] for nth in (1, 3)}
         orders = [order_name(party - 1)] + [order_name(self.last)] * (party != self.last)
         return [*rounds[1], *orders, *rounds[3], list_name(3, party, self.last)]

@@ -29,15 +29,15 @@ from vfl_node.roles import DATA_ROLES
 ACTIVE = 0
 
 NOTHING = PartyCounts(0, 0, 0, 0, 0)
-"""Of a party that takes no part in a stage."""
+"""The counts of a party that takes no part in a stage."""
 
 
-def by_party(counts: Counts) -> tuple[PartyCounts, ...]:
+def party_counts(counts: Counts) -> tuple[PartyCounts, ...]:
     """The counts of a protocol of two, the active party's first."""
     return tuple(PartyCounts(**{kind.name: getattr(counts, kind.name)[role] for kind in fields(counts)}) for role in DATA_ROLES)
 
 
-def summed(stages: Sequence[tuple[PartyCounts, ...]]) -> tuple[PartyCounts, ...]:
+def sum_stages(stages: Sequence[tuple[PartyCounts, ...]]) -> tuple[PartyCounts, ...]:
     """What each party does in all stages together."""
     return tuple(
         PartyCounts(**{kind.name: sum(getattr(each, kind.name) for each in of_one) for kind in fields(PartyCounts)})
@@ -86,7 +86,7 @@ class _Stage:
         self._powers[party] += count
 
     def counts(self, k: int) -> tuple[PartyCounts, ...]:
-        """Of all parties."""
+        """The counts of all parties."""
         return tuple(
             PartyCounts(
                 hashes=self._hashes[party],

@@ -27,7 +27,7 @@ from typing_extensions import override
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
 from vfl_node.privacy.defences.specs import DpParams
-from vfl_node.session.memory import Memory, changed
+from vfl_node.session.memory import Memory, change_total
 from vfl_node.settings.defences import DefenceParams
 
 GRID = 64
@@ -112,7 +112,7 @@ def total_epsilon(memory: Memory, table: str, job_id: str, params: DpParams, rel
         return json.dumps(spent | {job_id: releases / (params.noise / 2) ** 2}, sort_keys=True).encode()
 
     name = f"dp-{hashlib.sha256(table.encode()).hexdigest()[:32]}"
-    spent = json.loads(changed(memory, name, add_job, what="what gradients with noise have told in earlier jobs"))
+    spent = json.loads(change_total(memory, name, add_job, what="what gradients with noise have told in earlier jobs"))
     return epsilon(math.fsum(spent.values()) ** -0.5, params.delta, 1)
 
 

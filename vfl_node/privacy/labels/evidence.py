@@ -26,7 +26,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.labels.shown import standardise
-from vfl_node.session.memory import Memory, changed
+from vfl_node.session.memory import Memory, change_total
 
 MOST_ROWS = 1 << 14
 """Rows that are remembered of a table, those with the smallest names."""
@@ -212,7 +212,7 @@ class History:
 
     def _change(self, change: Callable[[dict[str, Evidence]], dict[str, Evidence]]) -> None:
         what = "what was told of this table's labels in earlier jobs"
-        changed(self._memory, self._name, lambda data: _serialise(change(self._read(data))), what=what)
+        change_total(self._memory, self._name, lambda data: _serialise(change(self._read(data))), what=what)
 
     def _read(self, data: bytes | None) -> dict[str, Evidence]:
         return {EARLIER: Evidence.empty(self._columns)} if data is None else _read(data, self._columns)

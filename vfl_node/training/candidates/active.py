@@ -50,7 +50,7 @@ class LinkedActive:
             raise DataError("the active party's table has no label column", code="E_NO_LABEL", hint="set data.label")
         self._session, self._data, self._validation = session, data, start.validation
         randomness, repeat, training, saved = start.randomness, start.number, start.training, start.saved
-        self._train, self._evaluate = Linked.of(session.job), session.job.evaluate
+        self._train, self._evaluate = Linked.section_of(session.job), session.job.evaluate
         rows = data.alignment.rows
         similarities = data.alignment.similarities
         assert similarities is not None

@@ -52,7 +52,7 @@ class LinkedPassive:
     pretraining: Pretraining | None = None
 
     def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
-        self._channel, train = session.peer, Linked.of(session.job)
+        self._channel, train = session.peer, Linked.section_of(session.job)
         NetworkTableUse(train).check("passive", data.table)
         self._candidates = data.alignment.rows  # (m, K)
         encoder = Encoder.fit(data.table, np.arange(len(data.table)), train.scaling, train.least_rows)

@@ -68,7 +68,7 @@ class LinkedTrainer(Trainer):
 
         Leaks: see :mod:`vfl_node.training.candidates.disclosures`.
         """
-        section = Linked.of(session.job)
+        section = Linked.section_of(session.job)
         halves = Halves(
             LinkedActive, LinkedPassive, partial(_check_batch, train=section, candidates=session.job.align.candidates)
         )
@@ -94,7 +94,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal) -> Trained:
         rows=journal.rows,
         device=device_name(session.machine.device),
         disclosures=_disclosures(session, journal),
-        section=_section(Linked.of(session.job), journal.scoring, journal.stopped),
+        section=_section(Linked.section_of(session.job), journal.scoring, journal.stopped),
         warnings=_unaudited(session),
         weights=journal.weights,
         encoder=journal.encoder,
@@ -133,7 +133,7 @@ def _section(train: Linked, found: Mapping[str, Any], stopped: list[tuple[int, i
 
 def _disclosures(session: Session, journal: Journal) -> dict[str, tuple[Disclosure, ...]]:
     """All parties' entries, which say the same in every report; a coordinator of the alignment learns nothing here."""
-    parties, train = session.job.parties, Linked.of(session.job)
+    parties, train = session.job.parties, Linked.section_of(session.job)
     exchange = LinkedExchange(
         **parties.pair,
         train=train,

@@ -56,7 +56,7 @@ async def exchange_widths(session: Session, side: Side, public: PublicKey) -> di
     the active party's columns.
     """
     widths = {session.name: side.width}
-    both = GeneralisedLinear.of(session.job).labels == "passive"
+    both = GeneralisedLinear.section_of(session.job).labels == "passive"
     for name, channel in session.data_peers.items():
         if both or session.role == "passive":
             await channel.send(training_pb2.Features(columns=side.width, key=public.fingerprint()))
@@ -96,7 +96,7 @@ def check(
         PolicyError: too few rows for the columns (``E_BATCH``), the active party's columns hide nothing
             (``E_NO_COVER``), or no record is shared (``E_STOPPED``).
     """
-    train, parties = GeneralisedLinear.of(session.job), session.job.parties
+    train, parties = GeneralisedLinear.section_of(session.job), session.job.parties
     warnings = list(_doubts(train))
     for party, width in widths.items():
         if party == parties.active and train.labels == "active":

@@ -71,7 +71,7 @@ class Decryptions:
     """
 
     def __init__(self, session: Session) -> None:
-        self._session, self._train = session, GeneralisedLinear.of(session.job)
+        self._session, self._train = session, GeneralisedLinear.section_of(session.job)
         self._logs = {
             name: FileDecryptionLog(session.attempt.folder / f"decryptions-{name}") for name in session.job.parties.data
         }
@@ -109,7 +109,7 @@ class Decryptions:
 
 def result(job: Job, counts: Mapping[str, DecryptionCount]) -> Trained:
     """What a coordinator can report about a training, from each data party's ``counts``."""
-    train = GeneralisedLinear.of(job)
+    train = GeneralisedLinear.section_of(job)
     rounds = max(count.step + 1 for count in counts.values())
     widths = {name: count.columns for name, count in counts.items() if count.requests}
     bits = {name: count.bits for name, count in counts.items()}

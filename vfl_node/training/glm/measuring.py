@@ -48,7 +48,7 @@ def measure(
     if own.scale is not None:
         constant = PredictedNumbers.constant(own.scale.mean, len(labels))
     else:
-        shares = class_shares(trained_on, GeneralisedLinear.of(session.job).classes)
+        shares = class_shares(trained_on, GeneralisedLinear.section_of(session.job).classes)
         constant = None if shares is None else ModelOutput.constant(shares, len(labels))
     undefined = OF_TWO_CLASSES if isinstance(joint, ModelOutput) and joint.scores.ndim > 1 else ()
     randomness = session.randomness.derive("resampling")
@@ -78,7 +78,7 @@ def _alone(session: Session, own: PreparedInputs, data: TrainingData, rows: OwnR
 
     Its classes weigh as in the federated model, whose labels ``joint`` are.
     """
-    train, design = GeneralisedLinear.of(session.job), own.design
+    train, design = GeneralisedLinear.section_of(session.job), own.design
     assert own.labels is not None
     assert data.table.labels is not None
     fitted = plain.fit(

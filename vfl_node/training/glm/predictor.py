@@ -36,7 +36,11 @@ def opened(model: StoredModel) -> AdditiveHalf:
     Raises:
         StateError: weights are missing, or have other shapes than the job's model (``E_STATE_CORRUPT``).
     """
-    train, encoder, labelled = GeneralisedLinear.of(model.job), LinearEncoder.from_json(model.encoder), "bias" in model.weights
+    train, encoder, labelled = (
+        GeneralisedLinear.section_of(model.job),
+        LinearEncoder.from_json(model.encoder),
+        "bias" in model.weights,
+    )
     shapes: dict[str, tuple[int, ...]] = {"weight": (train.outputs, encoder.width)}
     if labelled:
         shapes |= {"bias": (train.outputs,)} | ({"target": (2,)} if train.task == "regression" else {})

@@ -72,7 +72,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
-    train, active = GeneralisedLinear.of(session.job), session.role == "active"
+    train, active = GeneralisedLinear.section_of(session.job), session.role == "active"
     labelled = session.role == train.label_holder
     encoder = LinearEncoder.fit(data.table, train.scaling)
     design = encoder.transform(data.table)

@@ -126,7 +126,7 @@ class _Regression:
         self, session: Session, data: TrainingData, checkpoints: Checkpoints, logs: Mapping[str, DecryptionLog]
     ) -> None:
         self._session, self._data, self._checkpoints, self._logs = session, data, checkpoints, logs
-        self._train, self._evaluate = GeneralisedLinear.of(session.job), session.job.evaluate
+        self._train, self._evaluate = GeneralisedLinear.section_of(session.job), session.job.evaluate
         self._channels, self._passive_parties = tuple(session.data_peers.values()), len(session.job.parties.passive)
         self._coordinator, self._randomness = session.coordinator, session.randomness
         self._service: DecryptionService | None = None

@@ -21,10 +21,10 @@ from vfl_node.training.hidden.config import Hidden
 
 async def toss_coins(session: Session) -> Coins | None:
     """The coins of a job, the same in every attempt; None without an audit. Raises as :func:`toss`."""
-    share = Hidden.of(session.job).dealer_audit
+    share = Hidden.section_of(session.job).dealer_audit
     if not share:
         return None
-    apart = replace(session, attempt=session.attempt.of_part("audit"))
+    apart = replace(session, attempt=session.attempt.part("audit"))
     return Coins(await toss(apart, session.randomness.derive("toss of the audit")), share, candidates(audits=True))
 
 
@@ -40,7 +40,7 @@ def make_audit(place: int, coins: Coins, wire: PairWire | StarWire, log: Opening
             for_peer=f"numbers that {dealer} dealt for training are wrong: submit a new job with another coordinator",
         )
 
-    return SectionAudit(place, coins.shows, wire.swapped, log.hold, refusal)
+    return SectionAudit(place, coins.shows, wire.swap_seeds, log.hold, refusal)
 
 
 def count(plan: HiddenPlan, coins: Coins) -> int:

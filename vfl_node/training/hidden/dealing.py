@@ -37,7 +37,7 @@ class Dealing:
     """
 
     def __init__(self, session: Session) -> None:
-        self._session, self._train = session, Hidden.of(session.job)
+        self._session, self._train = session, Hidden.section_of(session.job)
         self._said: dict[str, DealingTerms] = {}
         self._log = session.attempt.folder / "dealt"
         self._one = threading.Lock()

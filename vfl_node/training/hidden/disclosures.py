@@ -34,7 +34,7 @@ class HiddenNumbers:
 
 def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, ...]]:
     """Party → what it learnt."""
-    parties, train = job.parties, Hidden.of(job)
+    parties, train = job.parties, Hidden.section_of(job)
     width = dict(zip(parties.data, numbers.widths, strict=False))
     masked = Disclosure(
         "masked values",

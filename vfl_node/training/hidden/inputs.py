@@ -82,7 +82,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             (``E_NO_LABEL``) or one target only (``E_ONE_CLASS``) where they belong.
         StateError: partners have seen different widths of this table (``E_INPUT_CHANGED``).
     """
-    train, active = Hidden.of(session.job), session.role == "active"
+    train, active = Hidden.section_of(session.job), session.role == "active"
     if len(training) == 0:
         raise DataError(
             f"{len(data.alignment)} shared rows leave none to train on",

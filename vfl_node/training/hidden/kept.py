@@ -100,7 +100,7 @@ class KeptShares:
             StateError: it is not what a training of this job stores, or the shares are no longer those that this party has
                 committed itself to (``E_STATE_CORRUPT``); another version stored it (``E_STATE_VERSION``).
         """
-        train, stored = Hidden.of(model.job), StoredShares.from_json(model.state)
+        train, stored = Hidden.section_of(model.job), StoredShares.from_json(model.state)
         rows = RowEncoder.from_json(model.encoder)
         count, place = len(model.job.parties.data), stored.place
         fits = (

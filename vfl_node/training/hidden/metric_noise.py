@@ -93,7 +93,7 @@ class MetricNoise:
     @classmethod
     def from_job(cls, job: Job) -> MetricNoise:
         """The noise of a job of hidden training."""
-        train, evaluate = Hidden.of(job), job.evaluate
+        train, evaluate = Hidden.section_of(job), job.evaluate
         return cls(
             mu=mu_of(evaluate.epsilon or train.epsilon or METRICS_EPSILON),
             worlds=2 if is_union(job.align.spec) else 1,

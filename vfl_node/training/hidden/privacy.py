@@ -63,7 +63,7 @@ def privacy_of(
         noise_of_score: as :attr:`Privacy.noise_of_score`.
         noise_of_counts: likewise.
     """
-    train = Hidden.of(job)
+    train = Hidden.section_of(job)
     opens = train.opens(job.evaluate)
     epsilon = None if opens.unbounded else epsilon_of(opens.mu)
     mixed = len(spent.about) > 1
@@ -95,7 +95,7 @@ def _bound_text(job: Job, bound: float | None, spent: Spent) -> str:
     if bound is None:
         several = "an earlier job" if spent.unbounded == 1 else f"{spent.unbounded} earlier jobs"
         return f"NO BOUND: {several} over this table opened a model without one."
-    covers_labels, what = Hidden.of(job).covers_labels, _subject(job)
+    covers_labels, what = Hidden.section_of(job).covers_labels, _subject(job)
     all_of = "all that this job opened" if len(spent.about) > 1 else "all that was opened"
     said = f"Whoever has {all_of}, and knows everything else, tells {what} at an AUC of at most {auc_text(bound)}."
     return " ".join([*([said] if what else []), *([] if covers_labels else [UNCOVERED])])
@@ -103,7 +103,7 @@ def _bound_text(job: Job, bound: float | None, spent: Spent) -> str:
 
 def _subject(job: Job) -> str:
     """What ε is about: not what the alignment has told already; empty: nothing."""
-    labels = Hidden.of(job).covers_labels
+    labels = Hidden.section_of(job).covers_labels
     if job.align.spec.every_row_is_shared:
         return "the label of one record" if labels else ""
     if job.align.tells_common:  # so the number of shared records is the same in both worlds

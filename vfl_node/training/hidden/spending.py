@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from vfl_node.gdp import auc_bound, mu_of, together
+from vfl_node.gdp import auc_bound, compose, mu_of
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.settings.limits import UnboundedModel
 
@@ -35,7 +35,7 @@ def mu_of_job(model: float | None, metrics: float | None, *, held_out: bool) -> 
         held_out: whether there are rows that are not trained on.
     """
     each = [0.0 if epsilon is None else mu_of(epsilon) for epsilon in (model, metrics)]
-    return max(each) if held_out else together(each)
+    return max(each) if held_out else compose(each)
 
 
 def labels_auc(columns: int, records: int, trainings: int = 1) -> float:

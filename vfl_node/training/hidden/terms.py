@@ -80,7 +80,7 @@ def context_of(job: Job, said: ShareContext, schedule: str, coins: bytes = b"") 
 
 def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
     """The training that terms and job describe."""
-    train = Hidden.of(job)
+    train = Hidden.section_of(job)
     schedule = Schedule(said.schedule, said.rows, train.seed)
     training, testing = schedule.split(0, job.evaluate.test_fraction)
     return HiddenPlan(
@@ -104,13 +104,13 @@ def plan_of(said: DealingTerms, job: Job) -> HiddenPlan:
 
 def doubts(job: Job, plan: HiddenPlan) -> tuple[str, ...]:
     """Whether noise takes more than the training gives, in a whole sentence for each party's owner; by public numbers."""
-    train = Hidden.of(job)
+    train = Hidden.section_of(job)
     _, *said = describe_noise(train, len(job.parties.data), plan.records, worlds(train.task, job.align.spec)) or ("",)
     return tuple(f"{text[0].upper()}{text[1:]}." for text in said)
 
 
 def _descent(job: Job, divisor: float) -> Descent:
-    train = Hidden.of(job)
+    train = Hidden.section_of(job)
     return descent_of(train, len(job.parties.data), divisor, worlds(train.task, job.align.spec))
 
 
@@ -121,7 +121,7 @@ def check_terms(said: DealingTerms, peer: str, session: Session) -> DealingTerms
         ProtocolError: shapes that this job cannot have (``E_COUNT``).
         StateError: there is no memory for these (``E_MEMORY``).
     """
-    train, parties = Hidden.of(session.job), session.job.parties
+    train, parties = Hidden.section_of(session.job), session.job.parties
     fits = (
         0 < said.rows <= session.policy.limits.max_set_size * len(parties.data)
         and _fit(said.widths, len(parties.data))

@@ -86,7 +86,7 @@ class _Training:
 
     def __init__(self, session: Session, data: TrainingData, checkpoints: Checkpoints) -> None:
         self._session, self._data, self._checkpoints = session, data, checkpoints
-        self._train, self._parties = Hidden.of(session.job), session.job.parties
+        self._train, self._parties = Hidden.section_of(session.job), session.job.parties
         self._place = self._parties.data.index(session.name)
         self._epochs: list[Epoch] = []
 

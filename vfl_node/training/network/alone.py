@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.sizes import announced_count
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.models import architecture_of
@@ -86,12 +86,12 @@ def logits_alone(
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
-    train = NetworkConfig.of(session.job)
+    train = NetworkConfig.section_of(session.job)
     labels = data.table.labels
     if not data.table.columns or labels is None or len(own.training) == 0:
         return None
     if width is None:
-        width = max(len(data.alignment), announced(len(data.table), session.job.align, "active"))
+        width = max(len(data.alignment), announced_count(len(data.table), session.job.align, "active"))
     places = Places.of(own.training, width)
     if len(own.validation):
         places = places.followed_by(Places.of(own.validation, own.validation_positions))

@@ -133,7 +133,7 @@ def attached(*attachments: Attachment | None) -> tuple[Attachment, ...]:
 def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:
     """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
     initialise(model, randomness.derive(f"weights/{repeat}"))
-    train = NetworkConfig.of(session.job)
+    train = NetworkConfig.section_of(session.job)
     return Learner(
         model.to(session.machine.device), train, randomness, architecture_of(train.model, session.policy.models).version
     )

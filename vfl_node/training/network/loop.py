@@ -90,7 +90,7 @@ async def train(
     Raises:
         VflError: this party's or a peer's error.
     """
-    section, evaluate = NetworkConfig.of(session.job), session.job.evaluate
+    section, evaluate = NetworkConfig.section_of(session.job), session.job.evaluate
     randomness, progress = session.randomness, session.progress
     seed = await toss(session, randomness.derive("toss"))
     schedule = Schedule(seed, len(data.alignment), section.seed)
@@ -181,7 +181,7 @@ async def _pretrain(
     """Train one epoch without labels; the last one leaves nothing of it but the bottoms' weights."""
     number = journal.pretrained
     if pretraining.exchanges:
-        size = NetworkConfig.of(session.job).batch_size
+        size = NetworkConfig.section_of(session.job).batch_size
         for positions in schedule.batches(journal.repeat, -1 - number, training, size):  # those of other epochs are 0 or more
             await pretraining.step(journal.exchanges, positions)
             journal.exchanges += 1
@@ -208,7 +208,7 @@ async def _epoch(
     validation: Sequence[Positions],
 ) -> None:
     """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
-    section, progress = NetworkConfig.of(session.job), session.progress
+    section, progress = NetworkConfig.section_of(session.job), session.progress
     started, moved = session.machine.clock(), bytes_moved(traffic)
     for attachment in half.attachments:
         attachment.epoch_begins(journal.epoch, len(batches))

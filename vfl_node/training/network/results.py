@@ -53,5 +53,5 @@ def _overfitting(session: Session, journal: Journal, summary: Summary, *, shifte
         return after_validation(journal.epochs, journal.stopped[0][0])
     if shifted or not session.job.evaluate.test_fraction:
         return ()
-    judge, name = (of_numbers, "rmse") if NetworkConfig.of(session.job).task == "regression" else (of_classes, "nll")
+    judge, name = (of_numbers, "rmse") if NetworkConfig.section_of(session.job).task == "regression" else (of_classes, "nll")
     return judge(journal.epochs, summary.metrics.get(name), summary.constant.get(name))

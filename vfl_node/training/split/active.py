@@ -53,7 +53,7 @@ class ActiveHalf:
 
     def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
         randomness, draws, repeat, training = start.randomness, start.draws, start.number, start.training
-        train, saved = Train.of(session.job), start.saved
+        train, saved = Train.section_of(session.job), start.saved
         self._supervision = supervision = Supervision(session, data, draws, training, start.validation)
         rows = rows_outside(session, data, training)
         self.encoder, self._inputs = encode(session, data, draws, training, rows)

@@ -24,7 +24,7 @@ from vfl_node.training.split.tasks import SplitTask
 
 def model_alone(session: Session, inputs: PositionedInput) -> Classifier:
     """A network of the active party alone, whose weights are still to be set, on its device."""
-    train = Train.of(session.job)
+    train = Train.section_of(session.job)
     architecture = architecture_of(train.model, session.policy.models)
     return build_classifier(architecture, train, inputs.schema, []).to(session.machine.device)
 
@@ -62,7 +62,7 @@ def base_rates(
         validation: those that decide when training stops; may be none.
         labelled: those of ``training`` with a label of its own.
     """
-    train = Train.of(session.job)
+    train = Train.section_of(session.job)
 
     def trained(model: Classifier, own: Randomness, counted: Tensor) -> Classifier:
         initialise(model, own)

@@ -101,7 +101,7 @@ class Train(NetworkConfig):
         return self.unaligned.epochs_before if self.unaligned.exchanges != "nothing" else 0
 
     @classmethod
-    def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
+    def complete(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
         """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise."""
         missing = section.get("missing", {})
         if not job.get("serve") or not isinstance(missing, Mapping) or "features" in missing:

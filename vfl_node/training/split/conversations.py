@@ -42,7 +42,7 @@ class Conversations:
 
     def __init__(self, session: Session, sender: Sender, draws: Randomness, repeat: int, audit: AuditOfPeers) -> None:
         self._channels, self._device = session.data_peers, session.machine.device
-        self.widths = [cut_width(Train.of(session.job))] * len(self._channels)
+        self.widths = [cut_width(Train.section_of(session.job))] * len(self._channels)
         several = len(self._channels) > 1
         self.exits = {
             peer: way_out(session, sender, draws.derive(f"to {peer}") if several else draws, repeat, audit.peer_audit(peer))

@@ -114,7 +114,7 @@ def outside(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRole,
         outputs=train.outputs,
     )
     work = tuple(replace(of, rows=of.rows * evaluate.repeats) for of in train.unaligned.work(sizes))
-    return OutsideCost(sizes.outside, train.unaligned.when(train.epochs), work, PACE)
+    return OutsideCost(sizes.outside, train.unaligned.epochs_text(train.epochs), work, PACE)
 
 
 def _parts(evaluate: Evaluate, m: int) -> tuple[int, int, int]:
@@ -195,7 +195,7 @@ class SplitPlan(TrainingPlan["Train"]):
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
         return cost(self.train, evaluate, rows, protocol, self.passive_parties)
 
-    def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
+    def cost_outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
         """What its method for rows outside of the alignment says."""
         return outside(self.train, evaluate, rows, records)
 
@@ -208,7 +208,7 @@ class SplitPlan(TrainingPlan["Train"]):
         return batch_bytes(self.train, role, table, self.passive_parties)
 
     @override
-    def sent(self) -> tuple[int, int, int]:
+    def sent_sizes(self) -> tuple[int, int, int]:
         width, method = cut_width(self.train), self.train.unaligned
         return self.train.batch_size, width, method.exchanged_width(width) if method.exchanges == "projections" else 0
 

@@ -60,7 +60,7 @@ def encode(
     Rows of the table that lie ``outside`` of the alignment and are learnt from, too, count as well.
     """
     own = np.concatenate([data.alignment.rows[training][data.alignment.owned[training]], outside])
-    train = Train.of(session.job)
+    train = Train.section_of(session.job)
     encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
     features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)
     images = architecture_of(train.model, session.policy.models).reads_images()
@@ -113,7 +113,7 @@ def label_meter(session: Session, data: TrainingData, labels: LabelColumn, train
 
     Costs a microsecond for each row that this party owns: a digest of its record under a secret names it.
     """
-    protection, train = session.policy.protection, Train.of(session.job)
+    protection, train = session.policy.protection, Train.section_of(session.job)
     if not protection.labels:
         return None
     peers, classes = list(session.data_peers), train.classes if train.task == "classification" else 0
@@ -137,7 +137,7 @@ def likeness(session: Session, training: Positions, repeat: int) -> Compared | N
     There is none where those of an honest party need not be alike: where rows are not held out by lot, where a layer works
     otherwise in training (dropout, norms by the batch), or where earlier weights than the last may be measured (validation).
     """
-    evaluate, train = session.job.evaluate, Train.of(session.job)
+    evaluate, train = session.job.evaluate, Train.section_of(session.job)
     by_lot = evaluate.test_fraction > 0 and evaluate.hold_out is None
     same_weights = evaluate.validation_fraction == 0 and train.dropout == 0 and not train.batch_norm
     if repeat == 0 and by_lot and same_weights:
@@ -147,7 +147,7 @@ def likeness(session: Session, training: Positions, repeat: int) -> Compared | N
 
 def of_two_classes(session: Session) -> bool:
     """Whether the job's labels are of two classes."""
-    train = Train.of(session.job)
+    train = Train.section_of(session.job)
     return train.task == "classification" and train.classes == 2
 
 

@@ -135,7 +135,7 @@ class HeldOutRows:
 
     def _contributions(self, inputs: HeldOutInputs, logits_of: LogitsOf, randomness: Randomness) -> dict[str, Repeats]:
         """What each party's columns are worth on the held-out rows."""
-        supervision, size = self._supervision, Train.of(self._session.job).batch_size
+        supervision, size = self._supervision, Train.section_of(self._session.job).batch_size
         own = supervision.owned[inputs.positions]
         labels = supervision.labels[inputs.positions][own]
 

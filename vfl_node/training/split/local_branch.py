@@ -65,7 +65,7 @@ class ActiveParts:
     @property
     def train(self) -> Train:
         """The job's section."""
-        return Train.of(self.session.job)
+        return Train.section_of(self.session.job)
 
     @cached_property
     def aligned(self) -> Positions:

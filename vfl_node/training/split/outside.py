@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.sizes import announced_count
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
@@ -63,7 +63,7 @@ def rows_outside(session: Session, data: TrainingData, training: Positions) -> N
     Raises:
         DataError: the job has a method, and there is no such row (``E_EMPTY``).
     """
-    if not Train.of(session.job).unaligned.used:
+    if not Train.section_of(session.job).unaligned.used:
         return NO_ROWS
     table, alignment = data.table, data.alignment
     outside = np.setdiff1d(np.arange(len(table)), alignment.rows[alignment.owned])
@@ -90,7 +90,7 @@ def as_many_as_announced(
     """
     if len(rows) == 0 or not data.alignment.hides_intersection:
         return rows
-    count = announced(data.alignment.ours, session.job.align, session.role)
+    count = announced_count(data.alignment.ours, session.job.align, session.role)
     return np.sort(np.resize(rows[randomness.derive("repeated").permutation(len(rows))], count))
 
 

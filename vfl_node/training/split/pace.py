@@ -48,7 +48,7 @@ class MeasuredPace:
     """
 
     def __init__(self, job: Job, tables: Mapping[DataRole, TableShape], models: Mapping[str, str] = NONE_DECLARED) -> None:
-        self._train = Train.of(job)
+        self._train = Train.section_of(job)
         self._architecture: Architecture = architecture_of(self._train.model, models)
         self._tables = tables
         self._row_s: dict[tuple[DataRole, Network, int, bool], float] = {}

@@ -51,7 +51,7 @@ class PassiveHalf:
 
     def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
         randomness, draws, repeat, training = start.randomness, start.draws, start.number, start.training
-        self._channel, self._pins, train = session.peer, session.attempt.pins, Train.of(session.job)
+        self._channel, self._pins, train = session.peer, session.attempt.pins, Train.section_of(session.job)
         SplitTableUse(train).check("passive", data.table)
         outside = unshared_rows(train, data.alignment, len(data.table))
         self.encoder, self._inputs = encode(session, data, draws, training, outside)

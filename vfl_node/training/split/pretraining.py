@@ -57,7 +57,7 @@ def before_labels(
         randomness: its own.
         repeat: number of the repeat.
     """
-    train = Train.of(session.job)
+    train = Train.section_of(session.job)
     method = train.unaligned
     if not method.epochs_before:
         return None

@@ -61,7 +61,7 @@ def check_randomised(session: Session) -> None:
     params = randomised(session.policy.protection)
     if session.role != "active" or params is None:
         return
-    train, numbers = Train.of(session.job), Train.of(session.job).task == "regression"
+    train, numbers = Train.section_of(session.job), Train.section_of(session.job).task == "regression"
     if sum(isinstance(other, RandomisedParams) for other in session.policy.protection.defences) > 1:
         raise _refused("is there twice, and a label has one answer", "leave one entry")
     if numbers and params.target_range is None:
@@ -106,7 +106,7 @@ def answer_of(session: Session, data: TrainingData) -> Answer | None:
     params = randomised(session.policy.protection)
     if params is None or session.role != "active":
         return None
-    train = Train.of(session.job)
+    train = Train.section_of(session.job)
     if params.target_range and train.task == "regression":
         terms = "{!r} to {!r}".format(*params.target_range)
     else:
@@ -124,7 +124,7 @@ def with_answers(session: Session, data: TrainingData) -> TrainingData:
     if answer is None or table.labels is None:
         return data
     secret, ids = session.memory.own.derive(answer.name), table.plain or table.ids
-    params, train = randomised(session.policy.protection), Train.of(session.job)
+    params, train = randomised(session.policy.protection), Train.section_of(session.job)
     assert params is not None
     labels: LabelColumn
     if train.task == "regression":
@@ -137,7 +137,7 @@ def with_answers(session: Session, data: TrainingData) -> TrainingData:
 
 def learnt_task(session: Session, answers: NDArray[Any]) -> SplitTask:
     """The job's task as a network learns it of ``answers``, the labels trained on where there is no such defence."""
-    params, train = randomised(session.policy.protection), Train.of(session.job)
+    params, train = randomised(session.policy.protection), Train.section_of(session.job)
     if params is None or train.task == "regression":
         return task_of(train, answers)
     return RandomisedClasses(*facts_of_classes(train, answers), epsilon=params.epsilon)
@@ -148,7 +148,7 @@ def own_task(session: Session, learnt: SplitTask, labels: NDArray[Any]) -> Split
 
     It never fails: whether it does would tell the peer of the labels.
     """
-    params, train = randomised(session.policy.protection), Train.of(session.job)
+    params, train = randomised(session.policy.protection), Train.section_of(session.job)
     if params is None:
         return learnt
     if train.task == "regression":

@@ -137,7 +137,7 @@ class UnalignedRows(Section):
 
     def term(self, unaligned: Unaligned) -> Term:
         """In words; ``unaligned`` is the job's section."""
-        said = (Code(self.method), f": {unaligned.done(self.rows, self.steps_local, self.steps_federated)}")
+        said = (Code(self.method), f": {unaligned.outcome_text(self.rows, self.steps_local, self.steps_federated)}")
         return Term("Rows outside of the alignment", (said,))
 
 

@@ -71,7 +71,7 @@ class Supervision:
         self.own_task = own_task(session, self.task, self.labels[self.labelled])
         self.targets = self.task.targets(self._answers).to(session.machine.device)
         self.real = torch.from_numpy(self.owned).to(session.machine.device)
-        missing = Train.of(session.job).missing
+        missing = Train.section_of(session.job).missing
         self._synthetic: Labels | None = None
         if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
             known = self.task.known(self._answers[self.owned], len(self.owned), draws.derive("labels"))
@@ -95,7 +95,7 @@ class Supervision:
             randomness: its own for this.
             saved: what :meth:`tensors` gave, which spares the training; None without a checkpoint.
         """
-        if Train.of(session.job).missing.calibration == "none" or inputs.schema.empty:
+        if Train.section_of(session.job).missing.calibration == "none" or inputs.schema.empty:
             return
         self._alone = model_alone(session, inputs)
         if saved is not None:

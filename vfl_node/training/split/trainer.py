@@ -69,7 +69,7 @@ class SplitTrainer(Trainer):
     def prepare(self, session: Session) -> None:
         """As the base: batches of predictions must fit into a message, and a bottom must make what its defences protect."""
         if serve := session.job.serve:
-            _check_batch(serve.batch_size, Train.of(session.job), setting="serve.batch_size")
+            _check_batch(serve.batch_size, Train.section_of(session.job), setting="serve.batch_size")
         _check_defences(session)
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
@@ -92,10 +92,10 @@ class SplitTrainer(Trainer):
             passive party.
         """
         if session.role == "active":  # before anything leaves that depends on a label: a job that is broken off counts, too
-            planned = session.job.evaluate.repeats * Train.of(session.job).epochs
+            planned = session.job.evaluate.repeats * Train.section_of(session.job).epochs
             _label_privacy(session, data, planned)
         async with session.phase("train") as traffic:
-            halves = Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.of(session.job)))
+            halves = Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.section_of(session.job)))
             journal = await train(session, data, checkpoints, resume, traffic, halves)
             return await (_active if session.role == "active" else _passive)(session, data, journal)
 
@@ -118,7 +118,7 @@ def _check_defences(session: Session) -> None:
     _check_labels(session)
     check_randomised(session)
     _check_projections(session)
-    missing, spec = Train.of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
+    missing, spec = Train.section_of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
     drawn = missing.feature_strategy.embeddings and session.role in spec.synthetic_rows_at
     named = [params.name for params in session.policy.protection.defences if isinstance(params, ColumnParams)]
     if drawn and named and session.role == "passive":
@@ -141,7 +141,7 @@ def _check_projections(session: Session) -> None:
     Raises:
         UsageError: there is such a defence (``E_CONFIG``).
     """
-    method = Train.of(session.job).unaligned
+    method = Train.section_of(session.job).unaligned
     if method.exchanges != "projections" or session.role != "passive":
         return
     chosen = session.policy.protection.defences
@@ -173,7 +173,7 @@ def _check_labels(session: Session) -> None:
 
 
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:
-    train = Train.of(session.job)
+    train = Train.section_of(session.job)
     shifted = (data.alignment.missing > 0 and train.missing.calibration == "none") or train.class_weight is not None
     return await measured(session, data, journal, _trained(session, data, journal, journal.evaluations[0]), shifted=shifted)
 
@@ -185,7 +185,7 @@ async def _passive(session: Session, data: TrainingData, journal: Journal) -> Tr
 def _trained(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
     """What every party has: the first repeat's half, what its audit has seen and, at the active party, what it measured."""
     shown = journal.tested if session.role == "passive" else np.empty(0, dtype=np.int64)  # whose embeddings the peer has
-    epochs, found = exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job)), journal.findings
+    epochs, found = exchanged_epochs(journal.stopped, session.job.evaluate, Train.section_of(session.job)), journal.findings
     return Trained(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
@@ -193,7 +193,9 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         device=device_name(session.machine.device),
         disclosures=_disclosures(session, data, journal, epochs),
         section=SplitSection(
-            strategies=strategies_used(Train.of(session.job).missing, lacking(session, data.alignment), session.job.parties),
+            strategies=strategies_used(
+                Train.section_of(session.job).missing, lacking(session, data.alignment), session.job.parties
+            ),
             held_out=HeldOut(**found["held_out"]) if found.get("held_out") else None,
             matched_metrics=MatchedMetrics(**first.matched, rows=first.matched_rows)
             if first and first.matched is not None
@@ -230,7 +232,7 @@ def _unaligned(session: Session, journal: Journal) -> UnalignedRows | None:
     """What the first repeat did with rows outside of the alignment."""
     if "unaligned" not in journal.findings:
         return None
-    method, federated = Train.of(session.job).unaligned.method, journal.steps // session.job.evaluate.repeats
+    method, federated = Train.section_of(session.job).unaligned.method, journal.steps // session.job.evaluate.repeats
     return UnalignedRows(method=method, steps_federated=federated, **journal.findings["unaligned"])
 
 
@@ -320,7 +322,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs:
             sender,
             rows,
             lacks[sender],
-            Train.of(job),
+            Train.section_of(job),
             job.evaluate,
             data.number,
             effective(protections, outgoing_direction(session.role)),

@@ -45,7 +45,7 @@ class NearestMeanTrainer(Trainer):
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """This party's part, from the first message to the metrics; arguments and promises as the base."""
-        rows, epochs = len(data.alignment), NearestMean.of(session.job).epochs
+        rows, epochs = len(data.alignment), NearestMean.section_of(session.job).epochs
         half = Active(session, data) if session.role == "active" else Passive(session, data)
         done = [] if resume is None else half.restored(checkpoints, resume)
         session.progress.emit(PhaseBegan("train", epochs, "epochs"))

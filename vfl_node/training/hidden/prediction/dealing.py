@@ -36,7 +36,7 @@ class AnswerDealing:
 
     def __init__(self, session: Session, trained: Job, tally: ServiceTally) -> None:
         assert trained.serve is not None
-        self._session, self._train, self._most = session, Hidden.of(trained), trained.serve.batch_size
+        self._session, self._train, self._most = session, Hidden.section_of(trained), trained.serve.batch_size
         self._tally, self._new_rows = tally, 0
         self._served = tally.read() or ServiceCount(self._most)
         session.progress.emit(PhaseBegan("deal", 0, "batches"))

@@ -49,7 +49,7 @@ class ShareSide(ServiceSide):
     makes_rows_up: ClassVar[bool] = False
 
     def __init__(self, model: StoredModel, kept: KeptShares, alignment: Alignment, table: Table) -> None:
-        train, serve, batches = Hidden.of(model.job), model.job.serve, bytes.fromhex(kept.stored.batches)
+        train, serve, batches = Hidden.section_of(model.job), model.job.serve, bytes.fromhex(kept.stored.batches)
         assert serve is not None
         super().__init__(ServiceTerms(serve, batches, train.task, train.classes, train.outputs), alignment, table)
         self.draws = Randomness(batches)  # for attacks on rows that are made up, of which there are none
@@ -82,7 +82,7 @@ class AnswerExchange:
         dealer = session.coordinator
         assert dealer is not None
         self.side, self.asking = side, Asking.of(session)
-        self._session, self._trained, self._train = session, trained, Hidden.of(trained)
+        self._session, self._trained, self._train = session, trained, Hidden.section_of(trained)
         self._kept, self._masks, self._log, self._dealer = kept, masks, log, dealer
         self._parties, self._channels = session.job.parties, list(session.data_peers.values())
         self._place, self._asker = kept.stored.place, self._parties.data.index(str(session.job.asker))

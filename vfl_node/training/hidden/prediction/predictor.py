@@ -151,7 +151,7 @@ def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[n
     """
     halves = [active, *passives]
     kept = [KeptShares.from_model(half.model) for half in halves]
-    form, train = kept[0].form, Hidden.of(active.model.job)
+    form, train = kept[0].form, Hidden.section_of(active.model.job)
     weights = [
         decode(np.sum(parts, axis=0, dtype=np.uint64), WEIGHT_FRACTION)
         for parts in zip(*(party.shares for party in kept), strict=True)

@@ -67,7 +67,7 @@ class KeptEmbeddings:
     def __init__(self, half: KeptHalf, randomness: Randomness, device: torch.device) -> None:
         model = half.model
         if not model.state:
-            version = architecture_of(Train.of(model.job).model, model.models).version
+            version = architecture_of(Train.section_of(model.job).model, model.models).version
             draws = {name: randomness.derive(name).bytes(32).hex() for name in ("draws", "batches")}
             model = replace(model, state=json.dumps({"version": VERSION, "model_version": version, **draws}))
         self._side = Embedder(split_model(replace(half, model=model)), half.alignment, half.table, device, half.defences)

@@ -62,7 +62,9 @@ class SplitModel:
         job = model.job
         assert job.serve is not None
         passive = len(job.parties.passive)
-        return cls(Train.of(job), job.serve, model.weights, model.encoder, model.state, model.models, passive, model.table)
+        return cls(
+            Train.section_of(job), job.serve, model.weights, model.encoder, model.state, model.models, passive, model.table
+        )
 
     @cached_property
     def architecture(self) -> Architecture:
