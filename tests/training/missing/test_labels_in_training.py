@@ -137,7 +137,7 @@ def labels_used(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> dic
             found.setdefault(position, set()).add(target)
         return targets
 
-    monkeypatch.setattr(Supervision, "used", watched)
+    monkeypatch.setattr(Supervision, "step_targets", watched)
     both(parties)
     return found
 
