@@ -16,7 +16,7 @@ from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
 from vfl_node.training.candidates.config import Linked
 from vfl_node.training.candidates.gates import FLOOR, ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sort_gate
-from vfl_node.training.candidates.network import ActiveNetwork, LinearCut, nearest
+from vfl_node.training.candidates.network import ActiveNetwork, LinearCut, find_nearest
 
 K, WIDTH, CHANNELS, KERNEL = 5, 3, 2, 4
 
@@ -131,4 +131,4 @@ def test_similarities_that_are_all_equal_are_scaled_to_numbers(value: float) -> 
 
 
 def test_the_nearest_is_no_missing_candidate() -> None:
-    assert nearest(torch.tensor([[-2.0, 0.0, -1.0], [0.0, 0.0, 0.0], [0.0, 3.0, 1.0]])).tolist() == [[2], [0], [1]]
+    assert find_nearest(torch.tensor([[-2.0, 0.0, -1.0], [0.0, 0.0, 0.0], [0.0, 3.0, 1.0]])).tolist() == [[2], [0], [1]]
