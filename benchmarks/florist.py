@@ -122,7 +122,7 @@ def joint(rows: int, epochs: int) -> list[float]:
     own = table(rows, labels=False)
     labels = torch.from_numpy(table(rows, labels=True).labels)
     every = np.arange(rows, dtype=np.int64)
-    inputs = PositionedInput.of(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
+    inputs = PositionedInput.from_features(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
     whole = TRAIN.model_copy(update={"active_bottom": TRAIN.bottom})
     model = build_classifier(architecture_of(TRAIN.model), whole, inputs.schema, [])
     initialise(model, Randomness(b"j" * 32))
@@ -130,7 +130,7 @@ def joint(rows: int, epochs: int) -> list[float]:
     schedule, times = Schedule(bytes(32), rows, 0), []
     for epoch in range(epochs):
         for batch in schedule.batches(0, epoch, every, TRAIN.batch_size):
-            loss = binary_cross_entropy_with_logits(model(inputs.at(batch)), labels[torch.from_numpy(batch)])
+            loss = binary_cross_entropy_with_logits(model(inputs.take(batch)), labels[torch.from_numpy(batch)])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -155,7 +155,7 @@ def joint(talk: Connection) -> None:
     for size in iter(talk.recv, None):
         own, train, times = table(size.rows, labels=False), size.train, Times(STEPS[size.batch])
         labels, every = torch.from_numpy(table(size.rows, labels=True).labels), np.arange(size.rows)
-        inputs = PositionedInput.of(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
+        inputs = PositionedInput.from_features(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
         whole = train.model_copy(update={"active_bottom": train.bottom})
         model = build_classifier(architecture_of(train.model), whole, inputs.schema, [])
         initialise(model, Randomness(bytes(32)))
@@ -163,7 +163,7 @@ def joint(talk: Connection) -> None:
         for epoch in range(train.epochs):
             for batch in schedule.batches(0, epoch, every, train.batch_size):
                 optimizer.zero_grad()
-                loss = binary_cross_entropy_with_logits(model(inputs.at(batch)), labels[torch.from_numpy(batch)])
+                loss = binary_cross_entropy_with_logits(model(inputs.take(batch)), labels[torch.from_numpy(batch)])
                 loss.backward()
                 optimizer.step()
                 times.emit(Advanced(1))

@@ -197,7 +197,7 @@ def joint(tables: Path, epochs: int) -> list[tuple[float, float]]:
         table = read_table(Data(**data_of(role, tables)), id_form="text", needs_label=role == "active", party=role)
         every = np.arange(len(table), dtype=np.int64)
         encoder = Encoder.fit(table, every, train.scaling, train.least_rows)
-        inputs[role] = PositionedInput.of(encoder.transform(table), every, torch.device("cpu"))
+        inputs[role] = PositionedInput.from_features(encoder.transform(table), every, torch.device("cpu"))
         if role == "active":
             labels = torch.from_numpy(table.labels)
     bottom = build_bottom(architecture, train, inputs["passive"].schema, train.bottom)
@@ -208,7 +208,7 @@ def joint(tables: Path, epochs: int) -> list[tuple[float, float]]:
     schedule, times = Schedule(bytes(32), len(labels), 0), [(time.perf_counter(), time.process_time())]
     for epoch in range(epochs):
         for batch in schedule.batches(0, epoch, every, BATCH):
-            logits = upper(inputs["active"].at(batch), [bottom(inputs["passive"].at(batch))])
+            logits = upper(inputs["active"].take(batch), [bottom(inputs["passive"].take(batch))])
             loss = binary_cross_entropy_with_logits(logits, labels[torch.from_numpy(batch)])
             optimizer.zero_grad()
             loss.backward()

@@ -150,7 +150,7 @@ class Deviating(PassiveHalf):
         newest[positions] = np.arange(len(positions))
         own = LogisticRegression(max_iter=1000).fit(embeddings[newest[self._shared]], self.negative)
         with torch.no_grad():
-            every = self._bottom(self._inputs.at(np.arange(len(self._poisoned)))).numpy()
+            every = self._bottom(self._inputs.take(np.arange(len(self._poisoned)))).numpy()
         surely = np.argsort(-own.decision_function(every))[: len(every) // 2]
         return surely[self._random.permutation(len(surely))[: round(POISONED * len(every))]]
 
@@ -204,7 +204,7 @@ class Watching(ActiveHalf):
     @torch.no_grad()
     def says(self, positions: Positions, embeddings: Embeddings) -> NDArray[np.float64]:
         """Logits float64[n] by the own columns at ``positions`` and ``embeddings`` [n, d]."""
-        logits: Tensor = self._model(self._inputs.at(positions), [torch.from_numpy(np.ascontiguousarray(embeddings))])
+        logits: Tensor = self._model(self._inputs.take(positions), [torch.from_numpy(np.ascontiguousarray(embeddings))])
         return logits.double().numpy()
 
     def share_unlike(self, shown: Embeddings) -> float:
@@ -217,7 +217,7 @@ class Watching(ActiveHalf):
     def own(self, positions: Positions) -> Embeddings:
         """What its own bottom makes of its columns."""
         assert self._model.bottom is not None
-        made: Tensor = self._model.bottom(self._inputs.at(positions))
+        made: Tensor = self._model.bottom(self._inputs.take(positions))
         return made.numpy()
 
 
@@ -302,7 +302,7 @@ def learnt(shared: Path, table: str, seed: int, attack: Attack, settings: Mappin
         if isinstance(result, BaseException):
             raise result
     with torch.no_grad():
-        clean = passive._bottom(passive._inputs.at(held_out)).numpy()
+        clean = passive._bottom(passive._inputs.take(held_out)).numpy()
     trained = np.stack([kept.newest[row] for row in training.tolist()])
     labels = records.labels[drawn]
     return Seen(active, passive, training, held_out, labels, trained, results[0].embeddings[0].numpy(), clean)

@@ -61,7 +61,7 @@ def said(job: Job, own: Session, data: Mapping[str, TrainingData], trained: Mapp
     def served(party: str) -> SplitModel:
         result = trained[party]
         assert result.servable is not None
-        return SplitModel.of(StoredModel(asked, result.weights, result.encoder, result.servable.state))
+        return SplitModel.load(StoredModel(asked, result.weights, result.encoder, result.servable.state))
 
     label_party, other = data[ACTIVE], data[PASSIVE]
     embeddings = Embedder(served(PASSIVE), other.alignment, other.table, cpu).shared(rows)
@@ -74,7 +74,7 @@ def said(job: Job, own: Session, data: Mapping[str, TrainingData], trained: Mapp
     task = task_of(Train.section_of(job), np.delete(shared, rows))
     logits = logits_alone(own, label_party, places, task, own.randomness.derive("alone/0").derive("network"))
     assert logits is not None
-    return Said(shared[rows], joint, task.alone(logits))
+    return Said(shared[rows], joint, task.plain_scores(logits))
 
 
 def resampled(labels: NDArray[np.float32], scores: Floats) -> list[float]:

@@ -22,7 +22,7 @@ from vfl_node.metrics.numbers import spearman
 from vfl_node.training.candidates.config import Linked
 from vfl_node.training.candidates.gates import ConvolutionMerge
 from vfl_node.training.candidates.network import ActiveNetwork, LinearCut
-from vfl_node.training.candidates.passive import deduplicated, mean_record
+from vfl_node.training.candidates.passive import deduplicate, mean_record
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.trainer import Trained
 
@@ -94,7 +94,7 @@ def rebuilt(
         features = Encoder.from_json(done[party].encoder).transform(table)
         if party == PASSIVE:
             features = features.append(mean_record(features))
-        inputs[party] = PositionedInput.of(features, np.arange(len(features)), torch.device("cpu"))
+        inputs[party] = PositionedInput.from_features(features, np.arange(len(features)), torch.device("cpu"))
     model = ActiveNetwork(section, inputs[ACTIVE].schema, similarities[training])
     bottom = LinearCut(inputs[PASSIVE].schema, section.bottom, section)
     restore(model, done[ACTIVE].weights)
@@ -103,10 +103,10 @@ def rebuilt(
     assert model.merge is not None
     handle = model.merge.register_forward_pre_hook(lambda _, given: merged.update(inputs=given))
     with torch.no_grad():
-        distinct, index = deduplicated(rows, mean=len(tables[PASSIVE]))
-        embeddings = bottom(inputs[PASSIVE].at(distinct))
+        distinct, index = deduplicate(rows, mean=len(tables[PASSIVE]))
+        embeddings = bottom(inputs[PASSIVE].take(distinct))
         places = torch.from_numpy(index.astype(np.int64))
-        model(inputs[ACTIVE].at(held_out), embeddings, places, torch.from_numpy(similarities[held_out]))
+        model(inputs[ACTIVE].take(held_out), embeddings, places, torch.from_numpy(similarities[held_out]))
     handle.remove()
     return model, merged
 

@@ -352,12 +352,12 @@ class Training:
         inputs = {}
         for name, half in self._halves.items():
             features = Encoder.from_json(half.encoder).transform(self._tested[name])
-            inputs[name] = PositionedInput.of(features, everything, torch.device("cpu"))
+            inputs[name] = PositionedInput.from_features(features, everything, torch.device("cpu"))
         active, passive = self._halves[ACTIVE], self._halves[PASSIVE]
         for half in (active, passive):
             half.learner.rest()
-        embedding = passive.learner.model["bottom"](inputs[PASSIVE].at(everything))  # (t, d)
-        logits = active.learner.model(inputs[ACTIVE].at(everything), [embedding])  # (t,)
+        embedding = passive.learner.model["bottom"](inputs[PASSIVE].take(everything))  # (t, d)
+        logits = active.learner.model(inputs[ACTIVE].take(everything), [embedding])  # (t,)
         if not self._at_active:
             return logits, torch.full((len(everything),), active.scoring()["positive_rate"])
         local = build_classifier(architecture_of(self._trial.train.model), self._trial.train, inputs[ACTIVE].schema, [])

@@ -105,7 +105,7 @@ class Heard:
         """What predictions of the rows trained on would send, all by the trained weights, float32[t, d]."""
         own, job = self.trained[party], self.job.model_copy(update={"serve": Serve(to="active")})
         assert own.servable is not None
-        served = SplitModel.of(StoredModel(job, own.weights, own.encoder, own.servable.state))
+        served = SplitModel.load(StoredModel(job, own.weights, own.encoder, own.servable.state))
         table = self.split.tables[party]
         return Embedder(served, view(self.split, party), table, torch.device("cpu"), self.defences).shared(self.training)
 

@@ -146,7 +146,7 @@ class Served:
             aligned = Alignment(
                 ALIGNMENTS["psi"], "curve25519", rows, len(rows), {OTHER[name]: PeerFacts(len(rows), len(rows), missing=0)}
             )
-            halves.append(kind(SplitModel.of(model.stored), aligned, table, torch.device("cpu")))
+            halves.append(kind(SplitModel.load(model.stored), aligned, table, torch.device("cpu")))
         scorer, embedder = halves
         positions = np.arange(len(ids))
         return list(scorer.expected(positions, [embedder.shared(positions)]))
@@ -209,7 +209,7 @@ def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -
     sides = {}
     for party, kind in (("clinic", Scorer), ("lab", Embedder)):
         _, model, table = served.stored(party)
-        sides[party] = kind(SplitModel.of(model.stored), model.alignment, table, torch.device("cpu"))
+        sides[party] = kind(SplitModel.load(model.stored), model.alignment, table, torch.device("cpu"))
     scorer, embedder = sides["clinic"], sides["lab"]
     _, _, table = served.stored(name)
     rows = [list(table.ids).index(f"text:{id_}".encode()) for id_ in ids]
@@ -524,7 +524,7 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
         )
         run.session.machine.processes.close()
         assert run.data.table.ids == table.ids
-        sides[name] = kind(SplitModel.of(predicting.model.stored), predicting.model.alignment, table, torch.device("cpu"))
+        sides[name] = kind(SplitModel.load(predicting.model.stored), predicting.model.alignment, table, torch.device("cpu"))
         store.partner = lambda _: MemoryOfOneRun(Randomness(b"another secret".ljust(32)))
         with pytest.raises(StateError, match="the table has changed") as caught:
             predictions.prepare(settings, store, known, JobFolder(tmp_path / name), None)

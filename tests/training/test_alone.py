@@ -24,7 +24,7 @@ from vfl_node.metrics.classes import auc
 from vfl_node.settings.protection import Compare
 from vfl_node.training import boosted_tree
 from vfl_node.training.network import alone
-from vfl_node.training.network.alone import Places, by_aligned_rows, logits_alone
+from vfl_node.training.network.alone import Places, logits_alone, train_on_aligned_rows
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.tasks import task_of
@@ -112,7 +112,7 @@ def test_by_aligned_rows_it_is_the_network_of_a_table_without_the_others(synthet
 
     def found(parties: Any, outside: Any) -> Any:
         at, data = asked(parties, view)
-        return by_aligned_rows(at, data, own, outside, task, Randomness(SECRET).derive("x"))
+        return train_on_aligned_rows(at, data, own, outside, task, Randomness(SECRET).derive("x"))
 
     aligned = found(parties, outside)
     assert aligned.rows == len(view) - len(own.tested) < len(own.training)
@@ -130,7 +130,7 @@ def test_by_aligned_rows_it_is_the_network_of_a_table_without_the_others(synthet
     at, data = asked(replace(parties, clinic=few), replace(view, rows=place[view.rows], ours=len(few)))
     rows = replace(own, training=place[np.setdiff1d(own.training, outside)], tested=place[own.tested])
     alone = logits_alone(at, data, rows, task, Randomness(SECRET).derive("x"))
-    assert np.array_equal(task.output(task.alone(alone)).scores, aligned.output.scores)
+    assert np.array_equal(task.output(task.plain_scores(alone)).scores, aligned.output.scores)
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -171,7 +171,7 @@ def test_more_own_records_make_a_better_network(synthetic: Callable[..., Any]) -
 @pytest.mark.parametrize(("rows", "width"), [(3, 3), (3, 8), (1, 5)])
 def test_each_row_counts_once_wherever_it_stands(rows: int, width: int) -> None:
     training = np.arange(10, 10 + rows)
-    places = Places.of(training, width)
+    places = Places.from_rows(training, width)
     assert sorted(places.source[places.counted]) == sorted(training)
     assert len(places.source) == len(places.counted) == width
     assert set(places.source) == set(training)

@@ -7,7 +7,7 @@ import torch
 
 from vfl_node.errors import StateError
 from vfl_node.training.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
-from vfl_node.training.network.journal import due
+from vfl_node.training.network.journal import is_due
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -108,6 +108,6 @@ def test_a_name_with_a_path_in_it_is_only_a_missing_name(tmp_path: Path) -> None
 
 
 def test_checkpoints_are_agreed_from_the_job_alone() -> None:
-    assert [epoch for epoch in range(1, 11) if due(epoch, 10, 100)] == list(range(1, 11))
-    assert [epoch for epoch in range(1, 11) if due(epoch, 10, 15)] == [4, 8, 10]
-    assert [epoch for epoch in range(1, 11) if due(epoch, 10, 1)] == [10]
+    assert [epoch for epoch in range(1, 11) if is_due(epoch, 10, 100)] == list(range(1, 11))
+    assert [epoch for epoch in range(1, 11) if is_due(epoch, 10, 15)] == [4, 8, 10]
+    assert [epoch for epoch in range(1, 11) if is_due(epoch, 10, 1)] == [10]

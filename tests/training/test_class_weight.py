@@ -127,7 +127,7 @@ def test_what_the_data_show_is_seen_without_the_weights(classes: int) -> None:
         return loss
 
     optimiser.step(closure)
-    torch.testing.assert_close(weighted.seen(logits, torch.zeros(1)), targets, atol=1e-4, rtol=0)
+    torch.testing.assert_close(weighted.observed_output(logits, torch.zeros(1)), targets, atol=1e-4, rtol=0)
     shifted = torch.from_numpy(weighted.probability(logits, torch.zeros(1)))
     by_hand = torch.from_numpy(weights) * shares.double() / (torch.from_numpy(weights) * shares).sum()
     torch.testing.assert_close(shifted, by_hand[1:] if classes == 2 else by_hand[None], atol=1e-4, rtol=0)

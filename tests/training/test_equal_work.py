@@ -25,13 +25,13 @@ TRAIN = Train(bottom=(6,), active_bottom=(4,), top=(6,), epochs=2, batch_size=32
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     """How many rows are computed, in order; tests add what is sent in between."""
     done: Work = []
-    at = PositionedInput.at
+    take = PositionedInput.take
 
     def counted(self: PositionedInput, positions: Any) -> Any:
         done.append(len(positions))
-        return at(self, positions)
+        return take(self, positions)
 
-    monkeypatch.setattr(PositionedInput, "at", counted)
+    monkeypatch.setattr(PositionedInput, "take", counted)
     return done
 
 

@@ -177,9 +177,9 @@ def test_made_up_pixels_are_values_of_their_columns(synthetic: Make, features: s
     parties = with_images(synthetic(200))
     encoder = Encoder.fit(parties.lab, np.arange(len(parties.lab)))
     filled, source = fill_in(parties.lab_view, parties.lab, encoder, Missing(features=features), Randomness(b"d" * 32))
-    read = PositionedInput.of(filled, source, CPU, images=True)
+    read = PositionedInput.from_features(filled, source, CPU, images=True)
     assert read.schema == InputSchema(4, filled.cardinalities, SHAPE)
-    images = read.at(np.arange(len(source))).images
+    images = read.take(np.arange(len(source))).images
     border = encoder.transform(parties.lab).numeric[0, filled.pixels.columns].reshape(SHAPE)[0, :, 0]
     assert images.shape == (len(source), *SHAPE)
     np.testing.assert_array_equal(images[:, 0, :, 0].numpy(), np.broadcast_to(border, (len(source), SHAPE[1])))

@@ -29,7 +29,7 @@ class Joint:
 
         def inputs(table: Any, view: Any) -> PositionedInput:
             features = Encoder.fit(table, view.rows[self.parts.training]).transform(table)
-            return PositionedInput.of(features, view.rows, torch.device("cpu"), images=architecture.reads_images())
+            return PositionedInput.from_features(features, view.rows, torch.device("cpu"), images=architecture.reads_images())
 
         self.own, self.other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
         self.bottom = architecture.bottom(self.other.schema, self.train.bottom, self.train)
@@ -41,7 +41,7 @@ class Joint:
         self.labels = torch.from_numpy(parties.clinic.labels[parties.clinic_view.rows])
 
     def logits(self, rows: Any) -> torch.Tensor:
-        return self.model(self.own.at(rows), [self.bottom(self.other.at(rows))])
+        return self.model(self.own.take(rows), [self.bottom(self.other.take(rows))])
 
     def epoch(self, number: int, after_step: Callable[[], None] = lambda: None) -> tuple[float, float | None]:
         """Train one; its loss and AUC."""

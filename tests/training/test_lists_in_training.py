@@ -227,9 +227,9 @@ def test_made_up_lists_are_lists_of_the_table_and_not_always_of_the_same_row(syn
         assert whole_lists(drawn) <= whole_lists(known)
         assert len(whole_lists(drawn)) > 5
     assert not whole_lists(made.bags) <= whole_lists(own.bags)  # two columns need not come from one row
-    read = PositionedInput.of(filled, source, CPU)
+    read = PositionedInput.from_features(filled, source, CPU)
     assert read.schema == InputSchema(4, filled.cardinalities, lists=filled.lists)
-    assert read.at(np.arange(len(source))).bags.shape == (len(source), 14)
+    assert read.take(np.arange(len(source))).bags.shape == (len(source), 14)
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ def test_flags_made_to_spell_out_the_rows_of_a_cell_tell_nothing(masked: bool, m
     def powers(private: PrivateKey, owned: Any, randomness: Randomness, workers: Any) -> Iterator[Any]:
         yield Encryptor(private.public, randomness, workers).encrypt([1 << row for row in range(ROWS)], "powers")
 
-    monkeypatch.setattr(matched, "_encrypted", powers)
+    monkeypatch.setattr(matched, "_encrypt", powers)
     if not masked:
         monkeypatch.setattr(homomorphic, "add_plain", lambda public, sums, offsets, workers: sums)
     run = Run(data)
@@ -280,7 +280,7 @@ def test_absurd_flags_end_neither_the_job_nor_come_out_as_metrics(monkeypatch: p
 
     data = held_out()
     usual, _ = ran(data)
-    monkeypatch.setattr(matched, "_encrypted", many)
+    monkeypatch.setattr(matched, "_encrypt", many)
     run, result = ran(data)
     assert result == Matched(dict.fromkeys(NAMES), None)
     assert run.shape() == usual.shape()

@@ -110,7 +110,7 @@ def test_predictions_by_an_own_model(world: Make, name: str) -> None:
     scorer, embedder = made.sides
     positions = embedder.positions(made.parties.lab.ids)[:12]
     with torch.no_grad():
-        logits = scorer._model(scorer.inputs.at(positions), [embedder._bottom(embedder.inputs.at(positions))])
+        logits = scorer._model(scorer.inputs.take(positions), [embedder._bottom(embedder.inputs.take(positions))])
     assert answered == pytest.approx(probabilities(logits), abs=1e-5)
 
 

@@ -64,7 +64,7 @@ def by_hand(world: World, positions: NDArray[np.int64], people: NDArray[np.int64
     scorer, embedder = world.sides
     model, bottom = scorer._model, embedder._bottom
     with torch.no_grad():
-        return model(scorer.inputs.at(positions), [bottom(embedder.inputs.at(positions))])
+        return model(scorer.inputs.take(positions), [bottom(embedder.inputs.take(positions))])
 
 
 # Right predictions.
@@ -387,7 +387,7 @@ def test_a_row_that_fills_up_another_batch_looks_as_in_its_own(world: Make, stra
 
     assert not len(changing(lambda number: embedder.shared(embedder.batches.positions(number))))
     if embedder._substitute:
-        anew = changing(lambda number: embedder._with_drawn(number, embedder._substitute))
+        anew = changing(lambda number: embedder._embed_batch(number, embedder._substitute))
         assert (anew == twice[~owned[twice]]).all()
 
 
@@ -649,8 +649,8 @@ def test_new_rows_of_an_intersection(world: Make, predict: Predict, active_featu
     assert asker.shared == 100
     with torch.no_grad():
         positions = np.argsort(own)
-        embedding = sides[1]._bottom(sides[1].inputs.at(positions))
-        logits = sides[0]._model(sides[0].inputs.at(positions), [embedding])
+        embedding = sides[1]._bottom(sides[1].inputs.take(positions))
+        logits = sides[0]._model(sides[0].inputs.take(positions), [embedding])
     assert asker.probabilities == pytest.approx(probabilities(logits), abs=1e-5)
 
 

@@ -67,7 +67,7 @@ def joint_losses(parties: Any, both: Any) -> list[float]:
 
     def inputs(table: Any, view: Any) -> PositionedInput:
         features = Encoder.fit(table, view.rows[training]).transform(table)
-        return PositionedInput.of(features, view.rows, torch.device("cpu"))
+        return PositionedInput.from_features(features, view.rows, torch.device("cpu"))
 
     own, other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
     architecture = architecture_of(train.model)
@@ -83,7 +83,7 @@ def joint_losses(parties: Any, both: Any) -> list[float]:
     for epoch in range(train.epochs):
         total = 0.0
         for batch in schedule.batches(0, epoch, training, train.batch_size):
-            loss = torch.nn.functional.mse_loss(model(own.at(batch), [bottom(other.at(batch))]), scaled[batch])
+            loss = torch.nn.functional.mse_loss(model(own.take(batch), [bottom(other.take(batch))]), scaled[batch])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -193,7 +193,7 @@ def test_calibration_undoes_the_mixture(rate: Any) -> None:
     real = (mix.w11 * wanted + mix.w10 * base) / mix.labelled
     shown = real if rate == "model" else mix.labelled * real + mix.w01 * rate
     at_training, at_test = (number_calibration(name, mix, rate) for name in ("train", "test"))
-    torch.testing.assert_close(at_training.seen(wanted, base), shown)
+    torch.testing.assert_close(at_training.observed_output(wanted, base), shown)
     for calibration, output in ((at_training, wanted), (at_test, shown)):
         np.testing.assert_allclose(calibration.probability(output, base), wanted.numpy(), atol=1e-6)
         np.testing.assert_allclose(calibration.expectation(output, base), real.numpy(), atol=1e-6)

@@ -78,7 +78,8 @@ def jointly(parties: Any, both: Any, *, clip_halves: bool = True) -> tuple[list[
     training, testing = schedule.split(0, both.evaluate.test_fraction)
 
     def inputs(table: Any, view: Any) -> PositionedInput:
-        return PositionedInput.of(Encoder.fit(table, view.rows[training]).transform(table), view.rows, torch.device("cpu"))
+        encoded = Encoder.fit(table, view.rows[training]).transform(table)
+        return PositionedInput.from_features(encoded, view.rows, torch.device("cpu"))
 
     own, other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
     model = Joint(train, (own.schema, other.schema), (both.clinic_seed, both.lab_seed))
@@ -87,7 +88,7 @@ def jointly(parties: Any, both: Any, *, clip_halves: bool = True) -> tuple[list[
     labels = torch.from_numpy(parties.clinic.labels[parties.clinic_view.rows])
 
     def loss(rows: Any) -> Tensor:
-        return binary_cross_entropy_with_logits(model(own.at(rows).numeric, other.at(rows).numeric), labels[rows])
+        return binary_cross_entropy_with_logits(model(own.take(rows).numeric, other.take(rows).numeric), labels[rows])
 
     losses = []
     for epoch in range(train.epochs):
@@ -216,5 +217,5 @@ def test_predictions_use_running_averages_and_no_dropout(world: Make, options: d
 def columns(side: Any, positions: Any) -> Tensor:
     """What the first layer reads: numbers, and categories as their embeddings."""
     bottom = side._bottom if hasattr(side, "_bottom") else side._model.bottom
-    rows = side.inputs.at(positions)
+    rows = side.inputs.take(positions)
     return torch.cat([rows.numeric, *(t(rows.categorical[:, c]) for c, t in enumerate(bottom.categories))], dim=1)

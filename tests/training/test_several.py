@@ -49,7 +49,7 @@ def joint_weights(parties: Any, runs: Any) -> dict[str, dict[str, torch.Tensor]]
     def inputs(name: str) -> PositionedInput:
         view = parties.views[name]
         features = Encoder.fit(parties.tables[name], view.rows[training]).transform(parties.tables[name])
-        return PositionedInput.of(features, view.rows, torch.device("cpu"), images=architecture.reads_images())
+        return PositionedInput.from_features(features, view.rows, torch.device("cpu"), images=architecture.reads_images())
 
     architecture = architecture_of(train.model)
     read = {name: inputs(name) for name in parties.names}
@@ -64,8 +64,8 @@ def joint_weights(parties: Any, runs: Any) -> dict[str, dict[str, torch.Tensor]]
     labels = torch.from_numpy(parties.tables[active].labels[parties.views[active].rows])
     for epoch in range(train.epochs):
         for batch in schedule.batches(0, epoch, training, train.batch_size):
-            embeddings = [modules[name]["bottom"](read[name].at(batch)) for name in passive]  # type: ignore[index]
-            logits = modules[active](read[active].at(batch), embeddings)
+            embeddings = [modules[name]["bottom"](read[name].take(batch)) for name in passive]  # type: ignore[index]
+            logits = modules[active](read[active].take(batch), embeddings)
             optimizer.zero_grad()
             torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[batch]).backward()
             optimizer.step()
@@ -219,7 +219,7 @@ def test_labels_are_calibrated_by_the_share_of_synthetic_ones(several_parties: M
     """Synthetic labels of the majority pull probabilities down; calibration takes that back, whoever owns the columns."""
     parties = several_parties(3, 800, owned=0.6)
     view = parties.views["clinic"]
-    mix = Composition.of(view, None, "labels")
+    mix = Composition.from_view(view, None, "labels")
     assert (mix.w11, mix.w10, mix.w01) == pytest.approx((1 - view.missing / len(view), 0, view.missing / len(view)))
 
     def too_low(calibration: str) -> float:

@@ -72,9 +72,9 @@ class Halves:
         assert isinstance(scorer, Scorer)
         with torch.no_grad():
             embeddings = [
-                side._bottom(side.inputs.at(places[name])) for name, side in sides.items() if isinstance(side, Embedder)
+                side._bottom(side.inputs.take(places[name])) for name, side in sides.items() if isinstance(side, Embedder)
             ]
-            return scorer._model(scorer.inputs.at(places[self.parties.parties.active]), embeddings)
+            return scorer._model(scorer.inputs.take(places[self.parties.parties.active]), embeddings)
 
     def own(self, to: str) -> str:
         """The name of the asker."""
@@ -144,8 +144,8 @@ def joint_logits(sides: Mapping[str, Scorer | Embedder], places: Mapping[str, ND
     (active, scorer), *others = sides.items()
     assert isinstance(scorer, Scorer)
     with torch.no_grad():
-        embeddings = [side._bottom(side.inputs.at(places[name])) for name, side in others if isinstance(side, Embedder)]
-        logits: torch.Tensor = scorer._model(scorer.inputs.at(places[active]), embeddings)
+        embeddings = [side._bottom(side.inputs.take(places[name])) for name, side in others if isinstance(side, Embedder)]
+        logits: torch.Tensor = scorer._model(scorer.inputs.take(places[active]), embeddings)
     return logits
 
 

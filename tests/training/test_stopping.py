@@ -25,7 +25,7 @@ from vfl_node.progress import Advanced, EpochTrained, LocalEpochTrained, PhaseBe
 from vfl_node.settings.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
-from vfl_node.training.network.overfitting import of_classes, of_numbers
+from vfl_node.training.network.overfitting import judge_classes, judge_numbers
 from vfl_node.training.network.rate import rate_factor
 from vfl_node.training.network.stopping import Stopping
 from vfl_node.training.split.config import Train
@@ -377,12 +377,12 @@ def test_an_owner_is_told_of_overfitting_and_what_to_do(synthetic: Callable[...,
     calm, _ = run()(parties)
     assert calm.warnings == ()
     curve = [Epoch(0.7, None, 0, 0), Epoch(0.1, None, 0, 0)]
-    for judge in (of_classes, of_numbers):
+    for judge in (judge_classes, judge_numbers):
         assert judge(curve, 0.9, 0.6)
         for measured, constant in ((0.6, 0.6), (None, 0.6), (0.9, None)):
             assert judge(curve, measured, constant) == ()
-    assert of_classes(curve[::-1], 0.9, 0.6) == ()  # it never learnt anything
-    assert of_numbers([Epoch(1.02, None, 0, 0)], 0.9, 0.6) == ()
+    assert judge_classes(curve[::-1], 0.9, 0.6) == ()  # it never learnt anything
+    assert judge_numbers([Epoch(1.02, None, 0, 0)], 0.9, 0.6) == ()
 
 
 def test_class_weights_are_not_overfitting_and_numbers_overfit_too(synthetic: Callable[..., Any], run: Any) -> None:

@@ -15,8 +15,8 @@ from vfl_node.models.layers import Dropout
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
 from vfl_node.training.candidates.config import Linked
-from vfl_node.training.candidates.gates import FLOOR, ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sorted_gate
-from vfl_node.training.candidates.network import ActiveNetwork, LinearCut, nearest
+from vfl_node.training.candidates.gates import FLOOR, ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sort_gate
+from vfl_node.training.candidates.network import ActiveNetwork, LinearCut, find_nearest
 
 K, WIDTH, CHANNELS, KERNEL = 5, 3, 2, 4
 
@@ -92,7 +92,7 @@ def test_candidates_in_any_order_give_the_same_prediction(small: Linked) -> None
 
 def test_the_largest_similarity_comes_last_and_equal_ones_keep_their_order() -> None:
     similarities = torch.tensor([[0.5, -1.0, 2.0, -1.0]])
-    sorted_, index = sorted_gate(similarities, torch.tensor([[10, 11, 12, 13]]))
+    sorted_, index = sort_gate(similarities, torch.tensor([[10, 11, 12, 13]]))
     assert sorted_.tolist() == [[-1.0, -1.0, 0.5, 2.0]]
     assert index.tolist() == [[11, 13, 10, 12]]
 
@@ -131,4 +131,4 @@ def test_similarities_that_are_all_equal_are_scaled_to_numbers(value: float) -> 
 
 
 def test_the_nearest_is_no_missing_candidate() -> None:
-    assert nearest(torch.tensor([[-2.0, 0.0, -1.0], [0.0, 0.0, 0.0], [0.0, 3.0, 1.0]])).tolist() == [[2], [0], [1]]
+    assert find_nearest(torch.tensor([[-2.0, 0.0, -1.0], [0.0, 0.0, 0.0], [0.0, 3.0, 1.0]])).tolist() == [[2], [0], [1]]

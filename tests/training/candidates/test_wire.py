@@ -14,7 +14,7 @@ from vfl_node.errors import ProtocolError
 from vfl_node.job import Evaluate
 from vfl_node.job.costs import Beside
 from vfl_node.training.candidates.costs import cost
-from vfl_node.training.candidates.passive import deduplicated, mean_record
+from vfl_node.training.candidates.passive import deduplicate, mean_record
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -24,7 +24,7 @@ def index_of(message: Any, rows: int, candidates: int) -> np.ndarray:
 
 
 def test_records_stand_in_the_order_in_which_they_come_first() -> None:
-    distinct, index = deduplicated(np.array([[9, 2, -1], [2, 5, 9]]), mean=20)
+    distinct, index = deduplicate(np.array([[9, 2, -1], [2, 5, 9]]), mean=20)
     assert distinct.tolist() == [9, 2, 20, 5]
     assert index.tolist() == [[0, 1, 2], [1, 3, 0]]
     assert index.dtype == np.int32

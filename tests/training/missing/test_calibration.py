@@ -69,7 +69,7 @@ def test_the_training_loss_meets_its_vectors(mix: Composition, seen: float, posi
     shift = AtTraining(mix, 0.0)
     assert shift.loss(torch.tensor([LOGIT]), torch.tensor([1.0]), rate(PI)).item() == pytest.approx(positive, abs=1e-6)
     assert shift.loss(torch.tensor([LOGIT]), torch.tensor([0.0]), rate(PI)).item() == pytest.approx(negative, abs=1e-6)
-    assert shift.seen(torch.tensor([LOGIT]), rate(PI)).item() == pytest.approx(seen, abs=1e-6)
+    assert shift.observed_output(torch.tensor([LOGIT]), rate(PI)).item() == pytest.approx(seen, abs=1e-6)
 
 
 @pytest.mark.parametrize(("model", "true"), [(0.3, 0.75), (0.9, 2.464)])
@@ -78,19 +78,19 @@ def test_the_inverse_map_meets_its_vectors_before_clipping(model: float, true: f
 
 
 def test_weights_are_counts_of_the_union() -> None:
-    assert Composition.of(union(60, 100, 40)) == Composition(0.4, 0.2, pytest.approx(0.4))
+    assert Composition.from_view(union(60, 100, 40)) == Composition(0.4, 0.2, pytest.approx(0.4))
 
 
 def test_weights_are_products_where_shares_are_agreed() -> None:
     shares = OwnedShares(active=P_A, passive=P_P)
-    assert Composition.of(union(60, 100, None), shares) == BOTH
-    assert Composition.of(union(60, 100, None), OwnedShares(active=1, passive=1)) == Composition(1, 0, 0)
+    assert Composition.from_view(union(60, 100, None), shares) == BOTH
+    assert Composition.from_view(union(60, 100, None), OwnedShares(active=1, passive=1)) == Composition(1, 0, 0)
 
 
 @pytest.mark.parametrize("shares", [None, OwnedShares(active=0.6, passive=2 / 3)])
 def test_what_is_not_calibrated_for_is_taken_as_real(shares: OwnedShares | None) -> None:
-    whole = Composition.of(union(60, 100, 40), shares)
-    labels, features = (Composition.of(union(60, 100, 40), shares, calibrate) for calibrate in ("labels", "features"))
+    whole = Composition.from_view(union(60, 100, 40), shares)
+    labels, features = (Composition.from_view(union(60, 100, 40), shares, calibrate) for calibrate in ("labels", "features"))
     assert labels == Composition(pytest.approx(0.6), 0.0, pytest.approx(0.4))
     assert features == Composition(pytest.approx(2 / 3), pytest.approx(1 / 3), 0.0)
     assert sum((whole.w11, whole.w10, whole.w01)) == pytest.approx(1)
@@ -100,14 +100,14 @@ def test_what_is_not_calibrated_for_is_taken_as_real(shares: OwnedShares | None)
 
 def test_an_intersection_without_missing_rows_needs_no_correction() -> None:
     shared = Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(30), 50, {"lab": PeerFacts(40, intersection=30)})
-    assert Composition.of(shared) == Composition(1.0, 0.0, 0.0)
+    assert Composition.from_view(shared) == Composition(1.0, 0.0, 0.0)
     logits, labels = torch.linspace(-30, 30, 61), torch.tensor([0.0, 1.0]).repeat(31)[:61]
     plain, base = Identity(), rate(PI, 61)
     for name in CALIBRATIONS:
         for of in (0.0, 1.0, "model"):
-            shift = calibration(name, Composition.of(shared), of)
+            shift = calibration(name, Composition.from_view(shared), of)
             torch.testing.assert_close(shift.loss(logits, labels, base), plain.loss(logits, labels, base))
-            torch.testing.assert_close(shift.seen(logits, base), plain.seen(logits, base))
+            torch.testing.assert_close(shift.observed_output(logits, base), plain.observed_output(logits, base))
             assert (shift.probability(logits, base) == plain.probability(logits, base)).all()
             assert (shift.expectation(logits, base) == plain.expectation(logits, base)).all()
 
@@ -115,7 +115,7 @@ def test_an_intersection_without_missing_rows_needs_no_correction() -> None:
 @pytest.mark.parametrize("intersection", [None, 0])
 def test_calibration_without_a_known_intersection_is_refused(intersection: int | None) -> None:
     with pytest.raises(DataError, match=r"calibration: none"):
-        Composition.of(union(1, 2, intersection))
+        Composition.from_view(union(1, 2, intersection))
     for name in CALIBRATIONS:
         with pytest.raises(UsageError, match="calibration"):
             calibration(name, None, 0.0)
@@ -148,8 +148,8 @@ def test_the_stable_form_is_the_map_and_its_gradient_that_of_autograd(mix: Compo
     seen = mapped(mix, torch.sigmoid(logits), base, of)
     naive = -(targets * seen.log() + (1 - targets) * (1 - seen).log()).mean()
     torch.testing.assert_close(shift.loss(logits, targets, base), naive)
-    torch.testing.assert_close(shift.seen(logits, base), seen.detach())
-    assert not shift.seen(logits, base).requires_grad
+    torch.testing.assert_close(shift.observed_output(logits, base), seen.detach())
+    assert not shift.observed_output(logits, base).requires_grad
     ours, theirs = (torch.autograd.grad(loss, logits)[0] for loss in (shift.loss(logits, targets, base), naive))
     torch.testing.assert_close(ours, theirs)
 
@@ -173,7 +173,7 @@ def test_what_one_party_puts_in_the_other_takes_out(mix: Composition, of: Rate) 
 def test_no_value_of_the_base_rate_gives_a_loss_that_is_not_a_number(base_rate: float, of: Rate) -> None:
     logits = torch.tensor([-3e38, -1e4, -60.0, -1.0, 0.0, 1.0, 60.0, 1e4, 3e38], requires_grad=True)
     shift, base = AtTraining(Composition(0.35, 0.15, 0.5), of), rate(base_rate, 9)
-    seen = shift.seen(logits, base)
+    seen = shift.observed_output(logits, base)
     assert ((seen >= 0) & (seen <= 1)).all()
     loss = shift.loss(logits[1:-1], (torch.arange(7) % 2).float(), base[1:-1])
     loss.backward()
@@ -240,7 +240,7 @@ def test_the_mixture_of_rows_has_the_probability_that_the_map_says(of: Rate, dum
         1,
         {"lab": PeerFacts(1, int((label_real & features_real).sum()))},
     )
-    mix = Composition.of(counted, OwnedShares(active=P_A, passive=P_P) if dummies else None)
+    mix = Composition.from_view(counted, OwnedShares(active=P_A, passive=P_P) if dummies else None)
     for value in range(4):
         of_value = seen_x == value
         real = y[of_value & label_real]
@@ -258,11 +258,12 @@ def test_more_than_two_classes_are_a_softmax() -> None:
     probabilities = torch.softmax(logits.detach().double(), dim=1).numpy()
     expected = -(np.log(probabilities[0, 1:]).sum() / 2 + np.log(probabilities[1, 0])) / 2
     assert plain.loss(logits, targets, none).item() == pytest.approx(expected)
-    assert not plain.seen(logits, none).requires_grad
-    for found in (plain.probability(logits, none), plain.expectation(logits, none), plain.seen(logits, none).double().numpy()):
+    shown = plain.observed_output(logits, none)
+    assert not shown.requires_grad
+    for found in (plain.probability(logits, none), plain.expectation(logits, none), shown.double().numpy()):
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, probabilities, rtol=1e-6)
-    extreme = plain.seen(torch.tensor([[3e38, 0.0, -3e38]]), none)
+    extreme = plain.observed_output(torch.tensor([[3e38, 0.0, -3e38]]), none)
     assert extreme.tolist() == [[1, 0, 0]]
 
 

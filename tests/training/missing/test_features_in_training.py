@@ -89,7 +89,7 @@ def encodings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Positione
 
 
 def at(inputs: PositionedInput, positions: NDArray[np.int64]) -> Features:
-    rows = inputs.at(positions)
+    rows = inputs.take(positions)
     return Features(rows.numeric.numpy(), rows.categorical.numpy(), inputs.schema.cardinalities)
 
 
@@ -118,7 +118,7 @@ def test_the_row_at_a_position_is_the_same_in_every_repeat(
 ) -> None:
     """Made up in each repeat's own scaling many are not: other rows are near there."""
     if not in_one_scaling:
-        monkeypatch.setattr(filling, "_refitted", lambda encoder, table, scaling: encoder)
+        monkeypatch.setattr(filling, "_refit", lambda encoder, table, scaling: encoder)
     parties = synthetic(300, (0.7, 0.6))
     training(run, strategy, evaluate=Evaluate(test_fraction=0.5, repeats=3), epochs=1)(parties)
     found = changed(parties, encodings, 3)
@@ -140,6 +140,6 @@ def test_predictions_read_the_rows_of_training(
     side = Embedder(kept, parties.lab_view, parties.lab, torch.device("cpu"))
     first = next(inputs for party, _, inputs in encodings if party == "lab")  # that of the weights which are kept
     everything = np.arange(len(parties.people))
-    ours, theirs = side.inputs.at(everything), first.at(everything)
+    ours, theirs = side.inputs.take(everything), first.take(everything)
     assert torch.equal(ours.numeric, theirs.numeric)
     assert torch.equal(ours.categorical, theirs.categorical)

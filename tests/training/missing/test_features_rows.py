@@ -28,8 +28,8 @@ from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.training.split.missing.features import smoothed as smoothed
 from vfl_node.training.split.missing.features.contract import synthetic_rows
 from vfl_node.training.split.missing.features.filling import fill_in
-from vfl_node.training.split.missing.features.rows import atoms, few_valued
-from vfl_node.training.split.missing.features.smoothed import LEAF, near
+from vfl_node.training.split.missing.features.rows import atoms, has_few_values
+from vfl_node.training.split.missing.features.smoothed import LEAF, nearest_rows
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
 
@@ -236,7 +236,7 @@ def test_near_rows_are_the_nearest_that_differ(plain: Any, randomness: Randomnes
     rng = np.random.default_rng(0)
     x, codes = rng.normal(size=(200, 3)), rng.integers(0, 3, (200, 2))
     twice = plain(np.vstack([x, x]), np.vstack([codes, codes]), (3, 3)).features
-    rows = near(twice, randomness, 5)
+    rows = nearest_rows(twice, randomness, 5)
     distance = np.square(x[:, None] - x).sum(axis=2) + (codes[:, None] != codes).sum(axis=2)
     np.fill_diagonal(distance, np.inf)
     expected = np.sqrt(np.sort(distance, axis=1)[:, :5])
@@ -247,7 +247,7 @@ def test_near_rows_are_the_nearest_that_differ(plain: Any, randomness: Randomnes
 
 def test_near_rows_of_a_large_table_are_found_in_parts(plain: Any, randomness: Randomness) -> None:
     x = np.random.default_rng(0).normal(size=(3 * LEAF, 2))
-    rows = near(plain(x).features, randomness, 5)
+    rows = nearest_rows(plain(x).features, randomness, 5)
     assert (np.sort(rows, axis=1)[:, 1:] != np.sort(rows, axis=1)[:, :-1]).all()
     exact = torch.cdist(torch.from_numpy(x), torch.from_numpy(x)).fill_diagonal_(torch.inf).argmin(dim=1).numpy()
     assert (rows[:, 0] == exact).mean() > 0.9  # the others lie at a border between parts
@@ -261,8 +261,8 @@ def test_atoms_are_cells_that_only_a_copy_fits() -> None:
     flag, rare = rng.integers(0, 2, 1000), np.arange(1000) == 5
     found = atoms(np.stack([smooth, missing, mostly, flag, rare], axis=1).astype(np.float32))
     assert list(found.sum(axis=0)) == [0, 1, (mostly == -0.3).sum(), 1000, 1000]
-    assert few_valued(np.arange(30, dtype=np.float32).repeat(10))
-    assert not few_valued(np.arange(30, dtype=np.float32).repeat(2))
+    assert has_few_values(np.arange(30, dtype=np.float32).repeat(10))
+    assert not has_few_values(np.arange(30, dtype=np.float32).repeat(2))
 
 
 @pytest.mark.parametrize(("chosen", "found"), [((0.7, 0.8, 0.3), 0.7), (None, 0.56)])

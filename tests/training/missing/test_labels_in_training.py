@@ -129,7 +129,7 @@ def test_every_strategy_trains_and_ends_with_the_same_bits_after_a_restart(
 def labels_used(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> dict[int, set[float]]:
     """Shared position → the labels it was trained on with, in all repeats."""
     found: dict[int, set[float]] = {}
-    used = Supervision.used
+    used = Supervision.step_targets
 
     def watched(self: Supervision, number: int, positions: Any, *others: Tensor) -> Tensor:
         targets = used(self, number, positions, *others)
@@ -137,7 +137,7 @@ def labels_used(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> dic
             found.setdefault(position, set()).add(target)
         return targets
 
-    monkeypatch.setattr(Supervision, "used", watched)
+    monkeypatch.setattr(Supervision, "step_targets", watched)
     both(parties)
     return found
 

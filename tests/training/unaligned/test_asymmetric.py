@@ -24,7 +24,7 @@ from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split import filled_rows
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.local_branch import LocalBranch
-from vfl_node.training.split.outside import as_many_as_announced
+from vfl_node.training.split.outside import repeat_to_announced
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned import diffusion as filler
 from vfl_node.training.unaligned.diffusion import Generator
@@ -65,11 +65,11 @@ def test_what_the_passive_party_waits_for_is_as_much_work_however_many_records_a
     run: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[int | str] = []
-    at, beside, draw = PositionedInput.at, Estimator.losses_beside, Generator.draw
+    take, beside, draw = PositionedInput.take, Estimator.losses_beside, Generator.draw
 
     def counted(self: PositionedInput, positions: Any) -> Any:
         done.append(len(positions))
-        return at(self, positions)
+        return take(self, positions)
 
     def counted_beside(self: Estimator, own: Tensor, *rest: Any) -> Any:
         done.append(len(own))
@@ -85,7 +85,7 @@ def test_what_the_passive_party_waits_for_is_as_much_work_however_many_records_a
     monkeypatch.setattr(filler, "BLOCK", 32)  # some blocks of the table are wholly shared
     monkeypatch.setattr(Generator, "draw", counted_draw)
     monkeypatch.setattr(filled_rows, "nearest_real", counted_distances)
-    monkeypatch.setattr(PositionedInput, "at", counted)
+    monkeypatch.setattr(PositionedInput, "take", counted)
     monkeypatch.setattr(Estimator, "losses_beside", counted_beside)
 
     def work(federation: Any) -> list[int | str]:
@@ -112,13 +112,13 @@ def test_rows_are_repeated_alike_up_to_the_announced_number(padding: int, count:
     align = Align(protocol="apsi", obfuscation="private", padding=padding)
     active = session("clinic", {"lab": channel}, Randomness(bytes(32)), align=align)
     outside, asymmetric = np.arange(SHARED, OWN), obfuscated()
-    rows = as_many_as_announced(active, TrainingData(asymmetric.clinic_view, asymmetric.clinic), outside, active.randomness)
+    rows = repeat_to_announced(active, TrainingData(asymmetric.clinic_view, asymmetric.clinic), outside, active.randomness)
     assert (len(rows), (np.diff(rows) >= 0).all()) == (count, True)
     found, times = np.unique(rows, return_counts=True)
     assert found.tolist() == outside.tolist()
     assert np.ptp(times) <= 1
     plain = intersected(OWN, SHARED)
-    assert as_many_as_announced(active, TrainingData(plain.clinic_view, plain.clinic), outside, active.randomness) is outside
+    assert repeat_to_announced(active, TrainingData(plain.clinic_view, plain.clinic), outside, active.randomness) is outside
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, spoiled: Callable[[Any], Any]) -> None:

@@ -121,14 +121,14 @@ def test_a_branch_that_shares_more_would_be_seen(run: Any, shared: str, monkeypa
     if shared == "norms":
         monkeypatch.setattr(local_branch, "NORMS", ())
     else:
-        whole = LocalBranch._built
+        whole = LocalBranch._build_branch
 
         def built(branch: Any) -> Any:
             made = whole(branch)
             local_branch.share_weights(made, branch._active.model)
             return made
 
-        monkeypatch.setattr(LocalBranch, "_built", built)
+        monkeypatch.setattr(LocalBranch, "_build_branch", built)
     watch = watched(run, "jpl", monkeypatch)
     more = {"norms": "joint bottom norm", "tops": "joint top weights"}[shared]
     assert all(more in of for of in watch.local)

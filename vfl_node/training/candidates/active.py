@@ -60,13 +60,13 @@ class LinkedActive:
         self._targets = self._task.targets(self._labels).to(session.machine.device)
         encoder = Encoder.fit(data.table, rows[training], self._train.scaling, self._train.least_rows)
         self.encoder = encoder.to_json()
-        self._inputs = PositionedInput.of(encoder.transform(data.table), rows, session.machine.device)
+        self._inputs = PositionedInput.from_features(encoder.transform(data.table), rows, session.machine.device)
         self._model = ActiveNetwork(self._train, self._inputs.schema, similarities[training])
         self.learner = learner(self._model, session, randomness, repeat)
         self._crossed = Crossed()
         if saved is not None:
             self.learner.restore(saved)
-            self._crossed = Crossed.restored(under("crossed", saved))
+            self._crossed = Crossed.from_tensors(under("crossed", saved))
         self._private = randomness.derive(f"alone/{repeat}")
         self._resampling = randomness.derive(f"resampling/{repeat}")
         self._met: list[tuple[Positions, Tensor, float]] = []
@@ -76,7 +76,7 @@ class LinkedActive:
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
-        embeddings, index = await self._received(number, positions)
+        embeddings, index = await self._receive(number, positions)
         embeddings.requires_grad_()
         self.learner.begin(number)
         logits = self._logits_of(positions, embeddings, index)
@@ -91,8 +91,8 @@ class LinkedActive:
         self.learner.step()
         self._met.append((positions, logits.detach(), loss.item()))
 
-    def defended(self) -> Defended:
-        """As :meth:`Half.defended`: nothing."""
+    def defence_figures(self) -> Defended:
+        """As :meth:`Half.defence_figures`: nothing."""
         return Defended()
 
     def figures(self) -> Figures:
@@ -103,11 +103,11 @@ class LinkedActive:
         loss = sum(loss * len(batch) for batch, loss in zip(batches, losses, strict=True)) / len(positions)
         if not self._ranks:
             return Figures(loss)
-        return Figures(loss, measure(("auc",), self._labels[positions], self._of_rows(torch.cat(logits)))["auc"])
+        return Figures(loss, measure(("auc",), self._labels[positions], self._scores_of(torch.cat(logits)))["auc"])
 
     async def validate(self, rows: ForwardPass) -> Figures:
         """As :meth:`Half.validate`."""
-        scores, labels = self._of_rows(await self._forward(rows)), self._labels[np.concatenate(rows.batches)]
+        scores, labels = self._scores_of(await self._forward(rows)), self._labels[np.concatenate(rows.batches)]
         auc = measure(("auc",), labels, scores)["auc"] if self._ranks else None
         return Figures(validation_loss=self._task.mean_loss(labels, scores), validation_auc=auc)
 
@@ -115,15 +115,15 @@ class LinkedActive:
         """As :meth:`Half.evaluate`; the model of this party alone, and the tree, are FedSim's Solo."""
         logits, held_out = await self._forward(rows), np.concatenate(rows.batches)
         labels, table = self._labels[held_out], self._data.table
-        self._found = {"pairs": self._of_pairs(logits, labels), "spearman": self._rising(held_out)}
+        self._found = {"pairs": self._pair_metrics(logits, labels), "spearman": self._rank_correlation(held_out)}
         apart = self._evaluate.test_fraction > 0
         own = OwnRows.of(self._data.alignment, held_out, held_out=apart, records=len(table), validation=self._validation)
         alone = logits_alone(self._session, self._data, own, self._task, self._private.derive("network"))
         return assess(
             self._evaluate,
             labels,
-            self._task.output(self._of_rows(logits)),
-            None if alone is None else self._task.output(self._task.alone(alone)),
+            self._task.output(self._scores_of(logits)),
+            None if alone is None else self._task.output(self._task.plain_scores(alone)),
             self._task.constant(len(labels)),
             self._resampling,
             rival=boosted_tree.train(self._session, self._data, own, self._private.derive("tree")),
@@ -152,23 +152,23 @@ class LinkedActive:
             logits = logits.flatten(0, 1)
         return self._task.losses(logits, targets).mean()
 
-    def _of_rows(self, logits: Tensor) -> Numbers:
+    def _scores_of(self, logits: Tensor) -> Numbers:
         """What logits say of each row, float64[n] or float64[n, C]; where pairs are samples, the mean over a row's K."""
         if not self._train.how.each:
-            return self._task.alone(logits)
-        said = self._task.alone(logits.flatten(0, 1))
+            return self._task.plain_scores(logits)
+        said = self._task.plain_scores(logits.flatten(0, 1))
         return np.asarray(said.reshape(*logits.shape[:2], *said.shape[1:]).mean(axis=1))
 
-    def _of_pairs(self, logits: Tensor, labels: NDArray[Any]) -> dict[str, float | None] | None:
+    def _pair_metrics(self, logits: Tensor, labels: NDArray[Any]) -> dict[str, float | None] | None:
         """Metrics with each pair counted as a row; None where pairs are no samples."""
         if not self._train.how.each:
             return None
-        output = self._task.output(self._task.alone(logits.flatten(0, 1)))
+        output = self._task.output(self._task.plain_scores(logits.flatten(0, 1)))
         of_each = np.repeat(labels, logits.shape[1])
         return dict(output.metrics(self._evaluate.metrics, of_each, self._evaluate.threshold))
 
     @torch.no_grad()
-    def _rising(self, held_out: Positions) -> float | None:
+    def _rank_correlation(self, held_out: Positions) -> float | None:
         """Spearman's rank correlation of weight and similarity among the candidates of the held-out rows."""
         if self._model.gate is None:
             return None
@@ -182,18 +182,18 @@ class LinkedActive:
         self.learner.rest()
         outputs = []
         for offset, positions in enumerate(rows.batches):
-            embeddings, index = await self._received(rows.number + offset, positions)
+            embeddings, index = await self._receive(rows.number + offset, positions)
             with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
                 outputs.append(check_finite(self._logits_of(positions, embeddings, index)))
         return torch.cat(outputs)
 
     def _logits_of(self, positions: Positions, embeddings: Tensor, index: Tensor) -> Tensor:
         logits: Tensor = self._model(
-            self._inputs.at(positions), embeddings, index, self._similarities[torch.from_numpy(positions)]
+            self._inputs.take(positions), embeddings, index, self._similarities[torch.from_numpy(positions)]
         )
         return logits
 
-    async def _received(self, number: int, positions: Positions) -> tuple[Tensor, Tensor]:
+    async def _receive(self, number: int, positions: Positions) -> tuple[Tensor, Tensor]:
         """The embeddings of step ``number``, float32[U, d], and where they stand, int64[B, K].
 
         Raises:

@@ -84,7 +84,7 @@ class Linked(NetworkConfig):
         return self.merge == "conv"
 
     @model_validator(mode="after")
-    def _only_of_its_method(self) -> Linked:
+    def _check_keys_of_method(self) -> Linked:
         unused = [] if self.how.gates else ["merge", "similarity_hidden"]
         if not (self.how.gates and self.sorts):
             unused += ["pair_outputs", "channels", "kernel", "merge_hidden"]

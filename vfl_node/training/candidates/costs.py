@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from vfl_node.training.candidates.config import Linked
 
 EMBEDDINGS_BYTES = 100
-"""Of a message with embeddings beside their values and places: about so many."""
+"""Bytes of a message with embeddings beside their values and places: about so many."""
 
 GRADIENT_BYTES = 74
-"""Of a message with gradients beside their values: about so many."""
+"""Bytes of a message with gradients beside their values: about so many."""
 
 
 def cost(train: Linked, evaluate: Evaluate, m: int, beside: Beside) -> TrainingCost:
@@ -35,7 +35,7 @@ def cost(train: Linked, evaluate: Evaluate, m: int, beside: Beside) -> TrainingC
     validation = min(math.ceil(m * evaluate.validation_fraction), m - held_out)
     rows = m - held_out - validation
     epochs = evaluate.repeats * train.epochs
-    back = epochs * (4 * train.bottom[-1] * _distinct(train, rows, beside) + _batches(train, rows) * GRADIENT_BYTES)
+    back = epochs * (4 * train.bottom[-1] * _count_distinct(train, rows, beside) + _batches(train, rows) * GRADIENT_BYTES)
     passes = ((epochs, rows), (epochs, validation), (evaluate.repeats, held_out or rows))
     decisions = epochs if validation else 0
     return TrainingCost(
@@ -60,7 +60,7 @@ def parameters(train: Linked, role: DataRole, table: TableShape, beside: Beside)
     local = hidden_weights(cuts, train.top, options) + linear_weights((cuts, *train.top)[-1], width)
     gate = linear_weights(1, train.similarity_hidden) + linear_weights(train.similarity_hidden, 1) if train.how.gates else 0
     merge = 0
-    if flat := _convolved(train, beside):
+    if flat := _convolution_outputs(train, beside):
         dense = hidden_weights(flat, train.merge_hidden, options) + linear_weights(
             (flat, *train.merge_hidden)[-1], train.outputs
         )
@@ -75,7 +75,7 @@ def batch_bytes(train: Linked, role: DataRole, table: TableShape, beside: Beside
     if role == "passive":
         return VALUE_BYTES * min(pairs, table.rows + 1) * dense_values(schema, train.bottom, train)
     own = dense_values(schema, train.active_bottom, train) * (pairs if train.how.each else train.batch_size)
-    values, width, flat = LayerOptions.of(train).values, _pair_width(train), _convolved(train, beside)
+    values, width, flat = LayerOptions.of(train).values, _pair_width(train), _convolution_outputs(train, beside)
     local = values * sum(train.top) + 2 * (train.bottom[-1] + train.active_bottom[-1]) + width
     weighted = train.similarity_hidden + width if train.how.gates else 0
     merged = values * (flat + sum(train.merge_hidden)) if flat else 0
@@ -98,7 +98,7 @@ def _pair_width(train: Linked) -> int:
     return train.pair_outputs if train.how.gates and train.sorts else train.outputs
 
 
-def _convolved(train: Linked, beside: Beside) -> int:
+def _convolution_outputs(train: Linked, beside: Beside) -> int:
     """Numbers that the convolution gives of a row, of which there are many with a large kernel; 0 without one."""
     if not (train.how.gates and train.sorts):
         return 0
@@ -106,18 +106,18 @@ def _convolved(train: Linked, beside: Beside) -> int:
 
 
 def _forward_bytes(train: Linked, rows: int, beside: Beside) -> int:
-    """Of embeddings of so many rows, once."""
-    embeddings, places = 4 * train.bottom[-1] * _distinct(train, rows, beside), 4 * beside.candidates * rows
+    """Bytes of the messages with embeddings of so many rows, once."""
+    embeddings, places = 4 * train.bottom[-1] * _count_distinct(train, rows, beside), 4 * beside.candidates * rows
     return embeddings + places + _batches(train, rows) * EMBEDDINGS_BYTES
 
 
-def _distinct(train: Linked, rows: int, beside: Beside) -> int:
+def _count_distinct(train: Linked, rows: int, beside: Beside) -> int:
     """The most distinct candidates of all batches of so many rows."""
     whole, rest = divmod(rows, train.batch_size)
-    return whole * _of_batch(train.batch_size, beside) + _of_batch(rest, beside)
+    return whole * _count_distinct_of_batch(train.batch_size, beside) + _count_distinct_of_batch(rest, beside)
 
 
-def _of_batch(rows: int, beside: Beside) -> int:
+def _count_distinct_of_batch(rows: int, beside: Beside) -> int:
     places = rows * beside.candidates
     return places if beside.among is None else min(places, beside.among + 1)  # the mean record is one more
 
@@ -127,7 +127,7 @@ def _batches(train: Linked, rows: int) -> int:
 
 
 class LinkedPlan(TrainingPlan["Linked"]):
-    """Of training over candidates."""
+    """What training over candidates takes."""
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """Batches of all epochs and repeats."""
@@ -139,7 +139,7 @@ class LinkedPlan(TrainingPlan["Linked"]):
         return cost(self.train, evaluate, rows, self.beside) if ALIGNMENTS[protocol].by_similarity else None
 
     def parameters(self, role: DataRole, table: TableShape) -> int:
-        """Of this party's half, the active party's own model included."""
+        """Weights of this party's half, the active party's own model included."""
         return parameters(self.train, role, table, self.beside)
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:

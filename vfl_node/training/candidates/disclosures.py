@@ -41,7 +41,7 @@ class LinkedExchange:
 
     @property
     def in_first(self) -> str:
-        """Of which repeat numbers are, in words."""
+        """Which repeat numbers are of, in words; empty for a single one."""
         return f" in the first of {self.evaluate.repeats} repeats" if self.evaluate.repeats > 1 else ""
 
 
@@ -61,7 +61,7 @@ def active_learns(exchange: LinkedExchange) -> tuple[Disclosure, ...]:
     )
     if not exchange.stopped:
         return (linked,)
-    found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best(exchange)}"
+    found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best_epochs(exchange)}"
     return (linked, Disclosure("early stopping", exchange.epochs, found))
 
 
@@ -74,21 +74,21 @@ def passive_learns(exchange: LinkedExchange) -> tuple[Disclosure, ...]:
             exchange.gradients,
             f"from {peer} a gradient for each distinct candidate of a training batch{exchange.in_first}, summed over the "
             f"rows beside which it stands. Of a record that stands beside one row of the batch alone the gradient tells almost "
-            f"surely {what} of that row{_scaled(exchange)}; of one beside many rows it tells whether these lie above or below "
-            f"what is predicted. {_weights(exchange)} No defence of {peer} works on them",
+            f"surely {what} of that row{_scale_words(exchange)}; of one beside many rows it tells whether these lie above or "
+            f"below what is predicted. {_weights(exchange)} No defence of {peer} works on them",
         ),
         _figures(exchange),
     ]
     if exchange.stopped:
         decided = (
             f"after each epoch whether the loss of {peer}'s labels in the validation rows was the smallest so far, and so "
-            f"{_best(exchange)}. How long it waits while {peer} trains models of its own tells about when those stop"
+            f"{_best_epochs(exchange)}. How long it waits while {peer} trains models of its own tells about when those stop"
         )
         entries.append(Disclosure("early stopping", exchange.epochs, decided))
     return tuple(entries)
 
 
-def _scaled(exchange: LinkedExchange) -> str:
+def _scale_words(exchange: LinkedExchange) -> str:
     return ", but for a scale" if exchange.train.task == "regression" else ""
 
 
@@ -117,6 +117,6 @@ def _figures(exchange: LinkedExchange) -> Disclosure:
     return Disclosure("figures", epochs * sets * len(each) + len(evaluate.metrics), text)
 
 
-def _best(exchange: LinkedExchange) -> str:
+def _best_epochs(exchange: LinkedExchange) -> str:
     each = [f"epoch {best} was the best and epoch {last} the last" for best, last in exchange.stopped]
     return f"that {each[0]}" if len(each) == 1 else f"that in the repeats {'; '.join(each)}"

@@ -56,7 +56,7 @@ class WeightGate(nn.Module):
         return torch.sigmoid(self.output(self.layers(scaled.unsqueeze(2)))).squeeze(2) + FLOOR
 
 
-def sorted_gate(similarities: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+def sort_gate(similarities: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the candidates of each row, [B, K], by ascending similarity: the largest comes last.
 
     Equal ones keep their order. What is computed of a candidate depends on it alone, so that sorting what goes in sorts what

@@ -38,6 +38,6 @@ class Crossed:
         return prefixed("crossed", {"counts": torch.tensor([self.distinct, self.places, self.gradients])})
 
     @classmethod
-    def restored(cls, tensors: Mapping[str, Tensor]) -> Crossed:
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Crossed:
         """What :meth:`tensors` gave."""
         return cls(*map(int, tensors["counts"]))

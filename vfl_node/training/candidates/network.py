@@ -31,7 +31,7 @@ from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
 from vfl_node.training.candidates.config import Linked
-from vfl_node.training.candidates.gates import ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sorted_gate
+from vfl_node.training.candidates.gates import ConvolutionMerge, SimilarityScale, WeightedMean, WeightGate, sort_gate
 
 
 class LinearCut(nn.Module):
@@ -106,9 +106,9 @@ class ActiveNetwork(nn.Module):
             float32[B], or float32[B, C] of several classes; where each pair is a sample float32[B, K], or float32[B, K, C].
         """
         if self._sorts:
-            similarities, index = sorted_gate(similarities, index)
+            similarities, index = sort_gate(similarities, index)
         if self._method.nearest:
-            index = index.gather(1, nearest(similarities))
+            index = index.gather(1, find_nearest(similarities))
         scaled = self.scale(similarities)  # (B, K)
         pairs = self._pairs(own, embedding(index, received), scaled)  # (B, K, l)
         if self.merge is not None and self.gate is not None:
@@ -129,7 +129,7 @@ class ActiveNetwork(nn.Module):
         return self.pair(self.local(candidates.flatten(0, 1))).view(rows, count, -1)
 
 
-def nearest(similarities: Tensor) -> Tensor:
+def find_nearest(similarities: Tensor) -> Tensor:
     """Place of the largest similarity of each row, int64[B, 1], among its candidates; the first place of a row without any."""
     present = torch.where(similarities == 0, torch.full_like(similarities, -torch.inf), similarities)
     return present.argmax(dim=1, keepdim=True)

@@ -35,7 +35,7 @@ from vfl_node.training.candidates.halves import Crossed
 from vfl_node.training.candidates.network import LinearCut
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.messages import check_step, received
-from vfl_node.training.network.half import Defended, ForwardPass, Positions, RepeatStart, attached, learner
+from vfl_node.training.network.half import Defended, ForwardPass, Positions, RepeatStart, attach, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.recorder import StepRecorder
@@ -59,17 +59,17 @@ class LinkedPassive:
         features = encoder.transform(data.table)
         features = features.append(mean_record(features))
         self.encoder = encoder.to_json()
-        self._inputs = PositionedInput.of(features, np.arange(len(features)), session.machine.device)
+        self._inputs = PositionedInput.from_features(features, np.arange(len(features)), session.machine.device)
         self._bottom = LinearCut(self._inputs.schema, train.bottom, train)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, start.randomness, start.number)
         self._crossed = Crossed()
         self._recorder: StepRecorder | None = None
         if kept := session.recording.transcript:
             self._recorder = StepRecorder("transcript", kept.embeddings, start.number, self._candidates, start.saved or {})
-        self.attachments: Sequence[Attachment] = attached(self._recorder)
+        self.attachments: Sequence[Attachment] = attach(self._recorder)
         if (saved := start.saved) is not None:
             self.learner.restore(saved)
-            self._crossed = Crossed.restored(under("crossed", saved))
+            self._crossed = Crossed.from_tensors(under("crossed", saved))
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
@@ -88,8 +88,8 @@ class LinkedPassive:
         """As :meth:`Half.figures`: nothing."""
         return Figures()
 
-    def defended(self) -> Defended:
-        """As :meth:`Half.defended`: nothing."""
+    def defence_figures(self) -> Defended:
+        """As :meth:`Half.defence_figures`: nothing."""
         return Defended()
 
     async def validate(self, rows: ForwardPass) -> Figures:
@@ -124,9 +124,9 @@ class LinkedPassive:
 
     async def _send(self, number: int, positions: Positions) -> tuple[Tensor, NDArray[np.int32]]:
         """Send embeddings of the batch's distinct candidates; these, float32[U, d] with their graph, and where each stands."""
-        distinct, index = deduplicated(self._candidates[positions], mean=len(self._inputs) - 1)
+        distinct, index = deduplicate(self._candidates[positions], mean=len(self._inputs) - 1)
         failpoints.reach("forward")
-        embeddings: Tensor = check_finite(self._bottom(self._inputs.at(distinct)))
+        embeddings: Tensor = check_finite(self._bottom(self._inputs.take(distinct)))
         message = training_pb2.LinkedEmbeddings(step=number)
         codec.encode(embeddings, message.embeddings)
         codec.encode(torch.from_numpy(index), message.index)
@@ -135,7 +135,7 @@ class LinkedPassive:
         return embeddings, index
 
 
-def deduplicated(candidates: NDArray[np.int64], *, mean: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def deduplicate(candidates: NDArray[np.int64], *, mean: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The distinct records of a batch, and where they stand.
 
     The order of the records is that in which they stand first, row by row: by their number in the table it would tell that.

@@ -33,19 +33,19 @@ class LinkedSection(TrainerSection):
     )
     early_stopping: EarlyStopping | None = Field(default=None, description="null without evaluate.validation_fraction")
 
-    def words(self, of: ReportedTraining) -> TrainingWords:
+    def words(self, run: ReportedTraining) -> TrainingWords:
         """What the method does, how much was sent, and whether weights rise with similarity."""
-        assert isinstance(of.train, Linked)
-        repeats = f" × {of.repeats} repeats" if of.repeats > 1 else ""
+        assert isinstance(run.train, Linked)
+        repeats = f" × {run.repeats} repeats" if run.repeats > 1 else ""
         merged = (f", {MERGES[self.merge]}",) if self.merge else ()
         return TrainingWords(
-            figures=(Figure(of.epochs, several(of.epochs, of.train.traits.unit) + repeats), Figure(of.steps, "batches")),
+            figures=(Figure(run.epochs, several(run.epochs, run.train.traits.unit) + repeats), Figure(run.steps, "batches")),
             terms=(
-                Term("Candidates", ((Code(self.method), f": {of.train.how.words}", *merged),)),
+                Term("Candidates", ((Code(self.method), f": {run.train.how.words}", *merged),)),
                 Term("Embeddings sent", ((self.embeddings, " for "), (self.places, " candidates"))),
                 *self._weights(),
                 *self._pairs(),
-                *((self.early_stopping.term(of.train),) if self.early_stopping else ()),
+                *((self.early_stopping.term(run.train),) if self.early_stopping else ()),
             ),
         )
 

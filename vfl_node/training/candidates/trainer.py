@@ -24,7 +24,7 @@ from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.messages import check_batch_fits
 from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.loop import Halves, train
-from vfl_node.training.network.results import measured, told
+from vfl_node.training.network.results import finish_active, finish_passive
 from vfl_node.training.network.section import EarlyStopping
 from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_name
 
@@ -74,20 +74,20 @@ class LinkedTrainer(Trainer):
         )
         async with session.phase("train") as traffic:
             journal = await train(session, data, checkpoints, resume, traffic, halves)
-            trained = _trained(session, data, journal)
+            trained = _result(session, data, journal)
             if session.role == "passive":
-                return await told(session, journal, trained)
-            return await measured(session, data, journal, trained, shifted=section.class_weight is not None)
+                return await finish_passive(session, journal, trained)
+            return await finish_active(session, data, journal, trained, shifted=section.class_weight is not None)
 
 
 def _check_batch(rows: int, *, train: Linked, candidates: int) -> None:
     """Refuse batches whose embeddings one message cannot hold, if no two places have the same. Raises UsageError."""
     width = train.bottom[-1]
-    of, narrower = f"with {candidates} candidates at a cut layer of width {width}", "lower align.candidates"
-    check_batch_fits(rows, row_bytes(train, candidates), of=of, narrower=narrower)
+    size, narrower = f"with {candidates} candidates at a cut layer of width {width}", "lower align.candidates"
+    check_batch_fits(rows, row_bytes(train, candidates), of=size, narrower=narrower)
 
 
-def _trained(session: Session, data: TrainingData, journal: Journal) -> Trained:
+def _result(session: Session, data: TrainingData, journal: Journal) -> Trained:
     return Trained(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
@@ -95,7 +95,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal) -> Trained:
         device=device_name(session.machine.device),
         disclosures=_disclosures(session, journal),
         section=_section(Linked.section_of(session.job), journal.scoring, journal.stopped),
-        warnings=_unaudited(session),
+        warnings=_audit_warning(session),
         weights=journal.weights,
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
@@ -104,7 +104,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal) -> Trained:
     )
 
 
-def _unaudited(session: Session) -> tuple[str, ...]:
+def _audit_warning(session: Session) -> tuple[str, ...]:
     """A warning where the owner asked for an audit that this training has not."""
     if session.role == "passive" and session.policy.protection.features:
         return (
@@ -127,7 +127,7 @@ def _section(train: Linked, found: Mapping[str, Any], stopped: list[tuple[int, i
         places=found["places"],
         spearman=found.get("spearman"),
         pair_metrics=found.get("pairs"),
-        early_stopping=EarlyStopping.of(stopped) if stopped else None,
+        early_stopping=EarlyStopping.from_epochs(stopped) if stopped else None,
     )
 
 

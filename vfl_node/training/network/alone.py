@@ -49,11 +49,11 @@ class Places:
     counted: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, training: NDArray[np.int64], width: int) -> Places:
+    def from_rows(cls, training: NDArray[np.int64], width: int) -> Places:
         """``training``, int64[n], n ≥ 1, each counted once, at ``width`` places, w ≥ n."""
         return cls(training[np.arange(width) % len(training)], np.arange(width) < len(training))
 
-    def followed_by(self, other: Places) -> Places:
+    def join(self, other: Places) -> Places:
         """These places, then those of ``other``."""
         return Places(np.concatenate([self.source, other.source]), np.concatenate([self.counted, other.counted]))
 
@@ -92,13 +92,13 @@ def logits_alone(
         return None
     if width is None:
         width = max(len(data.alignment), announced_count(len(data.table), session.job.align, "active"))
-    places = Places.of(own.training, width)
+    places = Places.from_rows(own.training, width)
     if len(own.validation):
-        places = places.followed_by(Places.of(own.validation, own.validation_positions))
+        places = places.join(Places.from_rows(own.validation, own.validation_positions))
     features = Encoder.fit(data.table, own.training, train.scaling, train.least_rows).transform(data.table)
     architecture = architecture_of(train.model, session.policy.models)
     images = architecture.reads_images()
-    rows = PositionedInput.of(features, np.arange(len(features)), session.machine.device, images=images)
+    rows = PositionedInput.from_features(features, np.arange(len(features)), session.machine.device, images=images)
     if rows.schema.empty:
         return None
     model = build_classifier(architecture, train, rows.schema, []).to(session.machine.device)
@@ -106,7 +106,7 @@ def logits_alone(
     train_local(
         model,
         train,
-        PositionedInput.of(features, places.source, session.machine.device, images=images),
+        PositionedInput.from_features(features, places.source, session.machine.device, images=images),
         task.targets(labels[places.source]).to(session.machine.device),
         np.arange(width),
         randomness,
@@ -119,7 +119,7 @@ def logits_alone(
     return local_logits(model, rows, asked)[: len(own.tested)]
 
 
-def by_aligned_rows(
+def train_on_aligned_rows(
     session: Session,
     data: TrainingData,
     own: OwnRows,
@@ -139,5 +139,5 @@ def by_aligned_rows(
         return None
     aligned = own.without(outside)
     logits = logits_alone(session, data, aligned, task, randomness, width=len(data.alignment))
-    output = None if logits is None else task.output(task.alone(logits))
+    output = None if logits is None else task.output(task.plain_scores(logits))
     return RivalOutput(output, KIND, len(aligned.training))

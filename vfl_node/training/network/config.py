@@ -97,7 +97,7 @@ class NetworkConfig(TrainerConfig):
         return 1 if self.classes == 2 else self.classes
 
     @model_validator(mode="after")
-    def _normalisable(self) -> Self:
+    def _check_normalisation(self) -> Self:
         if self.batch_norm and self.layer_norm:
             raise ValueError("batch_norm and layer_norm exclude each other: choose one")
         if self.batch_norm and self.batch_size == 1:
@@ -107,7 +107,7 @@ class NetworkConfig(TrainerConfig):
         return self
 
     @model_validator(mode="after")
-    def _weighs_classes(self) -> Self:
+    def _check_class_weight(self) -> Self:
         if self.class_weight is not None and self.task == "regression":
             raise ValueError("class_weight is for classes: a regression predicts a number. Leave it out")
         check_class_weight(self.class_weight, self.classes)

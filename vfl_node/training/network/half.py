@@ -98,7 +98,7 @@ class Half(Protocol):
     def figures(self) -> Figures:
         """What the steps since the last call show, where the party knows it."""
 
-    def defended(self) -> Defended:
+    def defence_figures(self) -> Defended:
         """What this party's defences did since the last call."""
 
     async def validate(self, rows: ForwardPass) -> Figures:
@@ -125,7 +125,7 @@ class Half(Protocol):
         """What turns its output into a prediction, beside weights and encoder; JSON values."""
 
 
-def attached(*attachments: Attachment | None) -> tuple[Attachment, ...]:
+def attach(*attachments: Attachment | None) -> tuple[Attachment, ...]:
     """Those that there are."""
     return tuple(attachment for attachment in attachments if attachment is not None)
 

@@ -77,18 +77,18 @@ class Journal:
     def silent(self) -> tuple[str, ...]:
         """A warning of this party's attacks on itself that said nothing in some epoch of the first repeat."""
         waits = {name: kind.epochs for name, kind in ATTACKS.usable()}
-        return silent([{**of.attacks, **of.labels} for of in self.epochs], waits)
+        return silent([{**epoch.attacks, **epoch.labels} for epoch in self.epochs], waits)
 
     @property
     def tested(self) -> NDArray[np.int64]:
         """Positions whose embeddings the peer has by the first repeat's weights, held out or validated on, ascending."""
         return np.union1d(self.testing, self.validated)
 
-    def over(self, epochs: int) -> bool:
+    def is_over(self, epochs: int) -> bool:
         """Whether the repeat under way, of ``epochs`` at most, has no epoch left."""
         return self.stopping.over if self.stopping else self.epoch == epochs
 
-    def epoch_done(self, epoch: Epoch, steps: int) -> None:
+    def note_epoch(self, epoch: Epoch, steps: int) -> None:
         """Note an epoch of so many steps; only the figures of the first repeat are kept."""
         self.epoch, self.steps = self.epoch + 1, self.steps + steps
         if self.repeat == 0:
@@ -99,7 +99,7 @@ class Journal:
         if self.repeat == 0:
             self.epochs[-1] = dataclasses.replace(self.epochs[-1], **late)
 
-    def repeat_done(self, half: Half, evaluation: Evaluation | None) -> None:
+    def note_repeat(self, half: Half, evaluation: Evaluation | None) -> None:
         """Note a repeat, and keep the first one's weights."""
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
@@ -108,7 +108,7 @@ class Journal:
         before = dict(self.findings) if self.repeat else None
         for attachment in half.attachments:
             self.findings |= attachment.findings(before)
-        self.so_far = {of.carries: of.carry_over() for of in half.attachments if of.carries}
+        self.so_far = {kept.carries: kept.carry_over() for kept in half.attachments if kept.carries}
         if evaluation is not None:
             self.evaluations.append(evaluation)
         if self.stopping:
@@ -134,10 +134,10 @@ class Journal:
             "stopped": self.stopped,
         }
         tensors = {
-            **prefixed("half", half.tensors() | _named({of.name: of.tensors() for of in half.attachments})),
+            **prefixed("half", half.tensors() | _prefix_parts({kept.name: kept.tensors() for kept in half.attachments})),
             **prefixed("first", self.weights),
             **prefixed("best", self.best),
-            **_named(self.so_far),
+            **_prefix_parts(self.so_far),
         }
         before = "" if self.epoch else f"-p{self.pretrained:06d}"
         checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}{before}", tensors, meta)
@@ -178,11 +178,11 @@ _EARLIER = ("audit", "held_out", "rebuilt", "labels", "trainings", "unaligned")
 """Findings as an earlier version named them beside all else."""
 
 
-def _named(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: tensor for part, of in parts.items() for name, tensor in prefixed(part, of).items()}
+def _prefix_parts(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: tensor for part, tensors in parts.items() for name, tensor in prefixed(part, tensors).items()}
 
 
-def due(epoch: int, last: int, steps_per_epoch: int) -> bool:
+def is_due(epoch: int, last: int, steps_per_epoch: int) -> bool:
     """Whether both parties keep a checkpoint after ``epoch``, where the ``last`` one is as far as both know by then."""
     every = -(-STEPS_BETWEEN // steps_per_epoch)
     return epoch == last or epoch % every == 0

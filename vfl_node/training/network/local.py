@@ -73,7 +73,7 @@ def train_local(
             step = next(steps)
             learner.begin(step)
             learner.pace(step, every)
-            loss = mean_loss(model(inputs.at(batch)), batch)
+            loss = mean_loss(model(inputs.take(batch)), batch)
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
             total += len(batch) * check_finite(loss).item()
@@ -93,7 +93,7 @@ def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[
     """Logits of the trained local model, float32[len(positions)], or float32[len(positions), K]."""
     model.eval()
     with torch.no_grad():
-        return torch.cat([model(inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
+        return torch.cat([model(inputs.take(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
 
 
 def check_finite(value: Tensor) -> Tensor:

@@ -42,8 +42,8 @@ from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.network.half import ForwardPass, Half, Positions, RepeatStart
-from vfl_node.training.network.journal import Journal, due, resume
-from vfl_node.training.network.stopping import Stopping, decided
+from vfl_node.training.network.journal import Journal, is_due, resume
+from vfl_node.training.network.stopping import Stopping, decide
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.time_order import agreed_parts
 from vfl_node.training.trainer import Epoch, TrainingData
@@ -127,14 +127,14 @@ async def train(
             journal.stopping = Stopping(section.patience, section.epochs)
         while (pretraining := half.pretraining) and journal.pretrained < pretraining.epochs:
             await _pretrain(session, half, pretraining, journal, schedule, training)
-            if before and due(journal.pretrained, pretraining.epochs, trained):
+            if before and is_due(journal.pretrained, pretraining.epochs, trained):
                 journal.save(checkpoints, half, schedule.fingerprint)
-        with _counted_if_broken_off(half):
-            while not journal.over(section.epochs):
+        with _count_if_broken_off(half):
+            while not journal.is_over(section.epochs):
                 batches = schedule.batches(repeat, journal.epoch, training, section.batch_size)
                 await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
-                last = journal.epoch if journal.over(section.epochs) else section.epochs
-                if due(journal.epoch, last, trained):
+                last = journal.epoch if journal.is_over(section.epochs) else section.epochs
+                if is_due(journal.epoch, last, trained):
                     _complete(session, half, journal)
                     journal.save(checkpoints, half, schedule.fingerprint)
             first = repeat * (all_epochs + tested)  # batches have the same numbers wherever training stops
@@ -149,7 +149,7 @@ async def train(
                 best = ForwardPass(number, cut(validation, section.batch_size), epoch)
             failpoints.reach("evaluate")
             held_out = ForwardPass(journal.exchanges, cut(testing, section.batch_size), best.epoch if best else 0)
-            journal.repeat_done(half, await half.evaluate(held_out, best))
+            journal.note_repeat(half, await half.evaluate(held_out, best))
             journal.exchanges += tested
             progress.emit(Advanced(tested))
     return journal
@@ -164,7 +164,7 @@ def _complete(session: Session, half: Half, journal: Journal) -> None:
 
 
 @contextmanager
-def _counted_if_broken_off(half: Half) -> Iterator[None]:
+def _count_if_broken_off(half: Half) -> Iterator[None]:
     """If this block fails, the attachments count what the unfinished epoch has already sent."""
     try:
         yield
@@ -227,9 +227,9 @@ async def _epoch(
         progress.emit(Advanced(len(validation)))
         figures = replace(figures, validation_loss=measured.validation_loss, validation_auc=measured.validation_auc)
         failpoints.reach("validated")
-        if await decided(session, journal.stopping, measured.validation_loss):
+        if await decide(session, journal.stopping, measured.validation_loss):
             journal.best = half.weights()
-    defended = half.defended()
+    defended = half.defence_figures()
     seconds, moved = session.machine.clock() - started, bytes_moved(traffic) - moved
     progress.emit(EpochTrained(figures.loss, validation_loss=figures.validation_loss, **found))
     epoch = Epoch(
@@ -240,4 +240,4 @@ async def _epoch(
         **found,
         **asdict(figures),
     )
-    journal.epoch_done(epoch, len(batches))
+    journal.note_epoch(epoch, len(batches))

@@ -14,7 +14,7 @@ _LESS = "a smaller network (train.bottom, train.active_bottom, train.top), train
 _IN_TIME = f"Set evaluate.validation_fraction: 0.1, so that training stops in time; or try fewer epochs, {_LESS}."
 
 
-def after_validation(epochs: Sequence[Epoch], best: int) -> tuple[str, ...]:
+def judge_validation(epochs: Sequence[Epoch], best: int) -> tuple[str, ...]:
     """A warning if the validation loss rose far above its smallest value, that of epoch ``best``, from 1."""
     smallest, last = epochs[best - 1].validation_loss, epochs[-1].validation_loss
     if smallest is None or last is None or last <= RISE * smallest:
@@ -26,7 +26,7 @@ def after_validation(epochs: Sequence[Epoch], best: int) -> tuple[str, ...]:
     )
 
 
-def of_classes(epochs: Sequence[Epoch], nll: float | None, constant_nll: float | None) -> tuple[str, ...]:
+def judge_classes(epochs: Sequence[Epoch], nll: float | None, constant_nll: float | None) -> tuple[str, ...]:
     """A warning without validation, if training rows are predicted better than by a constant, and held-out rows worse.
 
     Args:
@@ -43,8 +43,8 @@ def of_classes(epochs: Sequence[Epoch], nll: float | None, constant_nll: float |
     )
 
 
-def of_numbers(epochs: Sequence[Epoch], rmse: float | None, constant_rmse: float | None) -> tuple[str, ...]:
-    """As :func:`of_classes`, of a regression, whose training loss is the squared error in standard deviations of the target.
+def judge_numbers(epochs: Sequence[Epoch], rmse: float | None, constant_rmse: float | None) -> tuple[str, ...]:
+    """As :func:`judge_classes`, of a regression, whose training loss is the squared error in standard deviations of the target.
 
     Args:
         epochs: of the first repeat.

@@ -28,10 +28,10 @@ class PositionedInput:
         self._device = device
 
     @classmethod
-    def of(
+    def from_features(
         cls, features: Features, source: NDArray[np.int64], device: torch.device, *, images: bool = False
     ) -> PositionedInput:
-        """Of a table's encoded columns.
+        """The rows of a table, from its encoded columns.
 
         Args:
             features: n rows.
@@ -55,10 +55,10 @@ class PositionedInput:
         """Shared positions."""
         return len(self._source)
 
-    def at(self, positions: NDArray[np.int64]) -> ModelInput:
+    def take(self, positions: NDArray[np.int64]) -> ModelInput:
         """The rows at shared ``positions``, int64[B]."""
         return self._rows.take(torch.from_numpy(self._source[positions]).to(self._device))
 
-    def of_rows(self, source: NDArray[np.int64]) -> PositionedInput:
+    def select(self, source: NDArray[np.int64]) -> PositionedInput:
         """The same rows, looked up by place in ``source``, int64[u]; no row is copied."""
         return PositionedInput(self.schema, self._rows, source, self._device)

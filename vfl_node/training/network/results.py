@@ -10,13 +10,13 @@ from vfl_node.training.evaluation import Figures, real_share
 from vfl_node.training.network import alone
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.network.journal import Journal
-from vfl_node.training.network.overfitting import after_validation, of_classes, of_numbers
+from vfl_node.training.network.overfitting import judge_classes, judge_numbers, judge_validation
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.summary import Summary, summarise
 from vfl_node.training.trainer import Trained, TrainingData
 
 
-async def measured(session: Session, data: TrainingData, journal: Journal, trained: Trained, *, shifted: bool) -> Trained:
+async def finish_active(session: Session, data: TrainingData, journal: Journal, trained: Trained, *, shifted: bool) -> Trained:
     """``trained`` with all that the active party measured; it tells the passive parties what the job says.
 
     Args:
@@ -37,7 +37,7 @@ async def measured(session: Session, data: TrainingData, journal: Journal, train
     return dataclasses.replace(trained, results=summary, warnings=warnings)
 
 
-async def told(session: Session, journal: Journal, trained: Trained) -> Trained:
+async def finish_passive(session: Session, journal: Journal, trained: Trained) -> Trained:
     """``trained`` with what the active party tells a passive one. Raises ProtocolError: not the figures that were due."""
     if not session.job.evaluate.share_with_passive:
         return trained
@@ -50,8 +50,9 @@ async def told(session: Session, journal: Journal, trained: Trained) -> Trained:
 def _overfitting(session: Session, journal: Journal, summary: Summary, *, shifted: bool) -> tuple[str, ...]:
     """A warning where the network overfits."""
     if journal.stopped:
-        return after_validation(journal.epochs, journal.stopped[0][0])
+        return judge_validation(journal.epochs, journal.stopped[0][0])
     if shifted or not session.job.evaluate.test_fraction:
         return ()
-    judge, name = (of_numbers, "rmse") if NetworkConfig.section_of(session.job).task == "regression" else (of_classes, "nll")
+    numbers = NetworkConfig.section_of(session.job).task == "regression"
+    judge, name = (judge_numbers, "rmse") if numbers else (judge_classes, "nll")
     return judge(journal.epochs, summary.metrics.get(name), summary.constant.get(name))

@@ -18,8 +18,8 @@ class EarlyStopping(Section):
     last_epochs: tuple[int, ...] = Field(description="of each repeat, the epoch after which training ended")
 
     @classmethod
-    def of(cls, stopped: Sequence[tuple[int, int]]) -> EarlyStopping:
-        """Of (best epoch, last epoch) of each repeat."""
+    def from_epochs(cls, stopped: Sequence[tuple[int, int]]) -> EarlyStopping:
+        """The section for (best epoch, last epoch) of each repeat."""
         best, last = zip(*stopped, strict=True)
         return cls(best_epochs=best, last_epochs=last)
 

@@ -61,7 +61,7 @@ class Stopping:
         return self.epoch == self.epochs or self.epoch - self.best >= self.patience
 
 
-async def decided(session: Session, stopping: Stopping, loss: float | None) -> bool:
+async def decide(session: Session, stopping: Stopping, loss: float | None) -> bool:
     """Count an epoch at all parties, as its validation ``loss`` says, which the active party has and passive ones have not.
 
     Returns:

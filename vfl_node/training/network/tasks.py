@@ -45,7 +45,7 @@ class ClassTask:
         return values if self.classes == 2 else one_hot(values.long(), self.classes).float()
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Of each row, float32[B]."""
+        """The loss of each row, float32[B]."""
         if self.weights is not None:
             return weighted_losses(torch.from_numpy(self.weights).float().to(logits.device), logits, targets)
         loss = binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy
@@ -64,8 +64,8 @@ class ClassTask:
         true = np.where(classes == 1, scores, 1 - scores) if scores.ndim == 1 else scores[np.arange(len(classes)), classes]
         return float((self.weights[classes] * -np.log(np.clip(true, EPSILON, 1))).mean())
 
-    def alone(self, logits: Tensor) -> Numbers:
-        """As :func:`probabilities`, of the active party's own model."""
+    def plain_scores(self, logits: Tensor) -> Numbers:
+        """Scores as logits give them, without calibration: :func:`probabilities`."""
         return probabilities(logits)
 
     def output(self, scores: Numbers) -> Output:
@@ -102,7 +102,7 @@ class NumberTask:
         return torch.from_numpy(self.scale.scaled(labels).astype(np.float32))
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Of each row, float32[B]: the squared error in scaled units."""
+        """The loss of each row, float32[B]: the squared error in scaled units."""
         return mse_loss(logits, targets, reduction="none")
 
     @property
@@ -114,8 +114,8 @@ class NumberTask:
         """What validation looks at: the mean squared error of rows with these targets, in scaled units; None without rows."""
         return float(((scores - self.scale.scaled(labels)) ** 2).mean()) if len(labels) else None
 
-    def alone(self, logits: Tensor) -> Numbers:
-        """The same as float64."""
+    def plain_scores(self, logits: Tensor) -> Numbers:
+        """Scores as logits give them, without calibration: the same as float64."""
         return np.asarray(logits.double().cpu().numpy())
 
     def output(self, scores: Numbers) -> Output:
@@ -155,7 +155,7 @@ def facts_of_classes(train: NetworkConfig, labels: NDArray[Any]) -> tuple[int, N
 
 
 def weighted_losses(weights: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
-    """Of each row, float32[B]: each counts by its target's class; ``weights`` float32[K], the others as for a task's losses."""
+    """Losses float32[B], by the weight of each target's class; ``weights`` float32[K], the others as for a task's losses."""
     if logits.dim() == 2:
         return cross_entropy(logits, targets, weight=weights, reduction="none")
     ratio = weights[1] / weights[0]

@@ -23,7 +23,7 @@ from vfl_node.training.network.half import (
     ForwardPass,
     Positions,
     RepeatStart,
-    attached,
+    attach,
     learner,
     way_out_of_projections,
 )
@@ -34,8 +34,8 @@ from vfl_node.training.split.conversations import Conversations
 from vfl_node.training.split.half import audit_of_peers, encode, label_meter, likeness
 from vfl_node.training.split.held_out import HeldOutRows
 from vfl_node.training.split.local_branch import ActiveParts
-from vfl_node.training.split.outside import as_many_as_announced, outside_of, rows_outside
-from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels
+from vfl_node.training.split.outside import make_branch, repeat_to_announced, rows_outside
+from vfl_node.training.split.pretraining import PretrainingMeeting, make_pretraining
 from vfl_node.training.split.supervision import Supervision
 from vfl_node.training.split.tasks import start_at_rate
 from vfl_node.training.trainer import TrainingData
@@ -65,9 +65,9 @@ class ActiveHalf:
         start_at_rate(self._model, supervision.task, train)
         outside = self._rows_outside(session, data, training, rows, randomness.derive(f"unaligned/{repeat}"), saved or {})
         compared = likeness(session, training, repeat)
-        self.pretraining = self._before_labels(session, data, training, rows, randomness, draws, repeat)
+        self.pretraining = self._make_pretraining(session, data, training, rows, randomness, draws, repeat)
         meter = label_meter(session, data, supervision.labels, supervision.labelled)
-        self.attachments: Sequence[Attachment] = attached(audit, meter, compared, outside, self.pretraining)
+        self.attachments: Sequence[Attachment] = attach(audit, meter, compared, outside, self.pretraining)
         if saved is not None:
             self.learner.restore(saved)
             self._peers.restore(under("defences", saved))
@@ -86,16 +86,16 @@ class ActiveHalf:
         """As :meth:`Half.step`."""
         self.learner.begin(number)
         bottom = self._model.bottom
-        own = None if bottom is None else bottom(self._inputs.at(positions))  # (B, d'), while peers compute theirs
+        own = None if bottom is None else bottom(self._inputs.take(positions))  # (B, d'), while peers compute theirs
         embeddings = [
             embedding.requires_grad_() for embedding in await self._peers.embeddings(number, positions)
         ]  # (B, d) each
         logits = self._model.above([*([] if own is None else [own]), *embeddings])  # (B,) or (B, K)
-        targets = self._supervision.used(number, positions, logits.detach(), embeddings)
+        targets = self._supervision.step_targets(number, positions, logits.detach(), embeddings)
         loss = self._supervision.loss(logits, targets, positions)
-        beside = self._beside(Forward(positions, own, embeddings, targets))
+        beside = self._added_loss(Forward(positions, own, embeddings, targets))
         learnt = check_finite(loss if beside is None else loss + beside)
-        gradients = [check_finite(of) for of in torch.autograd.grad(learnt, embeddings, retain_graph=True)]
+        gradients = [check_finite(gradient) for gradient in torch.autograd.grad(learnt, embeddings, retain_graph=True)]
         failpoints.reach("backward")
         scale = len(positions) / self._supervision.task.largest_weight
         await self._peers.send(number, gradients, Leaving(f"step/{number}", positions, labels=targets, mean_of=scale))
@@ -119,8 +119,8 @@ class ActiveHalf:
         scores = self._supervision.expectation(torch.cat(logits)[torch.from_numpy(owned)], rows)
         return Figures(loss, measure(("auc",), self._supervision.labels[rows], scores)["auc"])
 
-    def defended(self) -> Defended:
-        """As :meth:`Half.defended`: nothing, as defences of gradients change no model."""
+    def defence_figures(self) -> Defended:
+        """As :meth:`Half.defence_figures`: nothing, as defences of gradients change no model."""
         return Defended()
 
     async def validate(self, rows: ForwardPass) -> Figures:
@@ -135,7 +135,7 @@ class ActiveHalf:
 
     async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> Evaluation:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
-        inputs = self._held_out.wanted()
+        inputs = self._held_out.make_inputs()
         logits = await self._logits(rows, inputs)
         return await self._held_out.measure(rows.batches, logits, inputs, self._logits_of)
 
@@ -166,7 +166,7 @@ class ActiveHalf:
         saved: Mapping[str, Tensor],
     ) -> Attachment | None:
         """What learns from the ``rows`` of the table that are outside of the alignment."""
-        supervision, beside = self._supervision, as_many_as_announced(session, data, rows, randomness)
+        supervision, beside = self._supervision, repeat_to_announced(session, data, rows, randomness)
         parts = ActiveParts(
             session,
             supervision.table,
@@ -179,9 +179,9 @@ class ActiveHalf:
             beside,
             randomness,
         )
-        return outside_of(parts, under("outside", saved))
+        return make_branch(parts, under("outside", saved))
 
-    def _before_labels(
+    def _make_pretraining(
         self,
         session: Session,
         data: TrainingData,
@@ -192,12 +192,12 @@ class ActiveHalf:
         repeat: int,
     ) -> Pretraining | None:
         bottom = self._model.bottom
-        sender = Sender("projections", self._supervision.owned, bottom, self._inputs.at)
+        sender = Sender("projections", self._supervision.owned, bottom, self._inputs.take)
         projections = way_out_of_projections(session, sender, draws, repeat)
         meeting = PretrainingMeeting(session, projections, conversations=self._peers)
-        return before_labels(session, data.alignment, bottom, self._inputs, training, rows, meeting, randomness, repeat)
+        return make_pretraining(session, data.alignment, bottom, self._inputs, training, rows, meeting, randomness, repeat)
 
-    def _beside(self, forward: Forward) -> Tensor | None:
+    def _added_loss(self, forward: Forward) -> Tensor | None:
         """What attachments add to the loss."""
         terms = [term for attachment in self.attachments if (term := attachment.loss_beside(forward)) is not None]
         return torch.stack(terms).sum() if terms else None
@@ -216,4 +216,4 @@ class ActiveHalf:
     @torch.no_grad()
     def _logits_of(self, positions: Positions, embeddings: Sequence[Tensor]) -> Tensor:
         """Logits by the own columns of the rows at ``positions``, and by ``embeddings``; the model is at rest."""
-        return check_finite(self._model(self._inputs.at(positions), embeddings))
+        return check_finite(self._model(self._inputs.take(positions), embeddings))

@@ -64,7 +64,7 @@ def base_rates(
     """
     train = Train.section_of(session.job)
 
-    def trained(model: Classifier, own: Randomness, counted: Tensor) -> Classifier:
+    def train_one(model: Classifier, own: Randomness, counted: Tensor) -> Classifier:
         initialise(model, own)
         train_local(
             model,
@@ -83,7 +83,7 @@ def base_rates(
     def rates_of(model: Classifier) -> Tensor:
         return task.base_rate(local_logits(model, inputs, np.arange(len(real))))
 
-    rates = rates_of(trained(model, private, real))
+    rates = rates_of(train_one(model, private, real))
     if train.missing.calibration == "train" and len(labelled) > 1:
         mixed = labelled[private.derive("folds").permutation(len(labelled))]
         folds = np.array_split(mixed, 2)
@@ -92,7 +92,7 @@ def base_rates(
             counted = torch.zeros_like(real)
             counted[torch.from_numpy(learnt)] = True
             counted[torch.from_numpy(validation)] = real[torch.from_numpy(validation)]
-            trained(other, private.derive(f"fold/{number}"), counted)
+            train_one(other, private.derive(f"fold/{number}"), counted)
             rows = torch.from_numpy(judged)
             rates[rows] = rates_of(other)[rows]
     return rates

@@ -32,13 +32,13 @@ class WeightedIdentity(Identity):
         self._shift = (shift[1] - shift[0] if len(weights) == 2 else shift).float()
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Of each row, float32[B]; shapes as for :meth:`loss`."""
+        """The loss of each row, float32[B]; shapes as for :meth:`loss`."""
         return weighted_losses(self._weights.to(logits.device), logits, targets)
 
     def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
         """As :meth:`Calibration.loss`: the mean over the batch's rows, not over their weights."""
         return self.losses(logits, targets).mean()
 
-    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
-        """As :meth:`Calibration.seen`: without the weights."""
-        return super().seen(logits - self._shift.to(logits.device), base_rate)
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+        """As :meth:`Calibration.observed_output`: without the weights."""
+        return super().observed_output(logits - self._shift.to(logits.device), base_rate)

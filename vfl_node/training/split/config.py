@@ -13,7 +13,7 @@ from vfl_node.job.training import TrainerParts, TrainingJob, Traits
 from vfl_node.job.unaligned import Unaligned, unaligned_of
 from vfl_node.models import architecture_of
 from vfl_node.training.network.config import NetworkConfig
-from vfl_node.training.split.missing.section import Missing, missing_of, why_intersection_is_hidden
+from vfl_node.training.split.missing.section import Missing, hidden_intersection_words, missing_of
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.unaligned.specs import NoUnaligned
 
@@ -63,7 +63,7 @@ class Train(NetworkConfig):
     unaligned: Annotated[Unaligned, ReadBy(unaligned_of)] = NoUnaligned()
 
     @model_validator(mode="after")
-    def _calibratable(self) -> Train:
+    def _check_calibration(self) -> Train:
         if self.classes > 2 and self.missing.calibration != "none":
             raise ValueError("missing.calibration is for two classes: set it to none")
         if self.class_weight is not None and self.missing.calibration != "none":
@@ -75,7 +75,7 @@ class Train(NetworkConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _labels_for_numbers(cls, section: Any) -> Any:
+    def _set_regression_labels(cls, section: Any) -> Any:
         """A regression has labels of :data:`REGRESSION_LABELS` unless it says otherwise."""
         if not isinstance(section, Mapping) or section.get("task") != "regression":
             return section
@@ -84,7 +84,7 @@ class Train(NetworkConfig):
         return section if named else {**section, "missing": {**missing, "labels": REGRESSION_LABELS}}
 
     @model_validator(mode="after")
-    def _labels_of_its_task(self) -> Train:
+    def _check_label_strategy(self) -> Train:
         strategy = self.missing.label_strategy
         if self.task not in strategy.tasks:
             others = [name for name, other in LABELS.usable() if self.task in other.tasks and other.fills]
@@ -124,7 +124,7 @@ class Train(NetworkConfig):
                 f"{protocol} trains on {spec.shared_rows}, and the active party has no labels for the rows that are not its "
                 "own: train.missing.labels must say how synthetic labels are made (majority)"
             )
-        hidden = why_intersection_is_hidden(job)
+        hidden = hidden_intersection_words(job)
         if missing.shares and not job.align.dummies:
             raise ValueError(
                 "train.missing.shares is for align.dummies: without them both parties know how many rows are whose"

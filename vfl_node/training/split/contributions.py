@@ -56,13 +56,13 @@ class HeldOutInputs:
 
     @property
     def positions(self) -> Positions:
-        """Of all rows, int64[n]."""
+        """Positions of all rows, int64[n]."""
         return np.concatenate(self._positions)
 
     @property
     def embeddings(self) -> list[Tensor]:
-        """Of each passive party, float32[n, d]."""
-        return [torch.cat(of) for of in zip(*self._embeddings, strict=True)]
+        """Embeddings of each passive party, float32[n, d]."""
+        return [torch.cat(parts) for parts in zip(*self._embeddings, strict=True)]
 
 
 def drops(
@@ -70,7 +70,7 @@ def drops(
     owned: NDArray[np.bool_],
     active: str | None,
     passive: Sequence[str],
-    measured: Callable[[Positions, Sequence[Tensor]], Values],
+    measure: Callable[[Positions, Sequence[Tensor]], Values],
     randomness: Randomness,
 ) -> dict[str, Repeats]:
     """Party → metric → its drop in each permutation; above 0 where the metric is worse than with the party's true part.
@@ -80,7 +80,7 @@ def drops(
         owned: bool[m], which shared rows the active party owns.
         active: its name; None where it has no columns.
         passive: names of the others, in the order of ``parts``.
-        measured: gives the metrics of all n rows, from the shared position whose own columns are read for each, int64[n], and
+        measure: gives the metrics of all n rows, from the shared position whose own columns are read for each, int64[n], and
             each passive party's embeddings, float32[n, d].
         randomness: of this alone.
 
@@ -88,35 +88,35 @@ def drops(
     """
     positions, embeddings = parts.positions, parts.embeddings
     places = np.flatnonzero(owned[positions])
-    whole = measured(positions, embeddings)
+    whole = measure(positions, embeddings)
 
     def order(number: int) -> NDArray[np.int64]:
         rows = np.arange(len(positions))
         rows[places] = places[randomness.derive(str(number)).permutation(len(places))]
         return rows
 
-    def without(party: str, rows: NDArray[np.int64]) -> Values:
+    def permute(party: str, rows: NDArray[np.int64]) -> Values:
         if party == active:
-            return measured(positions[rows], embeddings)
-        return measured(
+            return measure(positions[rows], embeddings)
+        return measure(
             positions,
-            [of[torch.from_numpy(rows)] if name == party else of for name, of in zip(passive, embeddings, strict=True)],
+            [part[torch.from_numpy(rows)] if name == party else part for name, part in zip(passive, embeddings, strict=True)],
         )
 
     orders = [order(number) for number in range(PERMUTATIONS)]
     dropped = {
-        party: [_worse(whole, without(party, rows)) for rows in orders] for party in ([active] if active else []) + [*passive]
+        party: [_drop(whole, permute(party, rows)) for rows in orders] for party in ([active] if active else []) + [*passive]
     }
-    return {party: {name: [of[name] for of in each] for name in whole} for party, each in dropped.items()}
+    return {party: {name: [values[name] for values in each] for name in whole} for party, each in dropped.items()}
 
 
-def _worse(whole: Values, permuted: Values) -> Values:
+def _drop(whole: Values, permuted: Values) -> Values:
     """How much worse each metric is; None where it is not defined."""
 
-    def worse(name: str) -> float | None:
+    def drop(name: str) -> float | None:
         true, other = whole[name], permuted[name]
         if true is None or other is None:
             return None
         return other - true if name in LOWER_IS_BETTER else true - other
 
-    return {name: worse(name) for name in whole}
+    return {name: drop(name) for name in whole}

@@ -51,7 +51,7 @@ class Conversations:
         self.sent: list[Tensor] = []
 
     async def embeddings(self, number: int, positions: Positions) -> list[Tensor]:
-        """Of step ``number`` and the rows at ``positions``, float32[B, d] of each passive party.
+        """Embeddings of step ``number``, of the rows at ``positions``: float32[B, d] of each passive party.
 
         Raises:
             ProtocolError: one of them, whom it names, sent another step (``E_ORDER``) or shape (``E_SHAPE``), or a value that

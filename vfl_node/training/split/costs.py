@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vfl_node.training.split.config import Train
 
 FRAME_BYTES = 74
-"""Of a message beside the values of its tensor: about so many at 256 rows of width 128."""
+"""Bytes of a message beside the values of its tensor: about so many at 256 rows of width 128."""
 
 AUDIT_BYTES = 84
 """What the audit of one peer's gradients stores of a row: 73 were measured. That of an only peer is in what a record takes."""
@@ -33,8 +33,8 @@ HELD_OUT_BYTES = 2
 """For each eight shared rows, where the active party names the last ones: which are held out, and which are for validation."""
 
 KEY_BITS = 3072
-"""Of the key for ``evaluate.matched``. Strength 128, as the group of the alignment: what the active party stores of the flags
-must stay closed for as long."""
+"""Bits of the key for ``evaluate.matched``. Strength 128, as the group of the alignment: what the active party stores of the
+flags must stay closed for as long."""
 
 BINS = 30
 """Most cells a label of ``evaluate.matched``; each costs 26 ms at the active party and 9 ms at the peer. With a
@@ -87,7 +87,7 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
     )
 
 
-def outside(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
+def unaligned_cost(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
     """What ``train.unaligned`` computes beside the federated batches over ``m`` shared rows; None: it is not used.
 
     With ``evaluate.hold_out`` this is the most: later rows than the last one trained on are left out.
@@ -113,7 +113,7 @@ def outside(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRole,
         top=train.top,
         outputs=train.outputs,
     )
-    work = tuple(replace(of, rows=of.rows * evaluate.repeats) for of in train.unaligned.work(sizes))
+    work = tuple(replace(part, rows=part.rows * evaluate.repeats) for part in train.unaligned.work(sizes))
     return OutsideCost(sizes.outside, train.unaligned.epochs_text(train.epochs), work, PACE)
 
 
@@ -183,7 +183,7 @@ def _bottom_sizes(train: Train, role: DataRole) -> Sequence[int]:
 
 
 class SplitPlan(TrainingPlan["Train"]):
-    """Of split training, counted exactly, up to a few messages around it."""
+    """What split training takes, counted exactly, up to a few messages around it."""
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """Batches of all epochs and repeats."""
@@ -195,12 +195,12 @@ class SplitPlan(TrainingPlan["Train"]):
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
         return cost(self.train, evaluate, rows, protocol, self.passive_parties)
 
+    @override
     def cost_outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
-        """What its method for rows outside of the alignment says."""
-        return outside(self.train, evaluate, rows, records)
+        return unaligned_cost(self.train, evaluate, rows, records)
 
     def parameters(self, role: DataRole, table: TableShape) -> int:
-        """Of this party's half, the active party's own model included."""
+        """Weights of this party's half, the active party's own model included."""
         return parameters(self.train, role, table, architecture_of(self.train.model, self.models), self.passive_parties)
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:

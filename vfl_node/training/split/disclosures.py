@@ -87,13 +87,13 @@ def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         f"from {peer} an embedding of each shared row, anew in each of {_epochs_in_words(train, stopped)} or for evaluation"
         f"{', of each row set apart for validation after each epoch' if rows.validated else ''}"
         f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
-        f"from them in part (see docs/explanations/privacy/index.md){_defended(exchange.defences, 'embeddings')}",
+        f"from them in part (see docs/explanations/privacy/index.md){_defence_words(exchange.defences, 'embeddings')}",
     )
     counts = matched.active_learns(peer, rows.held_out) if evaluate.matched else ()
     if train.unaligned.epochs_before:
-        counts = (*counts, *_before_labels(exchange, "an embedding"), _paced(exchange))
+        counts = (*counts, *_pretraining_disclosures(exchange, "an embedding"), _unaligned_rows(exchange))
     if stopped:
-        found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best(stopped)}"
+        found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best_epochs(stopped)}"
         counts = (*counts, Disclosure("early stopping", exchange.epochs, found))
     if exchange.lacks == 0:
         return (embeddings, *counts)
@@ -105,7 +105,7 @@ def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
             "membership",
             exchange.lacks,
             f"which of its own records {peer} lacks{also} can be inferred from the embeddings, "
-            f"{train.missing.feature_strategy.learnt()} (see docs/explanations/privacy/index.md){_compared(exchange.training)}",
+            f"{train.missing.feature_strategy.learnt()} (see docs/explanations/privacy/index.md){_history(exchange.training)}",
         ),
     )
 
@@ -117,11 +117,11 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     gradients = Disclosure(
         "gradients",
         exchange.epochs * exchange.rows.trained,
-        f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, exchange.defences, train.task)} (see "
-        f"docs/explanations/privacy/index.md){_weighted(train, peer)}{_defended(exchange.defences, 'gradients')}",
+        f"from {peer} a gradient for each row of every batch: {_label_leak(labels, peer, exchange.defences, train.task)} (see "
+        f"docs/explanations/privacy/index.md){_weight_words(train, peer)}{_defence_words(exchange.defences, 'gradients')}",
     )
-    answers: tuple[Disclosure, ...] = (_answered(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
-    answers += (_noised(exchange.rows, peer, *exchange.noised),) if exchange.noised else ()
+    answers: tuple[Disclosure, ...] = (_answer_bound(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
+    answers += (_noise_bound(exchange.rows, peer, *exchange.noised),) if exchange.noised else ()
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
         each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
@@ -131,27 +131,27 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         figures = Disclosure("figures", reported * sets * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
     counts = matched.passive_learns(peer) if evaluate.matched else ()
     if evaluate.hold_out:
-        counts = (*counts, _held_out(exchange))
+        counts = (*counts, _held_out_rows(exchange))
     if stopped:
         decided = (
             f"after each epoch whether the loss of {peer}'s labels in the validation rows was the smallest so far, and so "
-            f"{_best(stopped)}; this depends on how many of the shared rows {peer} has a label for, too. How long it waits "
-            f"while {peer} trains models of its own tells about when those stop"
+            f"{_best_epochs(stopped)}; this depends on how many of the shared rows {peer} has a label for, too. How long it "
+            f"waits while {peer} trains models of its own tells about when those stop"
         )
         counts = (*counts, Disclosure("early stopping", exchange.epochs, decided))
     if train.unaligned.used:
-        counts = (*counts, *_before_labels(exchange, "a gradient"), _paced(exchange, gradients=True))
+        counts = (*counts, *_pretraining_disclosures(exchange, "a gradient"), _unaligned_rows(exchange, gradients=True))
     if exchange.others:
-        counts = (*counts, _indirectly(exchange))
+        counts = (*counts, _indirect_leaks(exchange))
     if exchange.lacks == 0:
         return (gradients, *answers, figures, *counts)
     strategy = train.missing.label_strategy
-    compared = _compared(exchange.training, drawn=strategy.redrawn)
+    compared = _history(exchange.training, drawn=strategy.redrawn)
     membership = f"{strategy.learnt(peer)} (see docs/explanations/privacy/membership.md){compared}"
     return (gradients, *answers, Disclosure("membership", exchange.lacks, membership), figures, *counts)
 
 
-def _answered(rows: RowCounts, peer: str, epsilon: float, together: float) -> Disclosure:
+def _answer_bound(rows: RowCounts, peer: str, epsilon: float, together: float) -> Disclosure:
     """What is bounded where gradients are made of randomised answers."""
     answers = f"a randomised answer of ε = {epsilon:g} about the label of each, the same in every epoch, repeat and job"
     earlier = f"; together with answers of earlier jobs that had another ε or other terms: ε = {together:g}"
@@ -163,7 +163,7 @@ def _answered(rows: RowCounts, peer: str, epsilon: float, together: float) -> Di
     )
 
 
-def _noised(rows: RowCounts, peer: str, epsilon: float | None, together: float | None, delta: float) -> Disclosure:
+def _noise_bound(rows: RowCounts, peer: str, epsilon: float | None, together: float | None, delta: float) -> Disclosure:
     """What is bounded where gradients have noise in proportion to their length."""
     if epsilon is None:
         text = f"from {peer} gradients with noise that is too weak for a bound on what they tell of labels"
@@ -174,7 +174,7 @@ def _noised(rows: RowCounts, peer: str, epsilon: float | None, together: float |
     return Disclosure("noised gradients", rows.trained, text)
 
 
-def _held_out(exchange: TrainingExchange) -> Disclosure:
+def _held_out_rows(exchange: TrainingExchange) -> Disclosure:
     """What a passive party learns where the last rows are held out."""
     peer, rows = exchange.peer, exchange.rows
     before = f", and which {rows.validated} came before them" if rows.validated else ""
@@ -186,14 +186,14 @@ def _held_out(exchange: TrainingExchange) -> Disclosure:
     )
 
 
-def _before_labels(exchange: TrainingExchange, received: str) -> tuple[Disclosure, ...]:
+def _pretraining_disclosures(exchange: TrainingExchange, received: str) -> tuple[Disclosure, ...]:
     """What a party that ``received`` something, or a projection, of each row learns in the training without labels."""
     peer, method = exchange.peer, exchange.train.unaligned
     count = exchange.evaluate.repeats * method.epochs_before * exchange.rows.trained
     each = f"each aligned row trained on in each of {method.epochs_before} epochs before the training with labels"
     if method.exchanges == "projections":
         text = f"from {peer} a projection of {each}: values of {peer}'s columns can be inferred from it in part"
-        text += _defended(effective(exchange.defences, "projections"), "projections")
+        text += _defence_words(effective(exchange.defences, "projections"), "projections")
         return (Disclosure("projections", count, text),)
     if method.exchanges == "embeddings and gradients":
         tells = {
@@ -204,7 +204,7 @@ def _before_labels(exchange: TrainingExchange, received: str) -> tuple[Disclosur
     return ()
 
 
-def _paced(exchange: TrainingExchange, *, gradients: bool = False) -> Disclosure:
+def _unaligned_rows(exchange: TrainingExchange, *, gradients: bool = False) -> Disclosure:
     """What a party learns where the other one learns from rows outside of the alignment, too.
 
     Args:
@@ -227,7 +227,7 @@ def _paced(exchange: TrainingExchange, *, gradients: bool = False) -> Disclosure
     )
 
 
-def _indirectly(exchange: TrainingExchange) -> Disclosure:
+def _indirect_leaks(exchange: TrainingExchange) -> Disclosure:
     """What a passive party learns about the other ones."""
     peer, others = exchange.peer, exchange.others
     them, lacking = " and ".join(others), " and ".join(name for name, lacks in others.items() if lacks != 0)
@@ -250,7 +250,7 @@ def _epochs_in_words(train: Train, stopped: Stopped) -> str:
     return " to ".join(str(count) for count in sorted({min(counts), max(counts)})) + " epochs"
 
 
-def _best(stopped: Stopped) -> str:
+def _best_epochs(stopped: Stopped) -> str:
     """Which epochs were the best and the last."""
     each = [f"epoch {best} was the best and epoch {last} the last" for best, last in stopped]
     return f"that {each[0]}" if len(each) == 1 else f"that in the repeats {'; '.join(each)}"
@@ -261,7 +261,7 @@ def _spread(task: Task) -> str:
     return "; from R² and an error in the target's unit follows how far the targets spread" if task == "regression" else ""
 
 
-def _readable(labels: str, peer: str, defences: Sequence[DefenceParams], task: Task) -> str:
+def _label_leak(labels: str, peer: str, defences: Sequence[DefenceParams], task: Task) -> str:
     """How well labels can be read from gradients of ``peer``."""
     if task == "regression":
         unless = f"how well depends on {peer}'s defences" if defences else f"unless {peer} has a defence, almost surely"
@@ -274,7 +274,7 @@ def _readable(labels: str, peer: str, defences: Sequence[DefenceParams], task: T
     return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"
 
 
-def _weighted(train: Train, peer: str) -> str:
+def _weight_words(train: Train, peer: str) -> str:
     """What class weights tell."""
     if train.class_weight is None:
         return ""
@@ -284,12 +284,12 @@ def _weighted(train: Train, peer: str) -> str:
     return f"{lengths}, so that the lengths tell how frequent each class is among {peer}'s labels"
 
 
-def _defended(defences: Sequence[DefenceParams], direction: Direction) -> str:
+def _defence_words(defences: Sequence[DefenceParams], direction: Direction) -> str:
     """What the sender's defences do."""
     return "".join(f"; before they are sent, {params.words(direction)}" for params in defences)
 
 
-def _compared(training: int, *, drawn: bool = True) -> str:
+def _history(training: int, *, drawn: bool = True) -> str:
     """What comes on top from the second training over the same records on; ``drawn``: what is seen of a row is drawn anew."""
     if training == 1:
         return ""

@@ -93,7 +93,7 @@ class EstimatedRows(LocalBranch):
         self._active.learner.rest()  # the next federated step makes it ready again
         with torch.no_grad():
             inputs = self._active.inputs
-            keys = torch.cat([bottom(inputs.at(part)) for part in cut(self._active.aligned[places], ROWS_AT_ONCE)])
+            keys = torch.cat([bottom(inputs.take(part)) for part in cut(self._active.aligned[places], ROWS_AT_ONCE)])
         return self._estimator.estimates(own, keys, self._received[torch.from_numpy(places).to(own.device)])
 
     @override

@@ -63,7 +63,7 @@ class FilledRows(LocalBranch):
         active.learner.rest()
         aligned = self._aligned_part()
         places = np.arange(len(active.rows))
-        outside = self._part(self._inputs, places, self._own(self._inputs, places), active.rows, self._targets)
+        outside = self._part(self._inputs, places, self._own_embedder(self._inputs, places), active.rows, self._targets)
         filling = filler_of(self._train.unaligned)(
             AlignedRows(aligned, received), outside, self._joint_model(), self._randomness.derive("fill")
         )
@@ -87,24 +87,24 @@ class FilledRows(LocalBranch):
         """What this party has of the aligned rows. All trained on are computed, so that time does not tell how many it has."""
         active = self._active
         mine = torch.from_numpy(active.alignment.owned[active.trained])
-        own = self._own(active.inputs, active.trained)(EVERY)[mine.to(self._session.machine.device)]
+        own = self._own_embedder(active.inputs, active.trained)(EVERY)[mine.to(self._session.machine.device)]
         targets = active.targets(active.aligned_rows)
         return self._part(active.inputs, active.aligned, own.__getitem__, active.aligned_rows, targets)
 
-    def _own(self, inputs: PositionedInput, places: Positions) -> Callable[[slice], Tensor]:
+    def _own_embedder(self, inputs: PositionedInput, places: Positions) -> Callable[[slice], Tensor]:
         """A run of ``places`` of ``inputs`` → what the own bottom makes of these rows."""
         bottom, chunks = self._active.model.bottom, cut(places, ROWS_AT_ONCE)
         assert bottom is not None
 
         @torch.no_grad()
-        def own(run: slice) -> Tensor:
+        def embed(run: slice) -> Tensor:
             """By whole chunks, so that the bits of a row do not depend on what is asked for."""
             start, stop, _ = run.indices(len(places))
             first = start // ROWS_AT_ONCE
-            made = torch.cat([bottom(inputs.at(chunk)) for chunk in chunks[first : -(-stop // ROWS_AT_ONCE)]])
+            made = torch.cat([bottom(inputs.take(chunk)) for chunk in chunks[first : -(-stop // ROWS_AT_ONCE)]])
             return made[start - first * ROWS_AT_ONCE : stop - first * ROWS_AT_ONCE]
 
-        return own
+        return embed
 
     def _part(
         self,
@@ -117,7 +117,7 @@ class FilledRows(LocalBranch):
         """What this party has of rows at ``places`` of ``inputs``."""
         groups = self._active.table.groups
         of_rows = None if groups is None else groups[rows]
-        return OwnPart(lambda batch: inputs.at(places[batch]), own, targets, rows, of_rows)
+        return OwnPart(lambda batch: inputs.take(places[batch]), own, targets, rows, of_rows)
 
     def _joint_model(self) -> JointModel:
         active, train = self._active, self._train

@@ -64,7 +64,7 @@ def encode(
     encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
     features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)
     images = architecture_of(train.model, session.policy.models).reads_images()
-    return encoder.to_json(), PositionedInput.of(features, source, session.machine.device, images=images)
+    return encoder.to_json(), PositionedInput.from_features(features, source, session.machine.device, images=images)
 
 
 def audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int) -> Audit:
@@ -120,13 +120,13 @@ def label_meter(session: Session, data: TrainingData, labels: LabelColumn, train
     memories = {peer: session.memories[peer] for peer in peers if peer in session.memories}
     owned = np.flatnonzero(data.alignment.owned)  # in another repeat others of these are trained on
     secrets = {peer: memory.secret for peer, memory in memories.items()} or {"": session.randomness}
-    names = {peer: record_names(of, data.table.ids, data.alignment.rows, owned) for peer, of in secrets.items()}
+    names = {peer: record_names(secret, data.table.ids, data.alignment.rows, owned) for peer, secret in secrets.items()}
     truth = truth_of(labels.astype(np.float64), training, next(iter(names.values())), classes=classes)
     about, told = labels_key(data.name, data.table.label, classes), dict[tuple[str, str], list[History]]()
     for peer, memory in memories.items():
         for attack in truth.attacks.summed:
-            for attacker, of in ((peer, attack), (TOGETHER, f"{attack} {TOGETHER}"))[: min(len(peers), 2)]:
-                kept = History(memory, f"{about} {of}", truth.columns, session.attempt.job_id, names[peer])
+            for attacker, subject in ((peer, attack), (TOGETHER, f"{attack} {TOGETHER}"))[: min(len(peers), 2)]:
+                kept = History(memory, f"{about} {subject}", truth.columns, session.attempt.job_id, names[peer])
                 told.setdefault((attacker, attack), []).append(kept)
     return LabelMeter(truth, peers, party=session.name, limit=protection.max_label_auc, histories=told)
 
@@ -145,7 +145,7 @@ def likeness(session: Session, training: Positions, repeat: int) -> Compared | N
     return None
 
 
-def of_two_classes(session: Session) -> bool:
+def has_two_classes(session: Session) -> bool:
     """Whether the job's labels are of two classes."""
     train = Train.section_of(session.job)
     return train.task == "classification" and train.classes == 2

@@ -15,7 +15,7 @@ from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, Repeats, Values, assess, real_share
 from vfl_node.training.intervals import Output
-from vfl_node.training.network.alone import by_aligned_rows, logits_alone
+from vfl_node.training.network.alone import logits_alone, train_on_aligned_rows
 from vfl_node.training.network.half import Positions
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import cut
@@ -65,7 +65,7 @@ class HeldOutRows:
         self._matching = randomness.derive(f"matched/{repeat}") if first and self._evaluate.matched else None
         self._permuting = randomness.derive("contributions") if first and self._evaluate.contributions else None
 
-    def wanted(self) -> HeldOutInputs:
+    def make_inputs(self) -> HeldOutInputs:
         """What is to be kept of the inputs of the top."""
         return HeldOutInputs(MOST_ROWS if self._permuting else MOST if self._likeness else 0)
 
@@ -77,7 +77,7 @@ class HeldOutRows:
         Args:
             batches: shared positions held out.
             logits: float32[B] or [B, K] of each batch.
-            inputs: :meth:`wanted`, filled.
+            inputs: :meth:`make_inputs`, filled.
             logits_of: the model at rest.
         """
         session, supervision = self._session, self._supervision
@@ -85,7 +85,7 @@ class HeldOutRows:
         owned, labels = supervision.owned[held_out], supervision.labels[held_out]
         of_batches = list(zip(logits, batches, strict=True))
         scores = np.concatenate([supervision.expectation(*each) for each in of_batches])
-        alone, own = self._alone(held_out)
+        alone, own = self._measure_alone(held_out)
         evaluation = assess(
             self._evaluate,
             labels[owned],
@@ -94,7 +94,7 @@ class HeldOutRows:
             supervision.own_task.constant(int(np.count_nonzero(owned))),
             self._resampling,
             rival=boosted_tree.train(session, self._data, own, self._private.derive("tree")),
-            aligned=by_aligned_rows(
+            aligned=train_on_aligned_rows(
                 session, self._data, own, self._outside, supervision.own_task, self._private.derive("aligned")
             ),
         )
@@ -118,7 +118,7 @@ class HeldOutRows:
         )
         return dataclasses.replace(evaluation, matched=both.values, matched_rows=both.rows)
 
-    def _alone(self, testing: Positions) -> tuple[Output | None, OwnRows]:
+    def _measure_alone(self, testing: Positions) -> tuple[Output | None, OwnRows]:
         """What a network of this party alone says of the rows measured on, None if it has no columns; and its rows."""
         table = self._data.table
         own = OwnRows.of(
@@ -131,7 +131,7 @@ class HeldOutRows:
         )
         task = self._supervision.own_task
         logits = logits_alone(self._session, self._data, own, task, self._private.derive("network"))
-        return None if logits is None else task.output(task.alone(logits)), own
+        return None if logits is None else task.output(task.plain_scores(logits)), own
 
     def _contributions(self, inputs: HeldOutInputs, logits_of: LogitsOf, randomness: Randomness) -> dict[str, Repeats]:
         """What each party's columns are worth on the held-out rows."""
@@ -139,14 +139,14 @@ class HeldOutRows:
         own = supervision.owned[inputs.positions]
         labels = supervision.labels[inputs.positions][own]
 
-        def measured(columns: Positions, embeddings: Sequence[Tensor]) -> Values:
+        def measure(columns: Positions, embeddings: Sequence[Tensor]) -> Values:
             batches = cut(np.arange(len(columns)), size)
-            said = [logits_of(columns[of], [embedding[of] for embedding in embeddings]) for of in batches]
+            said = [logits_of(columns[batch], [embedding[batch] for embedding in embeddings]) for batch in batches]
             scores = np.concatenate(
-                [supervision.expectation(of, columns[batch]) for of, batch in zip(said, batches, strict=True)]
+                [supervision.expectation(logits, columns[batch]) for logits, batch in zip(said, batches, strict=True)]
             )
             output = supervision.task.output(scores[own])
             return output.metrics(self._evaluate.metrics, labels, self._evaluate.threshold)
 
         active = self._session.name if self._columns else None
-        return drops(inputs, supervision.owned, active, list(self._session.data_peers), measured, randomness)
+        return drops(inputs, supervision.owned, active, list(self._session.data_peers), measure, randomness)

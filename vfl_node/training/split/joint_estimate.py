@@ -94,21 +94,21 @@ def _split(
 ) -> float | None:
     """AUC of the attack where ``theirs`` stand for the peer's columns; None where it is not defined."""
     rows, draws = np.arange(len(own)), draws.derive(" ".join(theirs))
-    cells, categorical = design(_with(own, theirs), rows)
-    rest = _with(own, tuple(name for name in own.columns if name not in theirs))
+    cells, categorical = design(_select_columns(own, theirs), rows)
+    rest = _select_columns(own, tuple(name for name in own.columns if name not in theirs))
     features = Encoder.fit(rest, rows, train.scaling, train.least_rows).transform(rest)
-    inputs = PositionedInput.of(features, sources, torch.device("cpu"))
+    inputs = PositionedInput.from_features(features, sources, torch.device("cpu"))
     bottom = build_bottom(architecture_of(train.model, models), train, inputs.schema, train.bottom)
     initialise(bottom, draws.derive("weights"))
     bottom.eval()
     with torch.no_grad():
-        embeddings: Tensor = bottom(inputs.at(rows))
+        embeddings: Tensor = bottom(inputs.take(rows))
     shown, flags = embeddings.double().numpy(), np.array(categorical, dtype=bool)
     scores = attempt(lambda: joint.scores(cells, shown, draws, categorical=flags))
     return None if scores is None else auc(synthetic, scores)
 
 
-def _with(table: Table, names: tuple[str, ...]) -> Table:
+def _select_columns(table: Table, names: tuple[str, ...]) -> Table:
     """The records of ``table`` with these columns only."""
     columns: dict[str, Column] = {name: table.columns[name] for name in names}
     return Table(table.ids, columns)

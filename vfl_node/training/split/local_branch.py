@@ -84,7 +84,7 @@ class ActiveParts:
 
     @property
     def architecture(self) -> Architecture:
-        """Of the job's model."""
+        """The architecture of the job's model."""
         return architecture_of(self.train.model, self.session.policy.models)
 
     @property
@@ -93,7 +93,7 @@ class ActiveParts:
         return self.architecture.cut_width(self.train.bottom, self.train.outputs)
 
     def targets(self, rows: NDArray[np.int64]) -> Tensor:
-        """Of ``rows`` of the table, as the loss reads them."""
+        """The targets of ``rows`` of the table, as the loss reads them."""
         assert self.table.labels is not None
         return self.task.targets(self.table.labels[rows]).to(self.session.machine.device)
 
@@ -111,7 +111,7 @@ class LocalBranch(Attachment):
     def __init__(self, active: ActiveParts, saved: Mapping[str, Tensor]) -> None:
         self._active, self._session, self._train = active, active.session, active.train
         self._filling_after = self._train.unaligned.pretraining(self._train.epochs)
-        self._inputs = active.inputs.of_rows(active.rows)
+        self._inputs = active.inputs.select(active.rows)
         self._targets = active.targets(active.rows)
         self._randomness = active.randomness
         self._place = np.full(len(active.alignment), -1)
@@ -120,14 +120,14 @@ class LocalBranch(Attachment):
         """float32[k, d], the newest embedding of each aligned row of this party, where it is noted."""
         self._steps, self._seconds = 0, 0.0
         self._epoch, self._batches, self._local, self._done = 0, 1, list[Positions](), 0
-        self._branch = self._built()
+        self._branch = self._build_branch()
         version = active.architecture.version
         self._learner = Learner(self._branch, self._train, self._randomness.derive("branch"), version)
         if "steps" in saved:
             self._learner.restore(under("learner", saved))
             self._steps, self._seconds = int(saved["steps"]), float(saved["seconds"])
 
-    def _built(self) -> Classifier:
+    def _build_branch(self) -> Classifier:
         """An own top, and the joint half's bottom but for its norms."""
         active = self._active
         branch = build_classifier(active.architecture, self._train, self._inputs.schema, [active.received_width])
@@ -161,7 +161,7 @@ class LocalBranch(Attachment):
             place = self._place[step.positions]
             mine = np.flatnonzero(place >= 0)
             rows = torch.from_numpy(mine)
-            self._received[torch.from_numpy(place[mine])] = torch.cat([of.detach()[rows] for of in step.embeddings], dim=1)
+            self._received[torch.from_numpy(place[mine])] = torch.cat([part.detach()[rows] for part in step.embeddings], dim=1)
         if not self._local:
             return
         started = self._session.machine.clock()
@@ -179,7 +179,7 @@ class LocalBranch(Attachment):
         place = (self._epoch - self._filling_after) * of_an_epoch + index
         self._learner.pace(place, (self._train.epochs - self._filling_after) * of_an_epoch)
         assert self._branch.bottom is not None
-        own = self._branch.bottom(self._inputs.at(batch))
+        own = self._branch.bottom(self._inputs.take(batch))
         logits = self._branch.above([own, self._embeddings_of(batch, own)])
         loss = self._active.task.losses(logits, self._targets[torch.from_numpy(batch)]).mean()
         check_finite(loss).backward()  # type: ignore[no-untyped-call]

@@ -141,7 +141,7 @@ async def matched_active(
     homomorphic.check(public, flags)
     cells = cells_of(labels, scores, owned, least_rows(share), count // 2)
     sums = np.concatenate([homomorphic.total(public, flags[cells == cell]) for cell in range(count + 1)])[:count]
-    counts = await _opened(channel, public, sums, len(owned), randomness, workers)
+    counts = await _open_sums(channel, public, sums, len(owned), randomness, workers)
     sizes = np.bincount(cells, minlength=count + 1)[:count]
     if not sizes.any() or (counts > sizes).any():  # the second is the peer's doing, and ending the job would tell it
         return Matched(dict.fromkeys(names), None)
@@ -178,7 +178,7 @@ async def matched_passive(
     proof = keys.prove(private, _context(channel))
     await channel.send(decryption_pb2.PaillierKey(n=private.public.to_bytes(), proof=proof))
     width = private.public.width
-    await channel.send_rows(_encrypted(private, owned, randomness, workers), count=len(owned), width=width)
+    await channel.send_rows(_encrypt(private, owned, randomness, workers), count=len(owned), width=width)
     masked = await channel.receive_rows(width=width, count=count)
     homomorphic.check(private.public, masked)
     pins.check("cells of matched rows", hashlib.sha256(masked.tobytes()).digest())
@@ -265,7 +265,7 @@ def _context(channel: Channel) -> bytes:
     return f"{channel.job_id}/matched".encode()
 
 
-def _encrypted(private: PrivateKey, owned: Flags, randomness: Randomness, workers: Engine) -> Iterator[Ciphertexts]:
+def _encrypt(private: PrivateKey, owned: Flags, randomness: Randomness, workers: Engine) -> Iterator[Ciphertexts]:
     """The flags, a block at a time."""
     encryptor = Encryptor(private.public, _stream(randomness, "flags", owned), workers, private=private)
     flags = owned.astype(np.int64).tolist()
@@ -273,7 +273,7 @@ def _encrypted(private: PrivateKey, owned: Flags, randomness: Randomness, worker
         yield encryptor.encrypt(flags[start : start + _BLOCK], f"{start}")
 
 
-async def _opened(
+async def _open_sums(
     channel: Channel, public: PublicKey, sums: Ciphertexts, rows: int, randomness: Randomness, workers: Engine
 ) -> NDArray[np.int64]:
     """The numbers in ``sums``, each in 0 … ``rows``, by way of the key's owner."""

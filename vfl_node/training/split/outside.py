@@ -21,7 +21,7 @@ Nothing of this is sent: the messages are those of a training without it, as man
 What the passive party can see is time. How long an epoch takes tells it about u, which with private set intersection it knows
 from the numbers of records, unless these are padded. Where the protocol hides from it how many records are shared, u would tell
 that: so the rows outside are repeated there up to n_A, the number of records that this party has announced. As many rows are
-then filled in, and ⌈n_A/B⌉ batches are learnt from an epoch, whatever is shared (:func:`as_many_as_announced`).
+then filled in, and ⌈n_A/B⌉ batches are learnt from an epoch, whatever is shared (:func:`repeat_to_announced`).
 
 Source: Wei et al. 2023 (FedAds), section 4.1, algorithm 1. Deviations: a fixed share of local batches an epoch in place of a
 coin for each, with the same expectation; each branch has an optimiser of its own; the active half begins anew once the rows are
@@ -80,7 +80,7 @@ def rows_outside(session: Session, data: TrainingData, training: Positions) -> N
     return outside.astype(np.int64)
 
 
-def as_many_as_announced(
+def repeat_to_announced(
     session: Session, data: TrainingData, rows: NDArray[np.int64], randomness: Randomness
 ) -> NDArray[np.int64]:
     """``rows``, repeated where their number must not show: int64, ascending.
@@ -94,7 +94,7 @@ def as_many_as_announced(
     return np.sort(np.resize(rows[randomness.derive("repeated").permutation(len(rows))], count))
 
 
-def outside_of(active: ActiveParts, saved: Mapping[str, Tensor]) -> LocalBranch | None:
+def make_branch(active: ActiveParts, saved: Mapping[str, Tensor]) -> LocalBranch | None:
     """What the active party does in a repeat with its rows outside of the alignment; ``saved`` is of a checkpoint within it.
 
     Raises:

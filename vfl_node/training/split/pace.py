@@ -54,19 +54,19 @@ class MeasuredPace:
         self._row_s: dict[tuple[DataRole, Network, int, bool], float] = {}
 
     def __call__(self, work: Passes) -> float:
-        """Of all its rows."""
+        """The seconds of all its rows."""
         batch = max(1, min(work.batch, MOST_BATCH, int(work.rows)))
         kind = (work.at, work.network, batch, work.learns)
         if work.rows and kind not in self._row_s:
-            self._row_s[kind] = self._measured(*kind)
+            self._row_s[kind] = self._measure(*kind)
         return work.rows * self._row_s[kind] if work.rows else 0.0
 
-    def _measured(self, at: DataRole, network: Network, batch: int, learns: bool) -> float:
+    def _measure(self, at: DataRole, network: Network, batch: int, learns: bool) -> float:
         """CPU seconds a row, the mean of all batches that are timed."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            step = self._step(at, network, batch, learns=learns)
+            step = self._make_step(at, network, batch, learns=learns)
             step()
             done, began = 0, time.process_time()
             while (spent := time.process_time() - began) < BUDGET_S or done < FEWEST:
@@ -76,7 +76,7 @@ class MeasuredPace:
         finally:
             torch.set_num_threads(threads)
 
-    def _step(self, at: DataRole, network: Network, batch: int, *, learns: bool) -> Callable[[], None]:
+    def _make_step(self, at: DataRole, network: Network, batch: int, *, learns: bool) -> Callable[[], None]:
         """What computes one batch."""
         train, schema = self._train, InputSchema()
         if network.bottom:
@@ -87,7 +87,7 @@ class MeasuredPace:
         module = _Through(bottom, network.dense)
         initialise(module, Randomness(bytes(32)))
         draws = Randomness(bytes(32)).derive("rows")
-        rows = _made_up(schema, HELD_ROWS, draws)
+        rows = _make_rows(schema, HELD_ROWS, draws)
         optimiser = Updates(module, train.optimizer, train)
         module.train(learns)
 
@@ -123,11 +123,11 @@ class _Through(nn.Module):
         return made
 
 
-def _made_up(schema: InputSchema, rows: int, draws: Randomness) -> ModelInput:
+def _make_rows(schema: InputSchema, rows: int, draws: Randomness) -> ModelInput:
     """Rows of this schema."""
 
     def codes(cardinalities: list[int]) -> Tensor:
-        columns = [draws.choices(of, rows) for of in cardinalities]
+        columns = [draws.choices(levels, rows) for levels in cardinalities]
         return torch.from_numpy(np.stack(columns, axis=1) if columns else np.empty((rows, 0), np.int64))
 
     bags = codes([codes_of for codes_of, length in schema.lists for _ in range(length)]).int() if schema.lists else None

@@ -27,7 +27,7 @@ from vfl_node.training.network.half import (
     ForwardPass,
     Positions,
     RepeatStart,
-    attached,
+    attach,
     learner,
     way_out,
     way_out_of_projections,
@@ -39,7 +39,7 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import audit, decoder_audit, encode
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
-from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels, unshared_rows
+from vfl_node.training.split.pretraining import PretrainingMeeting, make_pretraining, unshared_rows
 from vfl_node.training.split.received import Received
 from vfl_node.training.split.table_use import SplitTableUse
 from vfl_node.training.trainer import TrainingData
@@ -63,9 +63,9 @@ class PassiveHalf:
         self._substitute = substitute(train.missing.feature_strategy, draws) if data.alignment.missing else None
         self._training, self._batch_size = training, train.batch_size
         columns = partial(_targets, session, data)
-        sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
+        sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.take, columns)
         membership = audit(session, data, training, randomness, repeat)
-        decoders = decoder_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
+        decoders = decoder_audit(session, data, columns, self._inputs.take, training, randomness, repeat)
         kept, rows, before = session.recording.transcript, data.alignment.rows, start.saved or {}
         recorder = projected = received = None
         if kept:
@@ -73,18 +73,18 @@ class PassiveHalf:
             projected = StepRecorder("projected", kept.projections, repeat, rows, before)
         if session.recording.received and repeat == 0:
             received = Received(session.recording.received, training, under("received", before))
-        observers = (of for of in (membership, decoders, recorder, received) if of is not None)
+        observers = (observer for observer in (membership, decoders, recorder, received) if observer is not None)
         self.exit = way_out(session, sender, draws, repeat, *observers)
         self._clock, self._seconds = session.machine.clock if session.policy.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         projecting = dataclasses.replace(sender, direction="projections")
-        seen_before = (of for of in (decoders and decoders.projections, projected) if of is not None)
+        seen_before = (observer for observer in (decoders and decoders.projections, projected) if observer is not None)
         projections = way_out_of_projections(session, projecting, draws, repeat, *seen_before)
         meeting = PretrainingMeeting(session, projections, learn=self.step)
-        self.pretraining = before_labels(
+        self.pretraining = make_pretraining(
             session, data.alignment, self._bottom, self._inputs, training, outside, meeting, randomness, repeat
         )
-        self.attachments: Sequence[Attachment] = attached(membership, decoders, recorder, projected, received, self.pretraining)
+        self.attachments: Sequence[Attachment] = attach(membership, decoders, recorder, projected, received, self.pretraining)
         if (saved := start.saved) is not None:
             self.learner.restore(saved)
             for attachment in self.attachments:
@@ -97,7 +97,7 @@ class PassiveHalf:
         """As :meth:`Half.step`."""
         leaving = Leaving(f"step/{number}", positions)
         if self.exit.defends:
-            with self._defending(), self.learner.rehearse():  # with norms by the batch, as it sends
+            with self._time_defences(), self.learner.rehearse():  # with norms by the batch, as it sends
                 self.exit.prepare(leaving)
         self.learner.begin(number)
         embedding = self._embedding(leaving.label, positions, learn=True)  # (B, d)
@@ -114,8 +114,8 @@ class PassiveHalf:
         """As :meth:`Half.figures`: nothing."""
         return Figures()
 
-    def defended(self) -> Defended:
-        """As :meth:`Half.defended`."""
+    def defence_figures(self) -> Defended:
+        """As :meth:`Half.defence_figures`."""
         seconds, self._seconds = self._seconds, 0.0
         return Defended(seconds, self.exit.figures())
 
@@ -138,11 +138,11 @@ class PassiveHalf:
         """Let the defences prepare the weights as they are before message ``number``, the last ones for now."""
         self.learner.rest()
         batches = cut(self._training, self._batch_size)
-        with self._defending():
+        with self._time_defences():
             self.exit.settle([Leaving(f"settle/{number}/{place}", positions) for place, positions in enumerate(batches)])
 
     @contextmanager
-    def _defending(self) -> Iterator[None]:
+    def _time_defences(self) -> Iterator[None]:
         """Takes the time of what is done within, if there are defences."""
         started = self._clock() if self._clock else 0.0
         yield
@@ -153,10 +153,11 @@ class PassiveHalf:
         """Send embeddings of ``rows``, judged beside the ``earlier`` ones that met the same weights."""
         self.learner.rest()
         with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
-            leaving = _leaving(rows)
-            embeddings = [self._embedding(of.label, of.positions, learn=False) for of in leaving]
+            leaving = _batches(rows)
+            embeddings = [self._embedding(batch.label, batch.positions, learn=False) for batch in leaving]
             known = [
-                (self._embedding(of.label, of.positions, learn=False), of) for of in (_leaving(earlier) if earlier else ())
+                (self._embedding(batch.label, batch.positions, learn=False), batch)
+                for batch in (_batches(earlier) if earlier else ())
             ]
             sent = self.exit.protect_held_out(embeddings, leaving, earlier=known)
         for offset, embedding in enumerate(sent):
@@ -185,7 +186,7 @@ class PassiveHalf:
 
     def _embedding(self, label: str, positions: Positions, *, learn: bool) -> Tensor:
         """float32[B, d]; where the strategy says so, embeddings of rows that are not its own are drawn."""
-        embedding: Tensor = self._bottom(self._inputs.at(positions))
+        embedding: Tensor = self._bottom(self._inputs.take(positions))
         if self._substitute is None:
             return embedding
         return self._substitute(label, embedding, self._owned[torch.from_numpy(positions)], learn=learn)
@@ -205,7 +206,7 @@ def _targets(session: Session, data: TrainingData, names: Sequence[str]) -> Targ
     return targets_of(data.table, data.alignment.rows, names, session.machine.device, party=session.name)
 
 
-def _leaving(rows: ForwardPass) -> list[Leaving]:
+def _batches(rows: ForwardPass) -> list[Leaving]:
     """The batches of ``rows`` as the defences see them."""
     return [
         Leaving(f"step/{rows.number + at}", positions, rows=partial(names_of_positions, positions, rows.epoch))

@@ -33,7 +33,7 @@ def unshared_rows(train: Train, alignment: Alignment, records: int) -> Positions
     return np.setdiff1d(np.arange(records), alignment.rows[alignment.owned]).astype(np.int64)
 
 
-def before_labels(
+def make_pretraining(
     session: Session,
     alignment: Alignment,
     bottom: nn.Module | None,
@@ -75,8 +75,8 @@ def before_labels(
         active=active,
         bottom=bottom,
         widths=widths,
-        shared=inputs.at,
-        own=inputs.of_rows(own).at,
+        shared=inputs.take,
+        own=inputs.select(own).take,
         rows=len(own),
         outside=len(outside),
         batch_size=train.batch_size,

@@ -45,7 +45,7 @@ from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 
 
-def randomised(protection: Protection) -> RandomisedParams | None:
+def find_defence(protection: Protection) -> RandomisedParams | None:
     """The defence in an owner's settings; None without it."""
     return next((params for params in protection.defences if isinstance(params, RandomisedParams)), None)
 
@@ -58,40 +58,40 @@ def check_randomised(session: Session) -> None:
 
     Leaks: that this owner's settings do not allow it; it follows from job and settings.
     """
-    params = randomised(session.policy.protection)
+    params = find_defence(session.policy.protection)
     if session.role != "active" or params is None:
         return
     train, numbers = Train.section_of(session.job), Train.section_of(session.job).task == "regression"
     if sum(isinstance(other, RandomisedParams) for other in session.policy.protection.defences) > 1:
-        raise _refused("is there twice, and a label has one answer", "leave one entry")
+        raise _refusal("is there twice, and a label has one answer", "leave one entry")
     if numbers and params.target_range is None:
-        raise _refused(
+        raise _refusal(
             "needs to know between which numbers targets lie, and this job is a regression",
             "say target_range: [low, high] beside epsilon: what is publicly known of such targets",
             "task: regression",
         )
     if train.class_weight is not None:
-        raise _refused(
+        raise _refusal(
             "does not know the class of a row, and train.class_weight weighs rows by it",
             "leave class_weight out; evaluate.threshold predicts a rare class more often",
             "train.class_weight",
         )
     if train.missing.calibration != "none":
-        raise _refused(
+        raise _refusal(
             "corrects the loss for its answers, and train.missing.calibration would correct probabilities for made-up labels: "
             "both together are not defined",
             "set train.missing.calibration: none, or align by psi",
             "train.missing.calibration",
         )
     if session.job.evaluate.share_with_passive:
-        raise _refused(
+        raise _refusal(
             "bounds what is told of a label, and evaluate.share_with_passive tells figures of the labels themselves",
             "set evaluate.share_with_passive: false",
             "evaluate.share_with_passive",
         )
 
 
-def _refused(why: str, hint: str, key: str = "") -> UsageError:
+def _refusal(why: str, hint: str, key: str = "") -> UsageError:
     """The error of a job or of settings that do not go with the defence; ``key`` of the job is told to peers."""
     return UsageError(
         f"the defence 'randomised-labels' {why}",
@@ -103,7 +103,7 @@ def _refused(why: str, hint: str, key: str = "") -> UsageError:
 
 def answer_of(session: Session, data: TrainingData) -> Answer | None:
     """What is answered in this job about the labels; None without the defence, and at a party without labels."""
-    params = randomised(session.policy.protection)
+    params = find_defence(session.policy.protection)
     if params is None or session.role != "active":
         return None
     train = Train.section_of(session.job)
@@ -115,7 +115,7 @@ def answer_of(session: Session, data: TrainingData) -> Answer | None:
     return Answer(data.name, data.table.label, terms, params.epsilon)
 
 
-def with_answers(session: Session, data: TrainingData) -> TrainingData:
+def replace_labels(session: Session, data: TrainingData) -> TrainingData:
     """``data`` with answers in place of labels, as everything gets them that a peer hears of; itself without the defence.
 
     Cost: 2 µs a record of the table, 30 µs in a regression.
@@ -124,7 +124,7 @@ def with_answers(session: Session, data: TrainingData) -> TrainingData:
     if answer is None or table.labels is None:
         return data
     secret, ids = session.memory.own.derive(answer.name), table.plain or table.ids
-    params, train = randomised(session.policy.protection), Train.section_of(session.job)
+    params, train = find_defence(session.policy.protection), Train.section_of(session.job)
     assert params is not None
     labels: LabelColumn
     if train.task == "regression":
@@ -137,7 +137,7 @@ def with_answers(session: Session, data: TrainingData) -> TrainingData:
 
 def learnt_task(session: Session, answers: NDArray[Any]) -> SplitTask:
     """The job's task as a network learns it of ``answers``, the labels trained on where there is no such defence."""
-    params, train = randomised(session.policy.protection), Train.section_of(session.job)
+    params, train = find_defence(session.policy.protection), Train.section_of(session.job)
     if params is None or train.task == "regression":
         return task_of(train, answers)
     return RandomisedClasses(*facts_of_classes(train, answers), epsilon=params.epsilon)
@@ -148,7 +148,7 @@ def own_task(session: Session, learnt: SplitTask, labels: NDArray[Any]) -> Split
 
     It never fails: whether it does would tell the peer of the labels.
     """
-    params, train = randomised(session.policy.protection), Train.section_of(session.job)
+    params, train = find_defence(session.policy.protection), Train.section_of(session.job)
     if params is None:
         return learnt
     if train.task == "regression":
@@ -177,7 +177,7 @@ class RandomisedClasses(ClassLabels):
         return measure(("nll",), labels, other + (1 - self.classes * other) * scores)["nll"]
 
     def calibration(self, name: str, composition: Composition | None, rate: Rate) -> Calibration:
-        """Of ``none``, the only one that is allowed beside the defence."""
+        """The calibration ``none``, the only one that is allowed beside the defence."""
         return ForwardCorrected(self.classes, self.epsilon)
 
 
@@ -196,10 +196,10 @@ class ForwardCorrected(Identity):
         """As :meth:`Calibration.loss`; ``targets`` are answers."""
         return corrected_losses(logits, targets, self._classes, self._epsilon).mean()
 
-    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
-        """As :meth:`Calibration.seen`: of an answer."""
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+        """As :meth:`Calibration.observed_output`: of an answer."""
         other = move_probability(self._classes, self._epsilon)
-        return other + (1 - self._classes * other) * super().seen(logits, base_rate)
+        return other + (1 - self._classes * other) * super().observed_output(logits, base_rate)
 
 
 def corrected_losses(logits: Tensor, answers: Tensor, classes: int, epsilon: float) -> Tensor:

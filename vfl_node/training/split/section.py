@@ -67,14 +67,14 @@ class MatchedMetrics(MetricValues):
 
     rows: Count | None
 
-    def column(self, of: ReportedTraining) -> MetricColumn:
+    def column(self, run: ReportedTraining) -> MetricColumn:
         """Beside the metrics on all rows that the active party owns."""
         if self.rows is None:
             note = "Rows of both: too few to be counted without telling of single ones."
         else:
             note = (
-                f"Rows of both: {self.rows:,} held-out rows that {of.passive} owns too, so that the columns are real on both "
-                f"sides{'; first repeat' if of.repeats > 1 else ''}. They are counted under encryption in groups of rows of "
+                f"Rows of both: {self.rows:,} held-out rows that {run.passive} owns too, so that the columns are real on both "
+                f"sides{'; first repeat' if run.repeats > 1 else ''}. They are counted under encryption in groups of rows of "
                 "like scores; while both parties follow the protocol neither learns which rows they are."
             )
         return MetricColumn("Federated, rows of both", self.model_dump(exclude={"rows"}), note)
@@ -87,8 +87,8 @@ class Drop(Section):
     sd: float = Field(ge=0, description="standard deviation over the permutations")
 
     @classmethod
-    def of(cls, values: Sequence[float | None]) -> Drop | None:
-        """Of the drop in each permutation; None where it is not defined in one."""
+    def from_values(cls, values: Sequence[float | None]) -> Drop | None:
+        """Mean and deviation of the drop in each permutation; None where it is not defined in one."""
         defined = [value for value in values if value is not None]
         return cls(mean=fmean(defined), sd=stdev(defined)) if len(defined) == len(values) else None
 
@@ -98,10 +98,10 @@ Contributions = dict[str, dict[str, Drop | None]]
 
 
 def contributions_of(drops: Mapping[str, Mapping[str, Sequence[float | None]]] | None) -> Contributions | None:
-    """Of the drops in each permutation; None where they were not measured."""
+    """The section for the drops in each permutation; None where they were not measured."""
     if drops is None:
         return None
-    return {party: {name: Drop.of(values) for name, values in of.items()} for party, of in drops.items()}
+    return {party: {name: Drop.from_values(values) for name, values in metrics.items()} for party, metrics in drops.items()}
 
 
 class LabelPrivacy(Section):
@@ -184,24 +184,24 @@ class SplitSection(TrainerSection):
     def counts_matched_rows(self) -> bool:
         return self.matched_metrics is not None
 
-    def words(self, of: ReportedTraining) -> TrainingWords:
+    def words(self, run: ReportedTraining) -> TrainingWords:
         """What stands in for missing rows, what this party did against attacks, and what it attacks itself."""
-        assert isinstance(of.train, Train)
-        repeats = f" × {of.repeats} repeats" if of.repeats > 1 else ""
+        assert isinstance(run.train, Train)
+        repeats = f" × {run.repeats} repeats" if run.repeats > 1 else ""
         return TrainingWords(
-            figures=(Figure(of.epochs, several(of.epochs, of.train.traits.unit) + repeats), Figure(of.steps, "batches")),
-            remarks=self._defended(of),
-            columns=(self.matched_metrics.column(of),) if self.matched_metrics else (),
+            figures=(Figure(run.epochs, several(run.epochs, run.train.traits.unit) + repeats), Figure(run.steps, "batches")),
+            remarks=self._defence_remarks(run),
+            columns=(self.matched_metrics.column(run),) if self.matched_metrics else (),
             terms=(
-                *self.strategies.terms(of.train.missing),
-                *((self.early_stopping.term(of.train),) if self.early_stopping else ()),
-                *((self.unaligned.term(of.train.unaligned),) if self.unaligned else ()),
+                *self.strategies.terms(run.train.missing),
+                *((self.early_stopping.term(run.train),) if self.early_stopping else ()),
+                *((self.unaligned.term(run.train.unaligned),) if self.unaligned else ()),
             ),
-            attacked=self._attacked(of.role),
-            by_party=self._by_party(of),
+            attacked=self._describe_attacked(run.role),
+            by_party=self._metrics_by_party(run),
         )
 
-    def _by_party(self, of: ReportedTraining) -> MetricsByParty | None:
+    def _metrics_by_party(self, run: ReportedTraining) -> MetricsByParty | None:
         if self.contributions is None:
             return None
         drops = {
@@ -213,25 +213,25 @@ class SplitSection(TrainerSection):
             drops,
             "How much worse the federated model is on the held-out rows if the columns of one party belong to other rows. "
             "Above 0 they help; ± is the standard deviation over random permutations. Where columns of two parties say the "
-            f"same, both figures are small.{' First repeat.' if of.repeats > 1 else ''}",
+            f"same, both figures are small.{' First repeat.' if run.repeats > 1 else ''}",
         )
 
-    def _defended(self, of: ReportedTraining) -> tuple[str, ...]:
-        sent = outgoing_direction(of.role)
+    def _defence_remarks(self, run: ReportedTraining) -> tuple[str, ...]:
+        sent = outgoing_direction(run.role)
         at_work = [entry for entry in self.defences if effective([read_params(entry)], sent)]
         if not at_work:
             return ()
-        keys = [{name: value for name, value in of.items() if name != "name" and value is not None} for of in at_work]
+        keys = [{name: value for name, value in entry.items() if name != "name" and value is not None} for entry in at_work]
         each = (
-            f"{of['name']} ({', '.join(f'{name} {_value(value)}' for name, value in own.items())})"
-            for of, own in zip(at_work, keys, strict=True)
+            f"{entry['name']} ({', '.join(f'{name} {_value(value)}' for name, value in own.items())})"
+            for entry, own in zip(at_work, keys, strict=True)
         )
         took = ""
         if self.defence_seconds_share is not None:
             took = f" To move the bottom took {self.defence_seconds_share:.0%} of the time of training."
-        return (f"{of.party} changed what it sent by {', then '.join(each)}, without telling {of.peer}.{took}",)
+        return (f"{run.party} changed what it sent by {', then '.join(each)}, without telling {run.peer}.{took}",)
 
-    def _attacked(self, role: str) -> Attacked:
+    def _describe_attacked(self, role: str) -> Attacked:
         if role == "active":
             return Attacked("gradients", "a gradient for every row, also where the label is made up")
         return Attacked(

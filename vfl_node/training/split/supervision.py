@@ -30,7 +30,7 @@ from vfl_node.training.split.base_rates import base_rates, model_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
-from vfl_node.training.split.randomised import learnt_task, own_task, with_answers
+from vfl_node.training.split.randomised import learnt_task, own_task, replace_labels
 from vfl_node.training.trainer import TrainingData
 
 
@@ -62,11 +62,11 @@ class Supervision:
     def __init__(
         self, session: Session, data: TrainingData, draws: Randomness, training: Positions, validation: Positions
     ) -> None:
-        learnt = with_answers(session, data)  # whatever a peer gets may depend on its labels, and not on those of ``data``
+        learnt = replace_labels(session, data)  # whatever a peer gets may depend on its labels, and not on those of ``data``
         self.labels, self._answers, self.table = _labels(data), _labels(learnt), learnt.table
         self.owned = data.alignment.owned
         self._training, self._validation = training, validation
-        self.labelled = _labelled(self.owned, training, validation)
+        self.labelled = _select_labelled(self.owned, training, validation)
         self.task = learnt_task(session, self._answers[self.labelled])
         self.own_task = own_task(session, self.task, self.labels[self.labelled])
         self.targets = self.task.targets(self._answers).to(session.machine.device)
@@ -74,13 +74,12 @@ class Supervision:
         missing = Train.section_of(session.job).missing
         self._synthetic: Labels | None = None
         if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
-            known = self.task.known(self._answers[self.owned], len(self.owned), draws.derive("labels"))
+            known = self.task.build_known(self._answers[self.owned], len(self.owned), draws.derive("labels"))
             self._synthetic = build(missing.label_strategy, known)
-        self.calibration = self.task.calibration(
-            missing.calibration,
-            None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibration_for),
-            self._synthetic.rate if self._synthetic else 0.0,
-        )
+        mix, rate = None, self._synthetic.rate if self._synthetic else 0.0
+        if missing.calibration != "none":
+            mix = Composition.from_view(data.alignment, missing.shares, missing.calibration_for)
+        self.calibration = self.task.calibration(missing.calibration, mix, rate)
         self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.machine.device)
         self._alone: Classifier | None = None
 
@@ -119,7 +118,7 @@ class Supervision:
         """q of the rows at ``positions``, float32[B]."""
         return self._base_rate[torch.from_numpy(positions)]
 
-    def used(self, number: int, positions: Positions, logits: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+    def step_targets(self, number: int, positions: Positions, logits: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
         """The targets that step ``number`` trains on, float32[B] or [B, K]: of real labels, else synthetic.
 
         Args:
@@ -134,7 +133,7 @@ class Supervision:
             return targets
         real = self.real[rows]  # (B,)
         received = torch.cat([embedding.detach() for embedding in embeddings], dim=1)
-        seen = self.calibration.seen(logits, self.base_rate(positions))
+        seen = self.calibration.observed_output(logits, self.base_rate(positions))
         synthetic = self._synthetic.targets(Step(number, positions, real, targets, seen, received))
         return torch.where(real if targets.dim() == 1 else real[:, None], targets, synthetic)
 
@@ -160,14 +159,14 @@ class Supervision:
 
     def weights(self) -> dict[str, Tensor]:
         """``local.NAME``: those of the model that gives q, on the CPU; none without one."""
-        return prefixed("local", {name: of.cpu() for name, of in self._alone.state_dict().items()} if self._alone else {})
+        return prefixed("local", {name: value.cpu() for name, value in self._alone.state_dict().items()} if self._alone else {})
 
     def to_json(self) -> dict[str, Any]:
         """What predictions need: calibration, and what the task knows of its labels."""
         return {"calibration": self.calibration.to_json(), **self.task.to_json()}
 
 
-def _labelled(owned: NDArray[np.bool_], training: Positions, validation: Positions) -> Positions:
+def _select_labelled(owned: NDArray[np.bool_], training: Positions, validation: Positions) -> Positions:
     """The own ones among ``training``. Raises DataError (``E_EMPTY``): there are none, or none to validate on."""
     labelled = training[owned[training]]
     if len(labelled) == 0:

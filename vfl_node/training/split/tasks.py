@@ -27,7 +27,7 @@ LOCAL_RATE_MARGIN = 1e-3
 class ClassLabels(ClassTask):
     """Labels 0 to K − 1, some of them made up."""
 
-    def known(self, labels: NDArray[Any], shared: int, randomness: Randomness) -> Known:
+    def build_known(self, labels: NDArray[Any], shared: int, randomness: Randomness) -> Known:
         """What a strategy for made-up labels may know: all real ``labels`` of so many ``shared`` rows."""
         return Known(labels, shared, self.classes, randomness)
 
@@ -51,7 +51,7 @@ class ClassLabels(ClassTask):
 class ScaledTargets(NumberTask):
     """Numbers, some of them made up."""
 
-    def known(self, labels: NDArray[Any], shared: int, randomness: Randomness) -> Known:
+    def build_known(self, labels: NDArray[Any], shared: int, randomness: Randomness) -> Known:
         """What a strategy for made-up targets may know: all real ``labels`` of so many ``shared`` rows."""
         return Known(self.scale.scaled(labels), shared, 0, randomness, self.scale)
 

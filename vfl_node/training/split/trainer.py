@@ -38,12 +38,12 @@ from vfl_node.training.evaluation import Evaluation
 from vfl_node.training.messages import check_batch_fits
 from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.loop import Halves, train
-from vfl_node.training.network.results import measured, told
+from vfl_node.training.network.results import finish_active, finish_passive
 from vfl_node.training.network.section import EarlyStopping
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, exchanged_epochs, passive_learns
-from vfl_node.training.split.half import of_two_classes
+from vfl_node.training.split.half import has_two_classes
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.prediction.model import VERSION
@@ -160,7 +160,7 @@ def _check_projections(session: Session) -> None:
 def _check_labels(session: Session) -> None:
     """Refuse defences of labels of two classes in a job with others. Raises UsageError (``E_CONFIG``)."""
     protection = session.policy.protection
-    if session.role != "active" or of_two_classes(session):
+    if session.role != "active" or has_two_classes(session):
         return
     named = [f"the defence {params.name!r}" for params in protection.defences if params.needs_two_classes]
     if named:
@@ -175,17 +175,18 @@ def _check_labels(session: Session) -> None:
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:
     train = Train.section_of(session.job)
     shifted = (data.alignment.missing > 0 and train.missing.calibration == "none") or train.class_weight is not None
-    return await measured(session, data, journal, _trained(session, data, journal, journal.evaluations[0]), shifted=shifted)
+    return await finish_active(session, data, journal, _result(session, data, journal, journal.evaluations[0]), shifted=shifted)
 
 
 async def _passive(session: Session, data: TrainingData, journal: Journal) -> Trained:
-    return await told(session, journal, _trained(session, data, journal))
+    return await finish_passive(session, journal, _result(session, data, journal))
 
 
-def _trained(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
+def _result(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
     """What every party has: the first repeat's half, what its audit has seen and, at the active party, what it measured."""
     shown = journal.tested if session.role == "passive" else np.empty(0, dtype=np.int64)  # whose embeddings the peer has
-    epochs, found = exchanged_epochs(journal.stopped, session.job.evaluate, Train.section_of(session.job)), journal.findings
+    missing, found = Train.section_of(session.job).missing, journal.findings
+    epochs = exchanged_epochs(journal.stopped, session.job.evaluate, Train.section_of(session.job))
     return Trained(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
@@ -193,24 +194,22 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         device=device_name(session.machine.device),
         disclosures=_disclosures(session, data, journal, epochs),
         section=SplitSection(
-            strategies=strategies_used(
-                Train.section_of(session.job).missing, lacking(session, data.alignment), session.job.parties
-            ),
+            strategies=strategies_used(missing, count_lacking(session, data.alignment), session.job.parties),
             held_out=HeldOut(**found["held_out"]) if found.get("held_out") else None,
             matched_metrics=MatchedMetrics(**first.matched, rows=first.matched_rows)
             if first and first.matched is not None
             else None,
-            early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
+            early_stopping=EarlyStopping.from_epochs(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.policy.protection.defences),
             label_privacy=_label_privacy(session, data, epochs),
             defence_seconds_share=_share_of_defences(journal),
             contributions=contributions_of(first.contributions) if first else None,
-            unaligned=_unaligned(session, journal),
+            unaligned=_unaligned_rows(session, journal),
         ),
         warnings=(
             *unaudited(session.policy.protection),
             *journal.silent,
-            *_unprotected(session, data),
+            *_unprotected_warning(session, data),
             *warn(first.unlike if first else None),
         ),
         weights=journal.weights,
@@ -228,7 +227,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
     )
 
 
-def _unaligned(session: Session, journal: Journal) -> UnalignedRows | None:
+def _unaligned_rows(session: Session, journal: Journal) -> UnalignedRows | None:
     """What the first repeat did with rows outside of the alignment."""
     if "unaligned" not in journal.findings:
         return None
@@ -248,12 +247,12 @@ def _label_privacy(session: Session, data: TrainingData, epochs: int) -> LabelPr
     defences = effective(session.policy.protection.defences, outgoing_direction(session.role))
     if (found := budget(defences, epochs * len(session.data_peers))) is None:
         return None
-    each = [of_all for _, of_all, _ in _noised(session, data, epochs).values()]
-    worst = None if not each or None in each else max(of for of in each if of is not None)
+    each = [of_all for _, of_all, _ in _noise_epsilons(session, data, epochs).values()]
+    worst = None if not each or None in each else max(total for total in each if total is not None)
     return LabelPrivacy(**asdict(found), epsilon_together=worst)
 
 
-def _noised(session: Session, data: TrainingData, epochs: int) -> dict[str, tuple[float | None, float | None, float]]:
+def _noise_epsilons(session: Session, data: TrainingData, epochs: int) -> dict[str, tuple[float | None, float | None, float]]:
     """Passive party → ε of the gradients of a row that it gets, of those by all jobs, and δ; empty without ``dp`` alone."""
     defences = effective(session.policy.protection.defences, outgoing_direction(session.role))
     if session.role != "active" or budget(defences, epochs) is None:
@@ -269,13 +268,13 @@ def _noised(session: Session, data: TrainingData, epochs: int) -> dict[str, tupl
 
 
 def _share_of_defences(journal: Journal) -> float | None:
-    """Of the time of the first repeat's epochs, the share in which this party's defences moved its model."""
-    if not any(of.defence_seconds for of in journal.epochs):
+    """The share of the time of the first repeat's epochs in which this party's defences moved its model."""
+    if not any(epoch.defence_seconds for epoch in journal.epochs):
         return None
-    return min(1.0, sum(of.defence_seconds for of in journal.epochs) / sum(of.seconds for of in journal.epochs))
+    return min(1.0, sum(epoch.defence_seconds for epoch in journal.epochs) / sum(epoch.seconds for epoch in journal.epochs))
 
 
-def _unprotected(session: Session, data: TrainingData) -> tuple[str, ...]:
+def _unprotected_warning(session: Session, data: TrainingData) -> tuple[str, ...]:
     """A warning of the columns that no defence names, as protected ones may follow from them."""
     protections = effective(session.policy.protection.defences, outgoing_direction(session.role))
     named = [params.names for params in protections if isinstance(params, ColumnParams)]
@@ -289,13 +288,13 @@ def _unprotected(session: Session, data: TrainingData) -> tuple[str, ...]:
     )
 
 
-def lacking(session: Session, alignment: Alignment) -> dict[str, int | None]:
+def count_lacking(session: Session, alignment: Alignment) -> dict[str, int | None]:
     """Data party → how many of the shared rows it does not own; None where that is hidden from this one."""
     return {session.name: alignment.missing, **{name: facts.missing for name, facts in alignment.peers.items()}}
 
 
 def strategies_used(missing: Missing, lacks: Mapping[str, int | None], parties: Parties) -> Strategies:
-    """Which strategies an alignment needed; of rows that it hides there may be some. ``lacks`` as :func:`lacking`."""
+    """Which strategies an alignment needed; of rows that it hides there may be some. ``lacks`` as :func:`count_lacking`."""
     return Strategies(
         labels=None if lacks[parties.active] == 0 else missing.labels,
         features=None if all(rows == 0 for rows in lacks.values()) else missing.features,
@@ -305,13 +304,13 @@ def strategies_used(missing: Missing, lacks: Mapping[str, int | None], parties: 
 
 def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs: int) -> dict[str, tuple[Disclosure, ...]]:
     """All parties' entries; in those of the others a number that this party may not know is None."""
-    job, parties, lacks = session.job, session.job.parties, lacking(session, data.alignment)
+    job, parties, lacks = session.job, session.job.parties, count_lacking(session, data.alignment)
     if lacks[session.name] and None in lacks.values():  # synthetic rows may be among them
         lacks[session.name] = None
     rows, answer = RowCounts(*journal.rows, len(journal.validated)), answer_of(session, data)
-    noised = _noised(session, data, epochs)
+    noised = _noise_epsilons(session, data, epochs)
 
-    def answered(receiver: str) -> tuple[float, float] | None:
+    def answer_epsilons(receiver: str) -> tuple[float, float] | None:
         """ε of the answers about labels that a passive party has: of these, and of all."""
         return (answer.epsilon, session.memories[receiver].answer(answer)) if answer else None
 
@@ -329,14 +328,14 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs:
             journal.stopped,
             {name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
             data.alignment.hides_intersection,
-            answered(receiver) if sender == session.name else None,
+            answer_epsilons(receiver) if sender == session.name else None,
             noised.get(receiver) if sender == session.name else None,
         )
 
-    def by(name: str) -> tuple[Disclosure, ...]:
+    def party_disclosures(name: str) -> tuple[Disclosure, ...]:
         if name in parties.passive:
             return passive_learns(exchange(parties.active, name))
         of_each = (active_learns(exchange(passive, name)) for passive in parties.passive)
         return tuple(dict.fromkeys(chain.from_iterable(of_each)))  # what stands in each entry alike stands here once
 
-    return {name: by(name) for name in (session.name, *session.others)}
+    return {name: party_disclosures(name) for name in (session.name, *session.others)}

@@ -91,13 +91,13 @@ class Composition:
         return self.w11 + self.w10
 
     @classmethod
-    def of(
+    def from_view(
         cls,
         alignment: Alignment,
         shares: OwnedShares | None = None,
         calibration_for: Literal["both", "labels", "features"] = "both",
     ) -> Composition:
-        """From the counts that both parties know, or from agreed shares where they are hidden.
+        """The composition by the counts that both parties know, or from agreed shares where they are hidden.
 
         Args:
             alignment: the active party's view.
@@ -114,7 +114,7 @@ class Composition:
         if shares is not None:
             whole = cls(shares.active * shares.passive, shares.active * (1 - shares.passive), 1 - shares.active)
         else:
-            whole = cls._counted(alignment)
+            whole = cls._from_counts(alignment)
         if calibration_for == "labels":
             return cls(whole.labelled, 0.0, whole.w01)
         if calibration_for == "features":
@@ -122,7 +122,7 @@ class Composition:
         return whole
 
     @classmethod
-    def _counted(cls, alignment: Alignment) -> Composition:
+    def _from_counts(cls, alignment: Alignment) -> Composition:
         shared = alignment.peer.intersection
         if not shared:
             reason = "is hidden by this alignment" if shared is None else "is zero"
@@ -152,7 +152,7 @@ class Calibration(ABC):
         """
 
     @abstractmethod
-    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         """P' of each row, which the training data show: like ``logits``, detached, within 0 … 1."""
 
     @abstractmethod
@@ -197,8 +197,8 @@ class Identity(Calibration):
     def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
         return cross_entropy(logits, targets) if logits.ndim == 2 else binary_cross_entropy_with_logits(logits, targets)
 
-    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
-        """As :meth:`Calibration.seen`: the model's probability."""
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+        """As :meth:`Calibration.observed_output`: the model's probability."""
         return _likelihood(logits.detach())
 
     @override
@@ -251,7 +251,7 @@ class AtTest(Shift):
         if self.rate == "model":
             return seen
         if self.rate == "vote":
-            return _unvoted(seen, mix)
+            return _invert_vote(seen, mix)
         return np.asarray((seen - mix.w01 * self.rate) / mix.labelled)
 
 
@@ -276,7 +276,7 @@ class AtTraining(Shift):
         return -(targets * positive + (1 - targets) * negative).mean()
 
     @override
-    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         return self._log_positive(logits.detach(), base_rate).exp().clamp(max=1)
 
     def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
@@ -285,12 +285,12 @@ class AtTraining(Shift):
         return np.asarray(share * self.probability(logits, base_rate) + (1 - share) * _numbers(base_rate))
 
     def _log_positive(self, logits: Tensor, base_rate: Tensor) -> Tensor:
-        return self._log_seen(logsigmoid(logits), base_rate, self.rate)
+        return self._log_share(logsigmoid(logits), base_rate, self.rate)
 
     def _log_negative(self, logits: Tensor, base_rate: Tensor) -> Tensor:
-        return self._log_seen(logsigmoid(-logits), 1 - base_rate, self.rate if isinstance(self.rate, str) else 1 - self.rate)
+        return self._log_share(logsigmoid(-logits), 1 - base_rate, self.rate if isinstance(self.rate, str) else 1 - self.rate)
 
-    def _log_seen(self, log_true: Tensor, base_rate: Tensor, rate: Rate) -> Tensor:
+    def _log_share(self, log_true: Tensor, base_rate: Tensor, rate: Rate) -> Tensor:
         """Logarithm of the share of one class in what is seen, float32[B]; all arguments are of this class."""
         mix = self.composition
         log_real = _log_mix(mix.w11 / mix.labelled, log_true, mix.w10 / mix.labelled * base_rate)
@@ -329,7 +329,7 @@ def _log_mix(weight: float, log_first: Tensor, second: Tensor) -> Tensor:
     return torch.logaddexp(math.log(weight) + log_first, second.log())
 
 
-def _unvoted(seen: Probabilities, mix: Composition) -> Probabilities:
+def _invert_vote(seen: Probabilities, mix: Composition) -> Probabilities:
     """r such that (1 − w01)·r + w01·(3r² − 2r³) = ``seen``, which rises from 0 to 1 with r; by bisection."""
     low, high = np.zeros_like(seen), np.ones_like(seen)
     for _ in range(HALVINGS):

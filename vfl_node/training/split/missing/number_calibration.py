@@ -32,19 +32,19 @@ class AsPredicted(Identity):
         """Mean squared error over the batch, a scalar."""
         return mse_loss(logits, targets)
 
-    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         """f of each row, which the training data show, detached."""
         return logits.detach()
 
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """The number predicted for each row."""
-        return _exact(logits)
+        return _to_exact(logits)
 
 
 class NumberShift(Shift):
     """What both shifts have in common; ``rate`` is c, or ``model`` where made-up targets follow the rows around them."""
 
-    def _shown(self, real: Tensor) -> Tensor:
+    def _observe(self, real: Tensor) -> Tensor:
         """f of rows whose real targets have the mean ``real``."""
         mix = self.composition
         return real if isinstance(self.rate, str) else mix.labelled * real + mix.w01 * self.rate
@@ -60,17 +60,17 @@ class ShiftedAtTest(NumberShift):
         return mse_loss(logits, targets)
 
     @override
-    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         return logits.detach()
 
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """μ = (r·(w11 + w10) − w10·q) / w11."""
         mix = self.composition
-        return np.asarray((self.expectation(logits, base_rate) * mix.labelled - mix.w10 * _exact(base_rate)) / mix.w11)
+        return np.asarray((self.expectation(logits, base_rate) * mix.labelled - mix.w10 * _to_exact(base_rate)) / mix.w11)
 
     def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """r, of f."""
-        mix, shown = self.composition, _exact(logits)
+        mix, shown = self.composition, _to_exact(logits)
         return shown if isinstance(self.rate, str) else np.asarray((shown - mix.w01 * self.rate) / mix.labelled)
 
 
@@ -81,21 +81,21 @@ class ShiftedAtTraining(NumberShift):
 
     def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
         """Mean squared error of f."""
-        return mse_loss(self._shown(self._real(logits, base_rate)), targets)
+        return mse_loss(self._observe(self._real_mean(logits, base_rate)), targets)
 
-    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         """f of each row."""
-        return self._shown(self._real(logits.detach(), base_rate))
+        return self._observe(self._real_mean(logits.detach(), base_rate))
 
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """μ, the network's output."""
-        return _exact(logits)
+        return _to_exact(logits)
 
     def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """r = (w11·μ + w10·q) / (w11 + w10)."""
-        return _exact(self._real(logits.double(), base_rate.double()))
+        return _to_exact(self._real_mean(logits.double(), base_rate.double()))
 
-    def _real(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+    def _real_mean(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         share = self.composition.w11 / self.composition.labelled
         return share * logits + (1 - share) * base_rate
 
@@ -113,5 +113,5 @@ def number_calibration(name: str, composition: Composition | None, rate: Rate) -
     return SHIFTS[name](composition, rate)
 
 
-def _exact(values: Tensor) -> Probabilities:
+def _to_exact(values: Tensor) -> Probabilities:
     return np.asarray(values.detach().double().cpu().numpy())

@@ -70,7 +70,7 @@ class Missing(_StrategyNames, extra="forbid"):
 
     @model_validator(mode="before")
     @classmethod
-    def _keys_as_strategies_read_them(cls, section: Any) -> Any:
+    def _read_strategy_keys(cls, section: Any) -> Any:
         if not isinstance(section, Mapping):
             return section
         others = [key for key in section if key not in cls.model_fields and _is_default_of_another(key, section[key])]
@@ -80,7 +80,7 @@ class Missing(_StrategyNames, extra="forbid"):
         return keys
 
     @model_validator(mode="after")
-    def _fits(self) -> Missing:
+    def _check_keys(self) -> Missing:
         if self.calibration == "none" and (self.shares or self.calibration_for != "both"):
             raise ValueError("shares and calibration_for are for calibration, and calibration is none")
         return self
@@ -111,7 +111,7 @@ def _is_default_of_another(key: object, value: object) -> bool:
 def missing_of(section: Any) -> type[Missing]:
     """What reads a ``missing`` section: :class:`Missing` with the keys of the strategies that it names."""
     names = _StrategyNames.model_validate(section, from_attributes=True)
-    return _with_keys(names.labels, names.features, LABELS[names.labels], FEATURES[names.features])
+    return _make_section(names.labels, names.features, LABELS[names.labels], FEATURES[names.features])
 
 
 _READ: Any = SkipValidation()  # type: ignore[type-arg]
@@ -119,7 +119,7 @@ _READ: Any = SkipValidation()  # type: ignore[type-arg]
 
 
 @cache
-def _with_keys(labels: str, features: str, *strategies: type[Strategy]) -> type[Missing]:
+def _make_section(labels: str, features: str, *strategies: type[Strategy]) -> type[Missing]:
     fields: dict[str, Any] = {}
     for name, strategy in zip((labels, features), strategies, strict=True):
         for key, field in strategy.model_fields.items():
@@ -140,7 +140,7 @@ def _with_keys(labels: str, features: str, *strategies: type[Strategy]) -> type[
     return model
 
 
-def why_intersection_is_hidden(job: TrainingJob) -> str:
+def hidden_intersection_words(job: TrainingJob) -> str:
     """Words for an error, after the size of the intersection; empty where it is not hidden."""
     if hidden := job.align.spec.intersection_hidden_from:
         parties = " and the ".join(f"{role} party" for role in sorted(hidden))

@@ -51,7 +51,7 @@ def split_model(half: KeptHalf) -> SplitModel:
     model = half.model
     if model.job.serve is None:
         model = replace(model, job=model.job.model_copy(update={"serve": Serve(to="active")}))
-    return SplitModel.of(model)
+    return SplitModel.load(model)
 
 
 class KeptEmbeddings:
@@ -74,7 +74,7 @@ class KeptEmbeddings:
 
     def inputs(self, positions: Positions) -> ModelInput:
         """As :meth:`Embeddings.inputs`."""
-        return self._side.inputs.at(positions)
+        return self._side.inputs.take(positions)
 
     def rows(self, positions: Positions) -> Tensor:
         """As :meth:`Embeddings.rows`."""

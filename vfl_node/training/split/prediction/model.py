@@ -57,8 +57,8 @@ class SplitModel:
     table: str = DEFAULT_TABLE
 
     @classmethod
-    def of(cls, model: StoredModel) -> SplitModel:
-        """The same, of what a node has stored."""
+    def load(cls, model: StoredModel) -> SplitModel:
+        """The model that a node has stored."""
         job = model.job
         assert job.serve is not None
         passive = len(job.parties.passive)

@@ -27,7 +27,7 @@ class SplitPredictor:
 
     def check(self, model: StoredModel) -> None:
         """As the base: the networks must be those that were trained."""
-        SplitModel.of(model).architecture  # noqa: B018 - raises where this node can no longer build it
+        SplitModel.load(model).architecture  # noqa: B018 - raises where this node can no longer build it
 
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """As :func:`~vfl_node.training.split.prediction.model.column_kinds`."""
@@ -60,7 +60,7 @@ class SplitPredictor:
 
 def _side(session: Session, model: StoredModel, alignment: Alignment, table: Table) -> Embedder | Scorer:
     """This party's half of a trained model, over the training's alignment or a new one."""
-    own = SplitModel.of(model)
+    own = SplitModel.load(model)
     if session.role == "active":
         return Scorer(own, alignment, table, session.machine.device)
     return Embedder(own, alignment, table, session.machine.device, session.policy.protection.defences)

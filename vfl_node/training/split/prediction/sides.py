@@ -59,15 +59,15 @@ class SplitSide(ServiceSide):
         train = model.train
         features, source = fill_in(alignment, table, self.encoder, train.missing, self.draws, train.scaling)
         self.architecture = model.architecture
-        self.inputs = self._positioned(features, source)
+        self.inputs = self._place_rows(features, source)
 
     def own(self, positions: Positions) -> list[bytes]:
         """As the base: a digest of the encoded columns."""
-        return [digest.encode() for digest in self.inputs.at(positions).digests()]
+        return [digest.encode() for digest in self.inputs.take(positions).digests()]
 
-    def _positioned(self, features: Features, source: NDArray[np.int64]) -> PositionedInput:
+    def _place_rows(self, features: Features, source: NDArray[np.int64]) -> PositionedInput:
         """``features`` as the model reads them; of each position the row ``source``, int64[m]."""
-        return PositionedInput.of(features, source, self.device, images=self.architecture.reads_images())
+        return PositionedInput.from_features(features, source, self.device, images=self.architecture.reads_images())
 
 
 class Embedder(SplitSide, EmbeddingSide):
@@ -87,44 +87,44 @@ class Embedder(SplitSide, EmbeddingSide):
     ) -> None:
         super().__init__(model, alignment, table, device)
         bottom = build_bottom(self.architecture, model.train, self.inputs.schema, model.train.bottom)
-        self._bottom = _loaded(bottom, "bottom", model, device)
+        self._bottom = _load(bottom, "bottom", model, device)
         self._owned = torch.from_numpy(alignment.owned).to(device)
         strategy = model.train.missing.feature_strategy
         self._substitute = substitute(strategy, self.draws) if alignment.missing else None
         if self._substitute:
             self._substitute.restore(under("substitute", model.weights))
-        sender = Sender("embeddings", alignment.owned, self._bottom, self.inputs.at)
+        sender = Sender("embeddings", alignment.owned, self._bottom, self.inputs.take)
         self._exit = Exit(build(defences, sender, defence_draws(self.draws, 0)))
 
     def shared(self, positions: Positions) -> Tensor:
         """Embedding float32[B, d] at shared ``positions`` of the training; on one machine the same bits every time."""
         leaving = Leaving("predictions", positions, rows=partial(names_of_positions, positions, self.model.epoch))
-        return self._exit.protect(self._clean(positions), leaving)
+        return self._exit.protect(self._clean_embedding(positions), leaving)
 
     def new(self, positions: Positions) -> Tensor:
         """As :meth:`shared`, for rows of a new alignment; noise depends on their columns, since positions change."""
-        return self._of_new_rows(self.inputs.at(positions))
+        return self._embed_new_rows(self.inputs.take(positions))
 
-    def _of_new_rows(self, rows: ModelInput) -> Tensor:
+    def _embed_new_rows(self, rows: ModelInput) -> Tensor:
         """Embedding float32[B, d] of rows that are not of the training's alignment; the same for the same columns."""
         with torch.no_grad():
             embedding: Tensor = self._bottom(rows)
         leaving = Leaving("predictions", np.empty(0, dtype=np.int64), rows=rows.digests)
         return self._exit.protect(embedding, leaving)
 
-    def _clean(self, positions: Positions) -> Tensor:
+    def _clean_embedding(self, positions: Positions) -> Tensor:
         """Embedding float32[B, d] at shared ``positions``, before any defence."""
         if self._substitute is None:
             return self._embedding(positions)
         # A drawn embedding belongs to one batch. A batch that is filled up with the row sends the same one: if it differed, the
         # peer would see that it is drawn.
         numbers, places = self.batches.find(positions)
-        drawn = [self._with_drawn(number, self._substitute) for number in numbers.tolist()]
+        drawn = [self._embed_batch(number, self._substitute) for number in numbers.tolist()]
         if len(numbers) == 1:  # the same work as for a batch that is filled up by the next one
-            self._with_drawn((int(numbers[0]) + 1) % len(self.batches), self._substitute)
+            self._embed_batch((int(numbers[0]) + 1) % len(self.batches), self._substitute)
         return torch.cat(drawn)[torch.from_numpy(places)]
 
-    def _with_drawn(self, number: int, substitute: Substitute) -> Tensor:
+    def _embed_batch(self, number: int, substitute: Substitute) -> Tensor:
         """Embedding float32[B, d] of batch ``number``; rows that are not this party's own are drawn."""
         positions = self.batches.positions(number)
         real = self._owned[torch.from_numpy(positions)]
@@ -132,7 +132,7 @@ class Embedder(SplitSide, EmbeddingSide):
 
     def _embedding(self, positions: Positions) -> Tensor:
         with torch.no_grad():
-            embedding: Tensor = self._bottom(self.inputs.at(positions))
+            embedding: Tensor = self._bottom(self.inputs.take(positions))
         return embedding
 
     def unnamed(self, table: Table) -> Unnamed:
@@ -148,7 +148,7 @@ class Embedder(SplitSide, EmbeddingSide):
         """
         features, rows, positions = self.encoder.transform(table), self.rows(table.ids), self.positions(table.ids)
         known = positions != NOT_MINE
-        known[known] = _equal(self._own.take(rows[known]), features.take(np.flatnonzero(known)))
+        known[known] = _equal_rows(self._own.take(rows[known]), features.take(np.flatnonzero(known)))
         places = np.empty(len(table), dtype=np.int64)
         numbers, places[known] = self.batches.find(positions[known])
 
@@ -158,32 +158,32 @@ class Embedder(SplitSide, EmbeddingSide):
         order = randomness.derive("order").permutation(total)
         places[~known] = len(numbers) * size + np.argsort(order)[: len(new)]
         filler = order >= len(new)
-        mixed = self._positioned(self._filled_up(new, total, randomness).take(order), np.arange(total))
+        mixed = self._place_rows(self._fill_up(new, total, randomness).take(order), np.arange(total))
 
-        def agreed(number: int) -> Positions | None:
+        def agreed_positions(number: int) -> Positions | None:
             return self.batches.positions(int(numbers[number])) if number < len(numbers) else None
 
         def embedding(number: int) -> Tensor:  # both kinds of batch are computed for each: none takes longer
-            positions = agreed(number)
+            positions = agreed_positions(number)
             known = self.shared(self.batches.positions(0) if positions is None else positions)
             rows = (np.arange(size) + max(number - len(numbers), 0) * size) % max(total, 1)
-            other = self._of_new_rows((mixed if total else self.inputs).at(rows))
+            other = self._embed_new_rows((mixed if total else self.inputs).take(rows))
             return other if positions is None else known
 
-        def synthetic(number: int) -> NDArray[np.bool_]:
-            if (positions := agreed(number)) is not None:
+        def find_synthetic(number: int) -> NDArray[np.bool_]:
+            if (positions := agreed_positions(number)) is not None:
                 return ~self.alignment.owned[positions]
             start = (number - len(numbers)) * size
             return np.asarray(filler[start : start + size])
 
-        return Unnamed(len(numbers) + total // size, embedding, synthetic, agreed, places)
+        return Unnamed(len(numbers) + total // size, embedding, find_synthetic, agreed_positions, places)
 
     @cached_property
     def _own(self) -> Features:
         """The columns of all rows of this party."""
         return self.encoder.transform(self._table)
 
-    def _filled_up(self, rows: Features, total: int, randomness: Randomness) -> Features:
+    def _fill_up(self, rows: Features, total: int, randomness: Randomness) -> Features:
         """``rows``, followed by synthetic ones up to ``total``."""
         if len(rows) == total:
             return rows
@@ -208,13 +208,13 @@ class Scorer(SplitSide, ScoringSide):
         self.unnamed = self.inputs.schema.empty and model.passive_parties == 1
         received = [self.terms.width] * model.passive_parties
         joint = build_classifier(self.architecture, train, self.inputs.schema, received)
-        self._model = _loaded(joint, "", model, device)
+        self._model = _load(joint, "", model, device)
         calibration, self._task = model.scoring
         self._calibration = Calibration.from_json(calibration, self._task.calibration)
         shifted = train.missing.calibration != "none" and not self.inputs.schema.empty
         self._local: Classifier | None = None
         if shifted:
-            self._local = _loaded(build_classifier(self.architecture, train, self.inputs.schema, []), "local", model, device)
+            self._local = _load(build_classifier(self.architecture, train, self.inputs.schema, []), "local", model, device)
 
     def expected(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
         """Predictions for this party, float64[B] or float64[B, K], of the rows at ``positions``.
@@ -244,7 +244,7 @@ class Scorer(SplitSide, ScoringSide):
 
     def _logits(self, positions: Positions, embeddings: Sequence[Tensor]) -> Tensor:
         with torch.no_grad():
-            return self._model(self.inputs.at(positions), [embedding.to(self.device) for embedding in embeddings])
+            return self._model(self.inputs.take(positions), [embedding.to(self.device) for embedding in embeddings])
 
     def _rates(self, positions: Positions) -> Tensor:
         """q of each row, float32[B]."""
@@ -253,7 +253,7 @@ class Scorer(SplitSide, ScoringSide):
         return self._task.base_rate(local_logits(self._local, self.inputs, positions))
 
 
-def _loaded(module: Module, prefix: str, model: SplitModel, device: torch.device) -> Module:
+def _load(module: Module, prefix: str, model: SplitModel, device: torch.device) -> Module:
     """``module`` with the stored weights under ``prefix``, ready to predict."""
     apart = ("local.", "substitute.")
     weights = under(prefix, model.weights) if prefix else {k: v for k, v in model.weights.items() if not k.startswith(apart)}
@@ -269,7 +269,7 @@ def _loaded(module: Module, prefix: str, model: SplitModel, device: torch.device
     return module.to(device).eval()
 
 
-def _equal(ours: Features, theirs: Features) -> NDArray[np.bool_]:
+def _equal_rows(ours: Features, theirs: Features) -> NDArray[np.bool_]:
     """bool[n]: which rows are the same in both."""
     equal = (ours.numeric == theirs.numeric).all(axis=1) & (ours.categorical == theirs.categorical).all(axis=1)
     if ours.bags is not None and theirs.bags is not None:

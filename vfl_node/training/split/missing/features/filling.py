@@ -65,30 +65,30 @@ def fill_in(
     sources = sampling(len(table), len(alignment), randomness)
     if not strategy.rows or own.width == 0:
         return own, np.where(alignment.owned, alignment.rows, sources)
-    whole = _refitted(encoder, table, scaling)
+    whole = _refit(encoder, table, scaling)
     randomness = randomness.derive(f"synthetic rows/{missing.features}")
     draw = synthetic_rows(strategy, whole.transform(table), randomness)
-    synthetic = _blockwise(draw, sources, ~alignment.owned, randomness)
+    synthetic = _draw_blockwise(draw, sources, ~alignment.owned, randomness)
     rows = alignment.rows.copy()
     rows[~alignment.owned] = len(table) + np.arange(alignment.missing)
     return own.append(whole.translate(synthetic, encoder, table)), rows
 
 
-def _refitted(encoder: Encoder, table: Table, scaling: Scaling) -> Encoder:
+def _refit(encoder: Encoder, table: Table, scaling: Scaling) -> Encoder:
     """The columns of ``encoder`` as all rows of ``table`` suggest, every level by itself: the same in every repeat."""
-    read = {column.name: _comparable(table.columns[column.name]) for column in encoder.columns}
+    read = {column.name: _make_comparable(table.columns[column.name]) for column in encoder.columns}
     compared = Table(table.ids, read, image=encoder.image)
     return Encoder.fit(compared, np.arange(len(table)), "auto" if scaling == "none" else scaling)
 
 
-def _comparable(column: Column) -> Column:
+def _make_comparable(column: Column) -> Column:
     """The column, scaled in some way."""
     if isinstance(column, CategoricalColumn | ListColumn) or column.scaling != "none":
         return column
     return replace(column, scaling="auto")
 
 
-def _blockwise(draw: Rows, sources: NDArray[np.int64], missing: NDArray[np.bool_], randomness: Randomness) -> Features:
+def _draw_blockwise(draw: Rows, sources: NDArray[np.int64], missing: NDArray[np.bool_], randomness: Randomness) -> Features:
     """A made-up row for each position that is missing, bool[m]. Memory: a block at a time, beside them."""
     parts: list[Features] = []
     for start in range(0, len(sources), _BLOCK):

@@ -54,7 +54,7 @@ class _Column:
 
     def __init__(self, values: NDArray[np.float32]) -> None:
         self._values = np.unique(values)
-        self._few = few_valued(values)
+        self._few = has_few_values(values)
 
     def __call__(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
         """float64[b] of ``part``, float64[b] in 0 … 1."""
@@ -73,7 +73,7 @@ FEW = 32
 COMMON = 0.01
 
 
-def few_valued(values: NDArray[np.float32]) -> bool:
+def has_few_values(values: NDArray[np.float32]) -> bool:
     """Whether a column of n own rows takes so few values that another one would stand out.
 
     These are at most 32 and at most n/10, or two: flags, indicators, small counts.
@@ -93,7 +93,7 @@ def atoms(numeric: NDArray[np.float32]) -> NDArray[np.bool_]:
     for column, values in enumerate(numeric.T):
         distinct, index, counts = np.unique(values, return_inverse=True, return_counts=True)
         common = (counts >= max(2, COMMON * len(values))) | (distinct == 0)
-        copied[:, column] = few_valued(values) | common[index]
+        copied[:, column] = has_few_values(values) | common[index]
     return copied
 
 

@@ -51,14 +51,14 @@ class SmoothedRows:
     column; w and v are normal. Cells that no noise fits (:func:`~vfl_node.training.split.missing.features.rows.atoms`) are
     those of x or of one zᵢ; what x lacks stays missing, and nothing else is.
 
-    Cost: that of :func:`~vfl_node.training.split.missing.features.smoothed.near`, and 31 multiplications a cell.
+    Cost: that of :func:`~vfl_node.training.split.missing.features.smoothed.nearest_rows`, and 31 multiplications a cell.
     """
 
     def __init__(self, strategy: FeatureStrategy, features: Features, randomness: Randomness) -> None:
         self._features = features
         self._atoms = atoms(features.numeric)
-        self._near = near(features, randomness.derive("near"), NEAR)
-        self._numbers = [np.unique(of[~kept]) for of, kept in zip(features.numeric.T, self._atoms.T, strict=True)]
+        self._near = nearest_rows(features, randomness.derive("near"), NEAR)
+        self._numbers = [np.unique(column[~kept]) for column, kept in zip(features.numeric.T, self._atoms.T, strict=True)]
 
     def __call__(self, sources: NDArray[np.int64], randomness: Randomness) -> Features:
         """As :meth:`Rows.__call__`."""
@@ -70,7 +70,7 @@ class SmoothedRows:
         at_once = max(1, CELLS_AT_ONCE // max(1, (count + 1) * x.numeric.shape[1]))
         for start in range(0, len(sources), at_once):
             part = slice(start, start + at_once)
-            moved[part] = self._moved(sources[part], together[part], apart[part])
+            moved[part] = self._move(sources[part], together[part], apart[part])
         for column, numbers in enumerate(self._numbers):
             if len(numbers):
                 moved[:, column] = _nearest(numbers, moved[:, column])
@@ -82,7 +82,7 @@ class SmoothedRows:
         bags = self._lists(sources, near_row, randomness.derive("lists"))
         return replace(x, numeric=numeric, categorical=self._categories(x, near_row, randomness), bags=bags)
 
-    def _moved(
+    def _move(
         self, sources: NDArray[np.int64], together: NDArray[np.float32], apart: NDArray[np.float32]
     ) -> NDArray[np.float64]:
         """Numbers float64[b, p] for normal draws float32[b, k + 1] and float32[b, p]."""
@@ -132,7 +132,7 @@ def _nearest(numbers: NDArray[np.float32], values: NDArray[np.float64]) -> NDArr
 LEAF = 1024
 
 
-def near(features: Features, randomness: Randomness, most: int) -> NDArray[np.int32]:
+def nearest_rows(features: Features, randomness: Randomness, most: int) -> NDArray[np.int32]:
     """The nearest rows that differ from each row.
 
     The distance is Euclidean, a category that differs counting like one standard deviation
@@ -172,7 +172,7 @@ def near(features: Features, randomness: Randomness, most: int) -> NDArray[np.in
 def _keys(features: Features, randomness: Randomness) -> NDArray[np.float64]:
     """One number a row, float64[n]: the same for equal rows and, but for a chance of about 2⁻⁴⁰ a pair, only for them."""
     key = np.zeros(len(features))
-    for column in [*features.numeric.T, *features.categorical.T, *(of for bag in features.split_bags() for of in bag.T)]:
+    for column in [*features.numeric.T, *features.categorical.T, *(codes for bag in features.split_bags() for codes in bag.T)]:
         key += column * float(randomness.uint64(1)[0] + 1) * 2.0**-64
     return key
 

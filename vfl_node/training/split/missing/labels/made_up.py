@@ -142,5 +142,5 @@ def sampled(strategy: LabelStrategy, known: Known) -> Fixed:
 def _decimals(values: NDArray[np.float64]) -> int | None:
     """How many decimals ``values`` have at most; None for more than :data:`MOST_DECIMALS`."""
     close = 1e-12 * float(np.abs(values).max())
-    fitting = (of for of in range(MOST_DECIMALS + 1) if (np.abs(np.round(values, of) - values) <= close).all())
+    fitting = (count for count in range(MOST_DECIMALS + 1) if (np.abs(np.round(values, count) - values) <= close).all())
     return next(fitting, None)
