@@ -125,7 +125,7 @@ class Brings:
 
 def trial_of(name: str) -> Trial:
     """The trial to which a party's secrets belong."""
-    return Trial.of(1, name)
+    return Trial.from_number(1, name)
 
 
 def without(of: Any, words: Collection[str]) -> Any:

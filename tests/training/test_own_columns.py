@@ -11,7 +11,7 @@ from vfl_node.data.dates import date_column
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
-from vfl_node.training.own_columns import entering, left_out, named, of_scaling, robust, squeezed
+from vfl_node.training.own_columns import entering, left_out, named, robust, scaling_warnings, squeezed
 
 ROWS = 400
 X = np.random.default_rng(0).normal(size=ROWS)
@@ -40,7 +40,7 @@ def test_a_spoilt_column_is_scaled_by_ranks_and_new_records_are_treated_alike() 
 def test_the_owners_own_wish_stays_and_is_doubted() -> None:
     given = table(spoilt=NumericColumn(SPOILT, scaling="standard"), other=NumericColumn(SPOILT))
     encoder = LinearEncoder.fit(robust(given, "standard"), "standard")
-    alike, rescaled = of_scaling(squeezed(given, "standard"), encoder.columns)
+    alike, rescaled = scaling_warnings(squeezed(given, "standard"), encoder.columns)
     assert alike.startswith("Column 'spoilt': a few values")
     assert "scaling: auto" in alike
     assert rescaled.startswith("Column 'other': a few values")

@@ -39,7 +39,7 @@ from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, Sta
 from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics.classes import auc
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.training.network.tasks import probabilities
 from vfl_node.training.prediction.batches import Batches
 from vfl_node.training.prediction.exchange import AT_ONCE
@@ -172,7 +172,7 @@ def test_rows_that_nobody_has_met_are_predicted_without_any_name(world: Make) ->
     features = embedder.encoder.transform(table)
     with torch.no_grad():
         embedding = embedder._bottom(ModelInput(torch.from_numpy(features.numeric), torch.from_numpy(features.categorical)))
-        logits = scorer._model(ModelInput.of(torch.empty(37, 0)), [embedding])
+        logits = scorer._model(ModelInput.from_tensors(torch.empty(37, 0)), [embedding])
     assert found == pytest.approx(probabilities(logits), abs=1e-6)
     asks = [prediction_pb2.PredictionAsk.FromString(body) for body in made.bodies("PredictionAsk")]
     assert [(list(ask.batches), ask.unnamed, ask.done) for ask in asks] == [([], 3, False), ([], 0, True)]
@@ -769,7 +769,7 @@ def test_damaged_state_is_refused(world: Make, state: str) -> None:
 
 def test_a_model_that_does_not_fit_is_refused(world: Make) -> None:
     made = world(epochs=1)
-    kept = dataclasses.replace(made.kept(1), weights=under("bottom", made.results[1].weights))
+    kept = dataclasses.replace(made.kept(1), weights=take_part("bottom", made.results[1].weights))
     with pytest.raises(StateError) as caught:
         Embedder(kept, made.parties.lab_view, made.parties.lab, CPU)
     assert caught.value.code == "E_STATE_CORRUPT"

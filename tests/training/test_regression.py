@@ -201,7 +201,7 @@ def test_calibration_undoes_the_mixture(rate: Any) -> None:
 
 
 def known(targets: NDArray[np.float64], shared: int = 4000) -> Known:
-    scale = TargetScale.of(targets)
+    scale = TargetScale.fit(targets)
     return Known(scale.scaled(targets), shared, 0, Randomness(b"the label holder's own randomness"[:32]), scale)
 
 
@@ -309,7 +309,7 @@ def test_targets_that_do_not_differ_are_refused(synthetic: Callable[..., Any], r
 
 
 def test_scaling_comes_back() -> None:
-    scale = TargetScale.of(np.array([1e6, 3e6]))
+    scale = TargetScale.fit(np.array([1e6, 3e6]))
     assert ScaledTargets(scale).prediction(np.array([-1.0, 0.0, 2.0])).tolist() == [1e6, 2e6, 4e6]
     np.testing.assert_allclose(scale.original(scale.scaled(np.array([5.0, 1e9]))), [5.0, 1e9])
 

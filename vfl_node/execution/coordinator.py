@@ -87,7 +87,7 @@ class CoordinatorRun:
         It is written only once, because a data party may be done as soon as its conversation has ended after that.
         """
         with self._one:
-            self._traffic |= {f"{phase} ({channel.peer})": of for phase, of in channel.traffic.items()}
+            self._traffic |= {f"{phase} ({channel.peer})": traffic for phase, traffic in channel.traffic.items()}
             self._over.add(channel.peer)
         while len(self._over) < len(self._run.session.peers):
             await channel.pause()

@@ -66,10 +66,10 @@ class Extras:
 
         return replace(self, joint=runs_joint(job))
 
-    def of(self, party: str) -> Trial:
+    def make_trial(self, party: str) -> Trial:
         """What ``party`` must do for them."""
         keeps, records = self.predictions is not None, self.transcript is not None
-        return Trial.of(self.seed, party, keeps=keeps, transcript=records, joint=self.joint)
+        return Trial.from_number(self.seed, party, keeps=keeps, transcript=records, joint=self.joint)
 
     def make(
         self,

@@ -94,8 +94,8 @@ def count_input(settings: Settings, job: Job) -> TableShape:
     with closing(open_input(data, party=settings.name)) as reader:
         rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
         pixels, shape = (math.prod(data.image.dimensions), data.image.dimensions) if data.image else (0, None)
-        declared = [of for name in reader.names if (of := list_of(data.columns.get(name)))]
-        lists = tuple((1, of.longest) for of in declared)  # how many different items there are is not known either
+        declared = [kind for name in reader.names if (kind := list_of(data.columns.get(name)))]
+        lists = tuple((1, kind.longest) for kind in declared)  # how many different items there are is not known either
         numeric = max(2 * (len(reader.names) - len(lists)) - pixels, pixels)
         return TableShape(rows, numeric, image=shape, lists=lists)
 

@@ -20,7 +20,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
-from vfl_node.execution.cautions import of_membership
+from vfl_node.execution.cautions import membership_cautions
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.known_rows import TrialParty
 from vfl_node.job import Job
@@ -66,7 +66,7 @@ def report_joint(job: Job, parties: Mapping[str, TrialParty], out: Mapping[str, 
             found.setdefault(target, []).extend([judged] if judged else [])
     for name, attacks in found.items():
         if attacks:
-            _add(out[name], max(attacks, key=lambda of: abs(of.value - 0.5)))
+            _add(out[name], max(attacks, key=lambda attack: abs(attack.value - 0.5)))
 
 
 def _view(job: Job, name: str, party: TrialParty) -> Alignment:
@@ -97,7 +97,7 @@ def _add(folder: Path, attack: JointAttack) -> None:
     document: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     training = document["training"]
     training["joint"] = attack.model_dump(mode="json")
-    training["warnings"] = [*training["warnings"], *of_membership(attack)]
+    training["warnings"] = [*training["warnings"], *membership_cautions(attack)]
     report = envelope.Report.model_validate(document)
     if report.meters and report.meters.membership:
         membership = add_joint(report.meters.membership, attack)

@@ -83,7 +83,7 @@ def simulate(
     torch.set_num_threads(settings[job.parties.active].threads)
     for own in settings.values():
         check_allowed(own, job)
-    job_id = extras.of(job.parties.active).job_id(job.name) or job.name
+    job_id = extras.make_trial(job.parties.active).job_id(job.name) or job.name
     folders = artefact_folders(job, out)
     with scratch("vfl-simulation-") as kept:
         runs, read, parties = [], {}, {}
@@ -96,13 +96,13 @@ def simulate(
             if table is not None:
                 read[name] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
-            trial = extras.of(name)
+            trial = extras.make_trial(name)
             folder = JobFolder(kept / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
             secrets = {peer: trial.memory_secret(peer) for peer in job.remembered_by(name)}
             memories = {
-                peer: MemoryOfOneRun(Randomness(of) if of else secret.derive("memory of the peer"))
-                for peer, of in secrets.items()
+                peer: MemoryOfOneRun(Randomness(key) if key else secret.derive("memory of the peer"))
+                for peer, key in secrets.items()
             }
             channels = {peer: wrap(name, held[peer]) if wrap else held[peer] for peer in job.parties.met_by(name)}
             parties[name] = own

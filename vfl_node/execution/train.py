@@ -122,12 +122,12 @@ async def _trained(
         *idle_feature_audit(protection.features, session.role, defended, "training"),
         *idle_label_limit(protection, session.role, trained.audits.labels),
     )
-    after = column_cautions.of_encoded(trained.columns, before)
+    after = column_cautions.encoding_cautions(trained.columns, before)
     if results := trained.results:
-        after += cautions.of_results(results.confusion, results.metrics.get("accuracy"))
-    after += cautions.of_membership(joint) if joint else ()
+        after += cautions.result_cautions(results.confusion, results.metrics.get("accuracy"))
+    after += cautions.membership_cautions(joint) if joint else ()
     if results and run.data.table.labels is not None:
-        after += cautions.of_models(results, held_out=job.evaluate.test_fraction > 0)
+        after += cautions.model_cautions(results, held_out=job.evaluate.test_fraction > 0)
     for text in after:
         session.progress.emit(ResultDoubted(text))
     own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))
@@ -154,10 +154,11 @@ def _estimated_joint(run: Run) -> JointAttack | None:
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
     """What makes the result doubtful before training; logged, and returned for this party's report."""
     session, table = run.session, run.data.table
-    texts = column_cautions.of_left_out(table) + column_cautions.of_last_record(table) + column_cautions.of_columns(table)
+    texts = column_cautions.left_out_cautions(table) + column_cautions.total_cautions(table)
+    texts += column_cautions.column_cautions(table)
     if table.labels is not None:
-        rows = cautions.of_rows(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
-        texts += (*cautions.of_labels(table, session.job.classes), *rows)
+        rows = cautions.row_cautions(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
+        texts += (*cautions.label_cautions(table, session.job.classes), *rows)
     for text in texts:
         session.progress.emit(ResultDoubted(text))
     return texts

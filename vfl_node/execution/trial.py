@@ -38,7 +38,9 @@ class Trial:
     joint: bool = False
 
     @classmethod
-    def of(cls, number: int | None, party: str, *, keeps: bool = False, transcript: bool = False, joint: bool = False) -> Trial:
+    def from_number(
+        cls, number: int | None, party: str, *, keeps: bool = False, transcript: bool = False, joint: bool = False
+    ) -> Trial:
         """The trial of ``party`` in a run whose seed is ``number``, of at most 64 bits, or that has none."""
         if number is None:
             return cls(None, keeps, transcript, joint)

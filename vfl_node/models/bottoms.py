@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 CHANNELS = (16, 32)
-"""Of each convolution of ``cnn``."""
+"""Outputs of each convolution of ``cnn``."""
 
 
 class BottomKind(Protocol):
@@ -67,7 +67,7 @@ class MlpBottomKind(BottomKind):
     def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         codes, wide = sum(schema.cardinalities), self.wide(settings.outputs)
         width = schema.numeric + settings.embedding_size * len(schema.cardinalities)
-        hidden = hidden_weights(width, sizes, LayerOptions.of(settings))
+        hidden = hidden_weights(width, sizes, LayerOptions.from_job(settings))
         return hidden + settings.embedding_size * codes + wide * (schema.numeric + codes)
 
     @override
@@ -78,7 +78,7 @@ class MlpBottomKind(BottomKind):
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
         from vfl_node.models.networks import MlpBottom
 
-        wide, options = self.wide(settings.outputs), LayerOptions.of(settings)
+        wide, options = self.wide(settings.outputs), LayerOptions.from_job(settings)
         return MlpBottom(schema, sizes, embedding_size=settings.embedding_size, wide=wide, options=options)
 
 
@@ -100,12 +100,12 @@ class CnnBottomKind(BottomKind):
     @override
     def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         dense = MLP.weights(_convolved(schema), sizes, settings)
-        return dense + (Convolutions(schema.image, CHANNELS).weights(LayerOptions.of(settings)) if schema.image else 0)
+        return dense + (Convolutions(schema.image, CHANNELS).weights(LayerOptions.from_job(settings)) if schema.image else 0)
 
     @override
     def values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         dense = MLP.values(_convolved(schema), sizes, settings)
-        return dense + (Convolutions(schema.image, CHANNELS).values(LayerOptions.of(settings)) if schema.image else 0)
+        return dense + (Convolutions(schema.image, CHANNELS).values(LayerOptions.from_job(settings)) if schema.image else 0)
 
     @override
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
@@ -114,7 +114,7 @@ class CnnBottomKind(BottomKind):
             return dense
         from vfl_node.models.networks import CnnBottom
 
-        return CnnBottom(schema.image[0], CHANNELS, dense, LayerOptions.of(settings))
+        return CnnBottom(schema.image[0], CHANNELS, dense, LayerOptions.from_job(settings))
 
 
 class YoutubeDnnBottomKind(BottomKind):

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 VERSION = 1
-"""Of the form of a plain file; a file that says none is of version 1."""
+"""Version of the form of a plain file; a file that says none is of version 1."""
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -87,24 +87,24 @@ def _damaged(what: str) -> StateError:
     return StateError(what, code="E_STATE_CORRUPT", for_peer="what it stored is damaged")
 
 
-def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+def add_prefix(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
     """``values`` with ``prefix.`` before each name."""
     return {f"{prefix}.{name}": value for name, value in values.items()}
 
 
-def under(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+def take_part(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
     """Those of ``values`` whose name begins with ``prefix.``, without it."""
     return {name[len(prefix) + 1 :]: value for name, value in values.items() if name.startswith(prefix + ".")}
 
 
-def in_parts(parts: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+def join_parts(parts: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
     """The values of several ``parts``, each under its part's name; those of an only part under their own names."""
     if len(parts) == 1:
         (only,) = parts.values()
         return dict(only)
-    return {name: value for part, of in parts.items() for name, value in prefixed(part, of).items()}
+    return {name: value for part, values in parts.items() for name, value in add_prefix(part, values).items()}
 
 
-def parted(values: Mapping[str, T], parts: Collection[str]) -> dict[str, Mapping[str, T]]:
-    """Part → its values, of what :func:`in_parts` gave of these ``parts``."""
-    return {part: under(part, values) if len(parts) > 1 else values for part in parts}
+def split_parts(values: Mapping[str, T], parts: Collection[str]) -> dict[str, Mapping[str, T]]:
+    """Part → its values, of what :func:`join_parts` gave of these ``parts``."""
+    return {part: take_part(part, values) if len(parts) > 1 else values for part in parts}

@@ -160,7 +160,7 @@ class LocalFederation:
 
     def _start(self, name: str, settings: dict[str, Any]) -> None:
         folder = self._folder / name
-        trial = self._extras.of(name)
+        trial = self._extras.make_trial(name)
         if trial != Trial():
             write_trial(folder / "state", trial)
         config = yaml.safe_load((folder / "node.yaml").read_text())

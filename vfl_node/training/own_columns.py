@@ -61,19 +61,19 @@ def robust(table: Table, scaling: LinearScaling) -> Table:
 
 def entering(encoder: LinearEncoder, used: NDArray[np.bool_]) -> tuple[Encoding, ...]:
     """The encoder's columns of which any part enters a model that reads the columns ``used``, bool[d], of the design."""
-    widths = [len(of.coded) if isinstance(of, Categories) else 1 for of in encoder.columns]
+    widths = [len(column.coded) if isinstance(column, Categories) else 1 for column in encoder.columns]
     parts = np.split(used, np.cumsum(widths)[:-1]) if widths else []
-    return tuple(of for of, part in zip(encoder.columns, parts, strict=True) if part.any())
+    return tuple(column for column, part in zip(encoder.columns, parts, strict=True) if part.any())
 
 
-def of_scaling(names: Sequence[str], encodings: Iterable[ColumnEncoding]) -> tuple[str, ...]:
+def scaling_warnings(names: Sequence[str], encodings: Iterable[ColumnEncoding]) -> tuple[str, ...]:
     """What :func:`squeezed` columns give rise to: how an encoder scales them, and what to do."""
-    standard = {of.name for of in encodings if of.method == "standard"}
+    standard = {encoding.name for encoding in encodings if encoding.method == "standard"}
     alike, others = [name for name in names if name in standard], [name for name in names if name not in standard]
     return tuple(
-        text.format(columns=named(of), which="it is" if len(of) == 1 else "they are")
-        for text, of in ((SQUEEZED, alike), (RESCALED, others))
-        if of
+        text.format(columns=named(columns), which="it is" if len(columns) == 1 else "they are")
+        for text, columns in ((SQUEEZED, alike), (RESCALED, others))
+        if columns
     )
 
 

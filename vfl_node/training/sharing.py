@@ -16,7 +16,7 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 DECIMALS = 3
 
 DIGITS = 4
-"""Of a metric with a unit."""
+"""Digits of a metric with a unit."""
 
 
 async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Values, *, validated: bool = False) -> None:

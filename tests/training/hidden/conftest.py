@@ -356,7 +356,7 @@ def plain_inputs(
             if train.task == "classification":
                 said = one_hot(labels, train.classes)
             else:
-                said = TargetScale.of(labels).scaled(labels)[:, None]
+                said = TargetScale.fit(labels).scaled(labels)[:, None]
             targets[view.owned] = said[view.rows[view.owned]]
         parts.append(values)
     return np.hstack(parts), targets

@@ -149,7 +149,7 @@ def test_the_holder_sees_masked_values_only(
     monkeypatch.setattr(decryption, "decrypt", spying)
     train = logistic(**given)
     attempt(train)(over)
-    seen, scales = opened(), Scales.of(train)
+    seen, scales = opened(), Scales.from_config(train)
     # the lab's columns, the clinic's and its intercept, a loss
     assert {len(values) for _, values in seen} == ({4, 3, 1} if train.flow == "coordinator" else {4})
     masked = {value for values, _ in seen for value in values}

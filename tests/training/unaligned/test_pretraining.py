@@ -23,7 +23,7 @@ from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.network import journal
 from vfl_node.training.split.trainer import SplitTrainer
-from vfl_node.training.unaligned.self_supervised import apart, disturbed, shuffled
+from vfl_node.training.unaligned.self_supervised import disturbed, negative_cosine, shuffled
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
@@ -296,8 +296,8 @@ def test_the_audit_of_columns_sees_projections_and_changes_no_message(run: Any, 
 
 
 def test_copies_are_disturbed_in_a_share_of_their_cells() -> None:
-    rows = ModelInput.of(torch.zeros(500, 4), torch.zeros(500, 2, dtype=torch.int64))
-    others = ModelInput.of(torch.ones(500, 4), torch.ones(500, 2, dtype=torch.int64))
+    rows = ModelInput.from_tensors(torch.zeros(500, 4), torch.zeros(500, 2, dtype=torch.int64))
+    others = ModelInput.from_tensors(torch.ones(500, 4), torch.ones(500, 2, dtype=torch.int64))
     copy = disturbed(rows, others, 0.3, Randomness(bytes(32)))
     assert float(copy.numeric.mean()) == pytest.approx(0.3, abs=0.05)
     assert float(copy.categorical.float().mean()) == pytest.approx(0.3, abs=0.05)
@@ -308,7 +308,7 @@ def test_copies_are_disturbed_in_a_share_of_their_cells() -> None:
 def test_the_similarity_is_a_cosine_without_a_gradient_into_the_aim() -> None:
     aim = torch.tensor([[1.0, 0.0], [0.0, 2.0]], requires_grad=True)
     given = torch.tensor([[2.0, 0.0], [1.0, 1.0]], requires_grad=True)
-    value = apart(given, aim)
+    value = negative_cosine(given, aim)
     assert value.item() == pytest.approx(-(1 + 2**-0.5) / 2)
     value.backward()
     assert aim.grad is None

@@ -61,11 +61,11 @@ Opened = Callable[[StoredModel], AdditiveHalf]
 def kept_weights(model: StoredModel, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
     """The stored weights by name: finite float64 of exactly these names and shapes. Raises StateError (``E_STATE_CORRUPT``)."""
     kept: dict[str, Tensor] = dict(model.weights)
-    if {name: tuple(of.shape) for name, of in kept.items()} != dict(shapes):
+    if {name: tuple(weight.shape) for name, weight in kept.items()} != dict(shapes):
         raise damage_error(WHAT, HINT)
-    if not all(of.dtype == torch.float64 and torch.isfinite(of).all() for of in kept.values()):
+    if not all(weight.dtype == torch.float64 and torch.isfinite(weight).all() for weight in kept.values()):
         raise damage_error(WHAT, HINT)
-    return {name: of.numpy() for name, of in kept.items()}
+    return {name: weight.numpy() for name, weight in kept.items()}
 
 
 def said(z: Floats, unit: Floats | None) -> Floats:

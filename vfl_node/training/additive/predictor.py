@@ -41,7 +41,7 @@ class AdditivePredictor(ABC):
         terms_of(model, self.opened(model))
 
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
-        """As the base."""
+        """Column → its kind, of the columns that a stored ``encoder`` reads."""
         stored = LinearEncoder.from_json(encoder)
         return stored.declare(stored.kinds)
 

@@ -25,7 +25,7 @@ class StoredBatches(BaseModel, extra="forbid", frozen=True):
     batches: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
     @classmethod
-    def of(cls, schedule: Schedule) -> StoredBatches:
+    def from_schedule(cls, schedule: Schedule) -> StoredBatches:
         """That of a training by ``schedule``."""
         return cls(batches=schedule.derive("predictions").hex())
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.metrics.numbers import spearman
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
@@ -66,7 +66,7 @@ class LinkedActive:
         self._crossed = Crossed()
         if saved is not None:
             self.learner.restore(saved)
-            self._crossed = Crossed.restored(under("crossed", saved))
+            self._crossed = Crossed.restored(take_part("crossed", saved))
         self._private = randomness.derive(f"alone/{repeat}")
         self._resampling = randomness.derive(f"resampling/{repeat}")
         self._met: list[tuple[Positions, Tensor, float]] = []
@@ -117,7 +117,7 @@ class LinkedActive:
         labels, table = self._labels[held_out], self._data.table
         self._found = {"pairs": self._of_pairs(logits, labels), "spearman": self._rising(held_out)}
         apart = self._evaluate.test_fraction > 0
-        own = OwnRows.of(self._data.alignment, held_out, held_out=apart, records=len(table), validation=self._validation)
+        own = OwnRows.select(self._data.alignment, held_out, held_out=apart, records=len(table), validation=self._validation)
         alone = logits_alone(self._session, self._data, own, self._task, self._private.derive("network"))
         return assess(
             self._evaluate,

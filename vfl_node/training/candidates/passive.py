@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.data.features import Encoder, Features
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
@@ -69,7 +69,7 @@ class LinkedPassive:
         self.attachments: Sequence[Attachment] = attached(self._recorder)
         if (saved := start.saved) is not None:
             self.learner.restore(saved)
-            self._crossed = Crossed.restored(under("crossed", saved))
+            self._crossed = Crossed.restored(take_part("crossed", saved))
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""

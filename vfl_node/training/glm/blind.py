@@ -42,7 +42,7 @@ from vfl_node.training.glm.exchange import receive_encrypted, receive_end, send_
 from vfl_node.training.glm.flow import IterationContext, Outcome
 from vfl_node.training.glm.plain import LOSSES, Polynomial
 from vfl_node.training.glm.scales import SCORE, WEIGHT, loss_fraction, packed
-from vfl_node.training.glm.side import Floats, in_range
+from vfl_node.training.glm.side import Floats, check_range
 
 SCORES, RESIDUALS = "scores", "residuals"
 
@@ -65,7 +65,7 @@ class ActiveBlind:
         context, positions = self._context, self._context.positions(step)
         genuine, count = context.genuine(positions)
         assert context.targets is not None
-        ours, targets = in_range(context.side.scores(positions)), context.targets[positions]
+        ours, targets = check_range(context.side.scores(positions)), context.targets[positions]
         groups = len(context.scales.groups)
         context.prepare(step, lambda ahead: _labels(context, ahead, RESIDUALS))
         theirs = np.split(await self._receive_scores(step, groups * len(positions)), groups)  # a column for each group
@@ -123,10 +123,10 @@ class ActiveBlind:
         context = self._context
         assert context.opening is not None
         if squares:
-            encrypted = rows.by_squares(theirs, *squares)
+            encrypted = rows.loss_from_squares(theirs, *squares)
         else:
-            products = [await receive_encrypted(of, step, PRODUCTS, 1, context.public) for of in context.channels]
-            encrypted = rows.by_products(theirs, products, context.side.product(gradient))
+            products = [await receive_encrypted(channel, step, PRODUCTS, 1, context.public) for channel in context.channels]
+            encrypted = rows.loss_from_products(theirs, products, context.side.product(gradient))
         opened = await context.opening.loss(step, encrypted)
         return self._polynomial.reported * opened / 2.0 ** loss_fraction(context.train)
 
@@ -141,12 +141,12 @@ class PassiveBlind:
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
         context, positions = self._context, self._context.positions(step)
-        scores = in_range(context.side.scores(positions))
+        scores = check_range(context.side.scores(positions))
         groups = len(context.scales.groups)
         context.prepare(step, self._labels)
         values = packed([encode(row, SCORE) for row in scores], context.scales.groups, context.scales.slot)
         labels = _labels(context, step, SCORES)
-        columns = [context.encryptor.encrypt(of, label) for of, label in zip(values, labels, strict=True)]
+        columns = [context.encryptor.encrypt(group, label) for group, label in zip(values, labels, strict=True)]
         await send_encrypted(context.channel, step, SCORES, np.concatenate(columns))
         if self._for_loss == SQUARES:
             squares = encode(scores[:, 0] ** 2, SCORE)

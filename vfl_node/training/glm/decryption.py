@@ -94,7 +94,7 @@ class DecryptionService:
         self._channel, self._private, self._workers = channel, private, workers
         self._train, self._allowed = train, tensors_of(train, str(role_in(parties, channel.peer)))
         self._log, self._pins, self._others = log, pins, parties.others(channel.peer)
-        self._scales = Scales.of(train, len(parties.passive))
+        self._scales = Scales.from_config(train, len(parties.passive))
         self.count = log.read()
         self._plan: Mapping[str, MaskedTensor] = {}
         self._next = self._before = 0

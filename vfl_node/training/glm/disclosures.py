@@ -47,7 +47,7 @@ def learns(
 def _active(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
     disclosures = [_rounds(numbers)]
     for passive in parties.passive:
-        disclosures += _of_passive(passive, parties, train, numbers)
+        disclosures += _sender_disclosures(passive, parties, train, numbers)
     if train.flow == "coordinator":
         labels = "targets" if train.task == "regression" else "labels"
         what = labels if train.labels == "passive" else "scores"
@@ -67,7 +67,7 @@ def _active(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tup
     return tuple(disclosures)
 
 
-def _of_passive(passive: str, parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> Iterator[Disclosure]:
+def _sender_disclosures(passive: str, parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> Iterator[Disclosure]:
     """What the active party gets from one passive party."""
     if train.flow != "coordinator":
         width = numbers.features.get(passive)
@@ -171,7 +171,7 @@ def _masked(sender: str, parties: Parties, train: GeneralisedLinear, numbers: Nu
         if train.mask == "additive"
         else "each times a secret factor: an entry that is 0 shows, and factoring a product leaves few values for another"
     )
-    entries, bits = _entries(sender, train, numbers), Scales.of(train, len(parties.passive)).returned_bits
+    entries, bits = _entries(sender, train, numbers), Scales.from_config(train, len(parties.passive)).returned_bits
     total = numbers.returned_bits.get(sender, bits * (entries or 0))
     amount = f"{bits} bits an entry" + (f", {total} in all" if total else "")
     return Disclosure(

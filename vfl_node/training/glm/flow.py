@@ -113,7 +113,7 @@ class IterationContext:
         """
         if self.opening is None:
             raise RuntimeError("this party has nothing to open")
-        integers = self.side.at(positions)
+        integers = self.side.take(positions)
         sums = [matrix.multiply(self.public, integers, column, self.workers) for column in residuals]
         return self.side.scaled(await self.opening.gradient(step, sums), fraction)
 

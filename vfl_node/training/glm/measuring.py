@@ -41,7 +41,7 @@ def measure(
     table_rows, genuine = data.alignment.rows, own.side.owned[testing]
     labels = data.table.labels[table_rows[testing[genuine]]]
     trained_on = data.table.labels[table_rows[training[own.side.owned[training]]]]
-    rows = OwnRows.of(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
+    rows = OwnRows.select(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
     joint = _said(own, (theirs + own.side.scores(testing))[genuine])
     alone = _said(own, _alone(session, own, data, rows, trained_on)) if len(own.design.steps) else None
     constant: Output | None

@@ -69,7 +69,7 @@ class Scales:
         return masks.returned_bits(self.gradient)
 
     @classmethod
-    def of(cls, train: GeneralisedLinear, passive_parties: int = 1) -> Scales:
+    def from_config(cls, train: GeneralisedLinear, passive_parties: int = 1) -> Scales:
         """The widths of a job, for any number of rows below :data:`ROWS`.
 
         By the exact loss the magnitudes of an iteration's residuals add up to at most 1 (each is below 1, divided by

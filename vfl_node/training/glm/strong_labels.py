@@ -36,7 +36,7 @@ from vfl_node.training.glm.blind import dithered, polynomial_of
 from vfl_node.training.glm.exchange import receive_encrypted, receive_end, send_encrypted, send_end
 from vfl_node.training.glm.flow import IterationContext, Outcome
 from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, bits_of, loss_fraction, widest_score
-from vfl_node.training.glm.side import Floats, in_range
+from vfl_node.training.glm.side import Floats, check_range
 
 WEIGHTS, SCORES, SQUARES, RESIDUALS = "weights", "weighted scores", "weighted squares", "residuals"
 
@@ -52,7 +52,7 @@ class ActiveWithoutLabels:
         context, positions = self._context, self._context.positions(step)
         genuine, count = context.genuine(positions)
         weight = round(2**WEIGHT / count)
-        scores = in_range(context.side.scores(positions))[:, 0]
+        scores = check_range(context.side.scores(positions))[:, 0]
         context.prepare(step, self._labels)
         noise = context.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
         await self._send(step, WEIGHTS, [weight * int(own) for own in genuine])
@@ -85,7 +85,7 @@ class PassiveWithLabels:
         assert context.targets is not None
         rows, public = len(positions), context.public
         polynomial = polynomial_of(context)
-        ours, targets = in_range(context.side.scores(positions))[:, 0], context.targets[positions][:, 0]
+        ours, targets = check_range(context.side.scores(positions))[:, 0], context.targets[positions][:, 0]
         weights = await receive_encrypted(context.channel, step, WEIGHTS, rows, public)
         theirs = await receive_encrypted(context.channel, step, SCORES, rows, public)
         squares = await receive_encrypted(context.channel, step, SQUARES, rows, public) if context.train.tolerance > 0 else None

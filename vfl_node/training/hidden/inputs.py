@@ -115,7 +115,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     squeezed = [name for name in own_columns.squeezed(whole, train.scaling) if name in scaled]
     late = tuple(frequent.late(found, features))
     warnings = (
-        *own_columns.of_scaling(squeezed, fitted.encodings),
+        *own_columns.scaling_warnings(squeezed, fitted.encodings),
         *own_columns.left_out(_shown(found, "rare"), RARE.format(least=least)),
         *own_columns.left_out(_shown(found, "outstanding"), OUTSTANDING),
         *own_columns.left_out([of.shown for of in late], LATE),
@@ -142,7 +142,7 @@ def _labels(labels: LabelColumn | None, of_all: LabelColumn | None, train: Hidde
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
     if train.task == "classification":
         return one_hot(labels, train.classes), None
-    scale = TargetScale.within(*train.target_range) if train.target_range else TargetScale.of(of_all)
+    scale = TargetScale.from_range(*train.target_range) if train.target_range else TargetScale.fit(of_all)
     return np.clip(scale.scaled(labels), -2 * FAR, 2 * FAR)[:, None], scale
 
 

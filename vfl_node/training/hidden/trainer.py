@@ -317,7 +317,7 @@ class _Training:
         assert labels is not None
         assert data.table.labels is not None
         _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
-        rows = OwnRows.of(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
+        rows = OwnRows.select(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
         if inputs.width < 2 or not len(rows.training) or not len(rows.tested):
             return results
         weights = alone.fit(

@@ -144,7 +144,7 @@ def task_of(train: NetworkConfig, labels: NDArray[Any]) -> NetworkTask:
     Raises:
         DataError: of a regression, they are all the same (``E_ONE_CLASS``).
     """
-    return NumberTask(TargetScale.of(labels)) if train.task == "regression" else ClassTask(*facts_of_classes(train, labels))
+    return NumberTask(TargetScale.fit(labels)) if train.task == "regression" else ClassTask(*facts_of_classes(train, labels))
 
 
 def facts_of_classes(train: NetworkConfig, labels: NDArray[Any]) -> tuple[int, Numbers | None, float, Numbers | None]:

@@ -52,7 +52,7 @@ class Asking:
     asker: Channel | None
 
     @classmethod
-    def of(cls, session: Session) -> Asking:
+    def from_session(cls, session: Session) -> Asking:
         """That of a party in a job of predictions."""
         asker, peers = session.job.asker, session.data_peers
         if asker == session.name:
@@ -123,7 +123,7 @@ class Exchange:
     """
 
     def __init__(self, session: Session, side: EmbeddingSide | ScoringSide, guard: DisclosureGuard) -> None:
-        self.asking = Asking.of(session)
+        self.asking = Asking.from_session(session)
         self._channels, self._side, self._guard = tuple(session.data_peers.values()), side, guard
         self._numbers, self._outputs = side.terms.task == "regression", side.terms.outputs
         self._step = 0

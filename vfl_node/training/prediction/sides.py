@@ -89,7 +89,7 @@ class ServiceSide(ABC):
 
     @property
     def table_ids(self) -> Identifiers:
-        """Of this party's table."""
+        """Ids of this party's table."""
         return self._table.ids
 
     @cached_property

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import cut_width
-from vfl_node.models.storage import in_parts, parted
+from vfl_node.models.storage import join_parts, split_parts
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
@@ -82,9 +82,9 @@ class Conversations:
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold of the defences."""
-        return in_parts({peer: way.state() for peer, way in self.exits.items()})
+        return join_parts({peer: way.state() for peer, way in self.exits.items()})
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`state` gave."""
-        for peer, of_peer in parted(state, self.exits).items():
+        for peer, of_peer in split_parts(state, self.exits).items():
             self.exits[peer].restore(of_peer)

@@ -74,7 +74,7 @@ SplitTask = ClassLabels | ScaledTargets
 def task_of(train: Train, labels: NDArray[Any]) -> SplitTask:
     """As :func:`vfl_node.training.network.tasks.task_of`."""
     return (
-        ScaledTargets(TargetScale.of(labels)) if train.task == "regression" else ClassLabels(*facts_of_classes(train, labels))
+        ScaledTargets(TargetScale.fit(labels)) if train.task == "regression" else ClassLabels(*facts_of_classes(train, labels))
     )
 
 

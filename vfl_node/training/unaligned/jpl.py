@@ -62,7 +62,7 @@ class JointPrivilegedFiller:
         Cost: ``updates`` steps of 256 rows, and a pass of each row outside.
         """
         part, device, settings, own = aligned.part, aligned.received.device, self._settings, aligned.part.own(EVERY)
-        scale = Standardised.of(aligned.received)
+        scale = Standardised.fit(aligned.received)
         aims = scale.apply(aligned.received)
         bottom = joint.new_bottom().cpu()
         network = EmbeddingFromColumns(bottom, own.shape[1], settings.hidden, aims.shape[1], joint.outputs)

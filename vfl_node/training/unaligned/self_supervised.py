@@ -44,7 +44,7 @@ class OwnRowsPretraining(Pretraining):
         return disturbed(self._half.own(rows), others, self._method.replaced, draws)
 
     def _loss(self, rows: Rows, first: ModelInput, second: ModelInput) -> Tensor:
-        """Of two copies of the own ``rows``."""
+        """Loss of two copies of the own ``rows``."""
         return self._siamese.loss(first, second)
 
 
@@ -88,7 +88,7 @@ class FedHsslPretraining(OwnRowsPretraining):
         self._begin()
         projected = self._cross.project(self._half.shared(positions))
         received = await self._half.exchange.swap(number, positions, projected.detach())
-        self._learn(apart(self._cross.peer(projected), received))
+        self._learn(negative_cosine(self._cross.peer(projected), received))
 
     def end_epoch(self, epoch: int) -> None:
         """As the base: stage 2."""
@@ -105,7 +105,7 @@ class FedHsslPretraining(OwnRowsPretraining):
             return loss
         with torch.no_grad():
             aim = self._earlier.project(self._half.own(rows))
-        return loss + self._weight * apart(self._cross.project(first), aim)
+        return loss + self._weight * negative_cosine(self._cross.project(first), aim)
 
 
 # SimSiam on rows of a table: a network learns that two disturbed copies of a row are the same row.
@@ -148,9 +148,9 @@ class Siamese(nn.Module):
         return projected
 
     def loss(self, first: ModelInput, second: ModelInput) -> Tensor:
-        """Of two copies of the same rows: the mean over rows and both directions, −1 … 1."""
+        """Loss of two copies of the same rows: the mean over rows and both directions, −1 … 1."""
         one, other = self.project(first), self.project(second)
-        return (apart(self.predictor(one), other) + apart(self.predictor(other), one)) / 2
+        return (negative_cosine(self.predictor(one), other) + negative_cosine(self.predictor(other), one)) / 2
 
 
 class CrossSiamese(Siamese):
@@ -162,7 +162,7 @@ class CrossSiamese(Siamese):
         initialise(self.peer, draws.derive("peer"))
 
 
-def apart(predicted: Tensor, aim: Tensor) -> Tensor:
+def negative_cosine(predicted: Tensor, aim: Tensor) -> Tensor:
     """−cos of float32[B, p] and [B, p], the mean of the rows; no gradient flows into ``aim``."""
     return -cosine_similarity(predicted, aim.detach(), dim=1).mean()
 

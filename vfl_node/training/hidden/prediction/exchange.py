@@ -81,7 +81,7 @@ class AnswerExchange:
     ) -> None:
         dealer = session.coordinator
         assert dealer is not None
-        self.side, self.asking = side, Asking.of(session)
+        self.side, self.asking = side, Asking.from_session(session)
         self._session, self._trained, self._train = session, trained, Hidden.of(trained)
         self._kept, self._masks, self._log, self._dealer = kept, masks, log, dealer
         self._parties, self._channels = session.job.parties, list(session.data_peers.values())

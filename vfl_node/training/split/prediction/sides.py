@@ -19,7 +19,7 @@ from vfl_node.errors import StateError
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.privacy.defences.defence import Leaving, Sender, build, names_of_positions
 from vfl_node.privacy.outgoing import Exit
 from vfl_node.settings.defences import DefenceParams
@@ -92,7 +92,7 @@ class Embedder(SplitSide, EmbeddingSide):
         strategy = model.train.missing.feature_strategy
         self._substitute = substitute(strategy, self.draws) if alignment.missing else None
         if self._substitute:
-            self._substitute.restore(under("substitute", model.weights))
+            self._substitute.restore(take_part("substitute", model.weights))
         sender = Sender("embeddings", alignment.owned, self._bottom, self.inputs.at)
         self._exit = Exit(build(defences, sender, defence_draws(self.draws, 0)))
 
@@ -256,7 +256,9 @@ class Scorer(SplitSide, ScoringSide):
 def _loaded(module: Module, prefix: str, model: SplitModel, device: torch.device) -> Module:
     """``module`` with the stored weights under ``prefix``, ready to predict."""
     apart = ("local.", "substitute.")
-    weights = under(prefix, model.weights) if prefix else {k: v for k, v in model.weights.items() if not k.startswith(apart)}
+    weights = (
+        take_part(prefix, model.weights) if prefix else {k: v for k, v in model.weights.items() if not k.startswith(apart)}
+    )
     try:
         module.load_state_dict(weights)
     except RuntimeError:
