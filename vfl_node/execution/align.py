@@ -35,7 +35,7 @@ class Aligned:
     recognisable: tuple[str, ...] = ()
 
 
-async def aligned(run: Run, *, resume: bool) -> Aligned:
+async def align_or_load(run: Run, *, resume: bool) -> Aligned:
     """Align, or take what an earlier attempt stored; all parties know then that all have it.
 
     Args:

@@ -32,7 +32,7 @@ class PredictionsPart(Protocol):
     async def serve(self, channel: Channel) -> None:
         """Do what one data party asks for until it needs no more."""
 
-    def reported(self) -> ReportedPredictions:
+    def report(self) -> ReportedPredictions:
         """What is reported, once every data party is served."""
 
 
@@ -95,5 +95,5 @@ class CoordinatorRun:
             if not self._run.folder.whole:
                 trained = self._training.result() if self._training else None
                 learnt = self._alignment.learnt() if self._alignment else None
-                told = self._predictions.reported() if self._predictions else None
+                told = self._predictions.report() if self._predictions else None
                 keep(self._run, self._started, self._traffic, trained=trained, predictions=told, coordinated=learnt)

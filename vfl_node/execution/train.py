@@ -12,12 +12,12 @@ from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import describe_alignment
 from vfl_node.execution import cautions, column_cautions
-from vfl_node.execution.align import Aligned, aligned
+from vfl_node.execution.align import Aligned, align_or_load
 from vfl_node.execution.finish import finish
 from vfl_node.execution.inputs import check_named_columns
-from vfl_node.execution.joint import estimated_joint
+from vfl_node.execution.joint import estimate_joint
 from vfl_node.execution.keep import keep, traffic_of
-from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
+from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
@@ -52,18 +52,18 @@ async def play(run: Run) -> None:
     points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
     if folder.whole:
         points.append(KEPT)
-    point = await agreed(run, points)
+    point = await agree_point(run, points)
     if point != KEPT:
-        trainer = _prepared(run)
-        result = await aligned(run, resume=point is not None)
+        trainer = _prepare(run)
+        result = await align_or_load(run, resume=point is not None)
         trained = None
         if trainer:
-            trained = await _trained(run, trainer, result, spent, checkpoints, None if point == ALIGNED else point)
+            trained = await _train(run, trainer, result, spent, checkpoints, None if point == ALIGNED else point)
         keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
     await finish(run)
 
 
-def _prepared(run: Run) -> Trainer | None:
+def _prepare(run: Run) -> Trainer | None:
     """The job's trainer, once it is sure that it can run here; None for a job that only aligns. Raises VflError."""
     session, train = run.session, run.session.job.train
     if train is None:
@@ -96,7 +96,7 @@ def _spend(run: Run) -> Spent:
     return session.memory.spend(Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about))
 
 
-async def _trained(
+async def _train(
     run: Run, trainer: Trainer, result: Aligned, spent: Spent, checkpoints: FileCheckpoints, resume: str | None
 ) -> Trained:
     session, job, alignment = run.session, run.session.job, result.alignment
@@ -111,7 +111,7 @@ async def _trained(
     _check_settings(run, job.train)
     if session.recording.transcript and session.role == "active":
         session.recording.transcript.keep_rows(alignment.rows)
-    before, joint = _cautions(run, alignment), _estimated_joint(run)
+    before, joint = _cautions(run, alignment), _estimate_joint(run)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
     trained = await trainer.run(own, data, checkpoints, resume)
@@ -134,7 +134,7 @@ async def _trained(
     return dataclasses.replace(trained, warnings=own_warnings)
 
 
-def _estimated_joint(run: Run) -> JointAttack | None:
+def _estimate_joint(run: Run) -> JointAttack | None:
     """The estimate of the joint attack, from this party's own columns; None in a trial, which attacks in earnest at its end.
 
     Raises:
@@ -143,7 +143,7 @@ def _estimated_joint(run: Run) -> JointAttack | None:
     session, protection = run.session, run.session.policy.protection
     if session.role != "passive" or session.recording.received is not None:
         return None
-    found = estimated_joint(session.job, run.data.table, protection, session.policy.models)
+    found = estimate_joint(session.job, run.data.table, protection, session.policy.models)
     if found:
         check_limit(
             session.name, strongest({"joint": found.value}), protection.max_attack_auc, where="an estimate, before training"
@@ -205,7 +205,7 @@ def _check_room(run: Run) -> None:
     """
     session = run.session
     if _draws_anew(run, synthetic=bool(session.job.align.spec.synthetic_rows_at)):
-        session.memory.check(_counted(run))
+        session.memory.check(_training_count(run))
 
 
 def _number(run: Run, alignment: Alignment) -> int:
@@ -224,7 +224,7 @@ def _number(run: Run, alignment: Alignment) -> int:
     """
     if not _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
         return 1
-    return run.session.memory.count(_counted(run))
+    return run.session.memory.count(_training_count(run))
 
 
 def _draws_anew(run: Run, *, synthetic: bool) -> bool:
@@ -236,7 +236,7 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
     return train is not None and (train.opens(job.evaluate).anew or (train.traits.synthetic_rows and synthetic))
 
 
-def _counted(run: Run) -> Counted:
+def _training_count(run: Run) -> Counted:
     """The training, as it is counted."""
     session = run.session
     return telling_training(run.data.whole.identity, session.attempt.job_id, session.policy.limits.trainings_per_set)

@@ -99,17 +99,17 @@ class CnnBottomKind(BottomKind):
 
     @override
     def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        dense = MLP.weights(_convolved(schema), sizes, settings)
+        dense = MLP.weights(_convolved_schema(schema), sizes, settings)
         return dense + (Convolutions(schema.image, CHANNELS).weights(LayerOptions.from_job(settings)) if schema.image else 0)
 
     @override
     def values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        dense = MLP.values(_convolved(schema), sizes, settings)
+        dense = MLP.values(_convolved_schema(schema), sizes, settings)
         return dense + (Convolutions(schema.image, CHANNELS).values(LayerOptions.from_job(settings)) if schema.image else 0)
 
     @override
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        dense = MLP.build(_convolved(schema), sizes, settings)
+        dense = MLP.build(_convolved_schema(schema), sizes, settings)
         if schema.image is None:
             return dense
         from vfl_node.models.networks import CnnBottom
@@ -130,15 +130,15 @@ class YoutubeDnnBottomKind(BottomKind):
     @override
     def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         tables = settings.embedding_size * sum(codes for codes, _ in schema.lists)
-        return tables + MLP.weights(_pooled(schema, settings), sizes, settings)
+        return tables + MLP.weights(_pooled_schema(schema, settings), sizes, settings)
 
     @override
     def values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        return sum(length for _, length in schema.lists) + MLP.values(_pooled(schema, settings), sizes, settings)
+        return sum(length for _, length in schema.lists) + MLP.values(_pooled_schema(schema, settings), sizes, settings)
 
     @override
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        dense = MLP.build(_pooled(schema, settings), sizes, settings)
+        dense = MLP.build(_pooled_schema(schema, settings), sizes, settings)
         if not schema.lists:
             return dense
         from vfl_node.models.networks import YoutubeDnnBottom
@@ -146,13 +146,13 @@ class YoutubeDnnBottomKind(BottomKind):
         return YoutubeDnnBottom(schema.lists, settings.embedding_size, dense)
 
 
-def _convolved(schema: InputSchema) -> InputSchema:
+def _convolved_schema(schema: InputSchema) -> InputSchema:
     """What the dense layers read of rows of ``schema``: its columns, and what the convolutions give."""
     found = Convolutions(schema.image, CHANNELS).outputs if schema.image else 0
     return replace(schema, numeric=schema.numeric + found, image=None)
 
 
-def _pooled(schema: InputSchema, settings: NetworkSettings) -> InputSchema:
+def _pooled_schema(schema: InputSchema, settings: NetworkSettings) -> InputSchema:
     """What the dense layers read of rows of ``schema``: its other columns, and the means."""
     return replace(schema, numeric=schema.numeric + settings.embedding_size * len(schema.lists), lists=())
 

@@ -47,7 +47,7 @@ class ModelInput:
         """The rows ``rows``, int64[k] on the same device, in that order, with repetition where asked."""
         return self._change_parts(lambda part: part[rows])
 
-    def mixed(self, other: ModelInput, chosen: Callable[[torch.Size], Tensor]) -> ModelInput:
+    def mix(self, other: ModelInput, chosen: Callable[[torch.Size], Tensor]) -> ModelInput:
         """These rows with cells of ``other``, as many rows of the same kinds.
 
         Args:

@@ -49,7 +49,7 @@ def _membership(table: Table, job: Job | None, settings: Settings) -> tuple[str,
     """What an estimate of the joint attack gives rise to, at a passive party that may have to make rows up."""
     if job is None or job.train is None or settings.role != "passive":
         return ()
-    from vfl_node.execution.joint import estimated_joint  # loads torch
+    from vfl_node.execution.joint import estimate_joint  # loads torch
 
-    found = estimated_joint(job, table, settings.protection, settings.models)
+    found = estimate_joint(job, table, settings.protection, settings.models)
     return cautions.membership_cautions(found) if found else ()

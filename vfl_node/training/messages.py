@@ -51,7 +51,7 @@ async def receive_tensor(channel: Channel, kind: type[M]) -> tuple[M, training_p
         raise ProtocolError(f"{channel.peer} sent a tensor that cannot be parsed") from None
 
 
-def received(
+def decode_tensor(
     channel: Channel, tensor: training_pb2.Tensor | codec.Described, shape: Sequence[int], *, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """The tensor of ``shape`` in a message; raises as :func:`~vfl_node.transport.codec.decode` and names the peer."""

@@ -48,11 +48,11 @@ class TargetScale:
         """The scale of targets that usually lie between two numbers, taken to be two deviations from their mean."""
         return cls((low + high) / 2, (high - low) / 4)
 
-    def scaled(self, targets: Floats) -> Floats:
+    def apply(self, targets: Floats) -> Floats:
         """``targets`` in standard deviations from the mean."""
         return (targets - self.mean) / self.deviation
 
-    def original(self, scaled: NDArray[Any]) -> Floats:
+    def undo(self, scaled: NDArray[Any]) -> Floats:
         """Scaled numbers in the target's own unit, float64."""
         return self.mean + self.deviation * scaled.astype(np.float64)
 

@@ -123,7 +123,7 @@ def test_one_target_moves_a_gradient_no_further_than_the_bound(outlier: float) -
 
     def apart(scales: tuple[TargetScale, TargetScale]) -> float:
         each = [
-            rows.T @ RESIDUALS["robust"](0 * of, np.clip(scale.scaled(of), -10, 10))
+            rows.T @ RESIDUALS["robust"](0 * of, np.clip(scale.apply(of), -10, 10))
             for of, scale in zip((targets, changed), scales, strict=True)
         ]
         return float(np.linalg.norm(each[0] - each[1]))

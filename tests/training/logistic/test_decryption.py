@@ -388,7 +388,7 @@ def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], te
         decryptor = Decryptor(ours, train, Inline())
         await decryptor.meet()
         await decryptor.plan([tensor], 0)
-        return await decryptor.opened(0, "gradient")
+        return await decryptor.receive_values(0, "gradient")
 
     return run_together((party(), ours), (holder(), theirs))[0]
 

@@ -96,7 +96,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
     """What was decrypted since the last call."""
     found: Opened = []
     decrypted: list[list[int]] = []
-    masked_values, remove = MaskedTensor.masked, Mask.remove
+    masked_values, remove = MaskedTensor.unpack, Mask.remove
 
     def seeing(*arguments: Any) -> list[int] | None:
         masked = masked_values(*arguments)
@@ -110,7 +110,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
         found.append((seen, values))
         return values
 
-    monkeypatch.setattr(MaskedTensor, "masked", seeing)
+    monkeypatch.setattr(MaskedTensor, "unpack", seeing)
     monkeypatch.setattr(Mask, "remove", spying)
 
     def since() -> Opened:

@@ -17,7 +17,7 @@ from vfl_node.errors import UsageError
 from vfl_node.training.glm.blind import DITHER
 from vfl_node.training.glm.masked_tensors import shapes
 from vfl_node.training.glm.masks import Mask
-from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed
+from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, pack_rows
 from vfl_node.training.linear.config import LinearRegression
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
@@ -148,7 +148,7 @@ def test_outputs_share_as_few_ciphertexts_as_hold_them(classes: int, bits: int, 
 )
 def test_packed_values_come_apart_again(rows: list[list[int]], groups: tuple[int, ...]) -> None:
     slot = 40
-    columns = packed(rows, groups, slot)
+    columns = pack_rows(rows, groups, slot)
     assert [len(column) for column in columns] == [len(rows)] * len(groups)
     for place, row in enumerate(rows):
         found = []

@@ -68,7 +68,7 @@ def test_exact_sums_become_a_gradient(logistic: Any) -> None:
     of = made(logistic(classes=4), intercept=False)
     sums = [[(1 << 90) * (row + 1) * (column - 1) for column in range(4)] for row in range(3)]
     expected = np.outer([1, 2, 3], [-1, 0, 1, 2]) * 4.0 * design().steps[:, None]
-    np.testing.assert_array_equal(of.scaled(sums, 88), expected)
+    np.testing.assert_array_equal(of.decode_sums(sums, 88), expected)
 
 
 def test_the_start_is_small_private_and_of_known_spread(logistic: Any) -> None:

@@ -133,7 +133,7 @@ def test_numbers_under_encryption_end_in_noise(
         assert [value == 0 for value in values] == (~over.genuine).tolist()
     found.clear()
     for module in (blind, strong_labels):
-        monkeypatch.setattr(module, "dithered", lambda values, genuine, randomness: values)
+        monkeypatch.setattr(module, "dither", lambda values, genuine, randomness: values)
     attempt(logistic(**given))(over)
     assert {value % 2**16 for value in found[0]} == {0}
 

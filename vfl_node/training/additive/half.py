@@ -68,12 +68,12 @@ def kept_weights(model: StoredModel, shapes: Mapping[str, tuple[int, ...]]) -> d
     return {name: weight.numpy() for name, weight in kept.items()}
 
 
-def said(z: Floats, unit: Floats | None) -> Floats:
+def interpret(z: Floats, unit: Floats | None) -> Floats:
     """What scores z, float64[n, K], say: probabilities, or with a ``unit`` (mean, deviation) numbers in it."""
-    return output_of(z).probabilities if unit is None else TargetScale(*unit.tolist()).original(z[:, 0])
+    return output_of(z).probabilities if unit is None else TargetScale(*unit.tolist()).undo(z[:, 0])
 
 
-def joined(opened: Opened, active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> Floats:
+def predict_jointly(opened: Opened, active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> Floats:
     """What the model says of the rows at shared ``positions``, with all halves in one place; as `AdditiveHalf.predicted`."""
     first = opened(active.model)
     parts = [

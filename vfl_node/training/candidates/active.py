@@ -26,7 +26,7 @@ from vfl_node.training.candidates.config import Linked
 from vfl_node.training.candidates.halves import Crossed
 from vfl_node.training.candidates.network import ActiveNetwork
 from vfl_node.training.evaluation import Evaluation, Figures, assess, measure
-from vfl_node.training.messages import check_step, received
+from vfl_node.training.messages import check_step, decode_tensor
 from vfl_node.training.network.alone import logits_alone
 from vfl_node.training.network.half import Defended, ForwardPass, Positions, RepeatStart, learner
 from vfl_node.training.network.local import check_finite
@@ -206,8 +206,8 @@ class LinkedActive:
         distinct = message.embeddings.shape[0] if message.embeddings.shape else 0
         if not 1 <= distinct <= places[0] * places[1]:
             raise ProtocolError(f"{channel.peer} sent {distinct} embeddings for {places[0] * places[1]} places", code="E_SHAPE")
-        embeddings = received(channel, message.embeddings, (distinct, self._train.bottom[-1]))
-        index = received(channel, message.index, places, dtype=torch.int32).long()
+        embeddings = decode_tensor(channel, message.embeddings, (distinct, self._train.bottom[-1]))
+        index = decode_tensor(channel, message.index, places, dtype=torch.int32).long()
         if int(index.min()) < 0 or int(index.max()) >= distinct:
             raise ProtocolError(f"{channel.peer} names an embedding that it did not send", code="E_SHAPE")
         self._crossed.count(distinct, index.numel())

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.layers import hidden, linear
+from vfl_node.models.layers import hidden_layers, linear
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
@@ -77,7 +77,7 @@ class ActiveNetwork(nn.Module):
         sorts = self._method.gates and train.sorts
         width = train.pair_outputs if sorts else train.outputs
         cuts = train.bottom[-1] + (train.active_bottom[-1] if self.bottom else 0)
-        self.local = hidden(cuts, train.top, options)
+        self.local = hidden_layers(cuts, train.top, options)
         self.pair = linear(train.top[-1] if train.top else cuts, width)
         self.gate = WeightGate(train.similarity_hidden) if self._method.gates else None
         self.merge: nn.Module | None = WeightedMean() if self.gate else None

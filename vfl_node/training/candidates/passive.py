@@ -34,7 +34,7 @@ from vfl_node.training.candidates.config import Linked
 from vfl_node.training.candidates.halves import Crossed
 from vfl_node.training.candidates.network import LinearCut
 from vfl_node.training.evaluation import Figures
-from vfl_node.training.messages import check_step, received
+from vfl_node.training.messages import check_step, decode_tensor
 from vfl_node.training.network.half import Defended, ForwardPass, Positions, RepeatStart, attached, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
@@ -77,7 +77,7 @@ class LinkedPassive:
         embeddings, index = await self._send(number, positions)  # (U, d), (B, K)
         message = await self._channel.receive(training_pb2.Gradient)
         check_step(self._channel, message.step, number)
-        gradient = received(self._channel, message.tensor, tuple(embeddings.shape)).to(embeddings.device)
+        gradient = decode_tensor(self._channel, message.tensor, tuple(embeddings.shape)).to(embeddings.device)
         self._crossed.gradients += len(gradient)
         embeddings.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()

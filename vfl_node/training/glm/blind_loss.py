@@ -36,7 +36,7 @@ from vfl_node.training.glm.side import Floats
 SQUARES, PRODUCTS = "squares", "products"
 
 
-def sent_for_loss(train: GeneralisedLinear, passive_parties: int) -> str | None:
+def loss_tensor(train: GeneralisedLinear, passive_parties: int) -> str | None:
     """What passive parties send so that the active one can compute the loss; None where it is not computed."""
     if train.tolerance == 0:
         return None

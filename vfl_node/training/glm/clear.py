@@ -41,7 +41,7 @@ from vfl_node.training.glm.exchange import (
 )
 from vfl_node.training.glm.flow import IterationContext, Outcome
 from vfl_node.training.glm.plain import LOSSES, mean_loss
-from vfl_node.training.glm.scales import packed
+from vfl_node.training.glm.scales import pack_rows
 from vfl_node.training.glm.side import Floats, check_range, divergence_error
 
 RESIDUALS = "residuals"
@@ -76,7 +76,7 @@ class ActiveClear:
         if context.service:
             await context.service.answer()
         context.side.update(gradient)
-        last = step + 1 == context.train.iterations or context.converged(loss)
+        last = step + 1 == context.train.iterations or context.has_converged(loss)
         for channel in context.channels:
             await send_end(channel, step, last=last)
         return Outcome(last, loss, scores)
@@ -88,7 +88,7 @@ class ActiveClear:
         if not (np.abs(residuals).sum(axis=0) <= largest).all():  # a loss whose residuals have no bound of their own
             raise divergence_error()
         rows = [encode(row, context.scales.fraction) for row in residuals]
-        values = packed(rows, context.scales.groups, context.scales.slot)
+        values = pack_rows(rows, context.scales.groups, context.scales.slot)
         columns = [context.encryptor.encrypt(group, label) for group, label in zip(values, self._labels(step), strict=True)]
         for channel in context.channels:
             await send_encrypted(channel, step, RESIDUALS, np.concatenate(columns))

@@ -18,7 +18,7 @@ from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.scales import SCORE_RANGE
 from vfl_node.training.glm.side import Floats, Positions, Side, find_varied
 from vfl_node.training.glm.table_use import no_column
-from vfl_node.training.own_columns import scaling_warnings, squeezed
+from vfl_node.training.own_columns import find_squeezed, scaling_warnings
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 
@@ -90,7 +90,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     labels, scale = _labels(data, train, own) if labelled else (None, None)
     targets = None if labels is None else _targets(labels, data, train)
     weights = _row_weights(data, train, own) if labelled else None
-    warnings = scaling_warnings(squeezed(data.table, train.scaling), encoder.columns)
+    warnings = scaling_warnings(find_squeezed(data.table, train.scaling), encoder.columns)
     return PreparedInputs(encoder, design, side, targets, labels, scale, used, dropped, warnings, weights)
 
 
@@ -113,7 +113,7 @@ def _labels(data: TrainingData, train: GeneralisedLinear, own: Positions) -> tup
             )
         return labels, None
     scale = TargetScale.fit(trained)
-    if not (np.abs(scale.scaled(trained)) < 2.0**SCORE_RANGE).all():
+    if not (np.abs(scale.apply(trained)) < 2.0**SCORE_RANGE).all():
         raise DataError(
             f"a target lies {2**SCORE_RANGE} or more standard deviations from the mean of those trained on",
             code="E_OVERFLOW",
@@ -121,7 +121,7 @@ def _labels(data: TrainingData, train: GeneralisedLinear, own: Positions) -> tup
             for_peer="its owner does not go on",
             peer_code="E_STOPPED",
         )
-    return scale.scaled(labels), scale
+    return scale.apply(labels), scale
 
 
 def _targets(labels: LabelColumn, data: TrainingData, train: GeneralisedLinear) -> Floats:

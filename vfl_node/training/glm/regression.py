@@ -58,7 +58,7 @@ from vfl_node.training.glm.scales import Scales
 from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.glm.side import Positions
 from vfl_node.training.glm.strong_labels import ActiveWithoutLabels, PassiveWithLabels
-from vfl_node.training.own_columns import entering
+from vfl_node.training.own_columns import select_used
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.summary import Summary, summarise
@@ -151,14 +151,14 @@ class _Regression:
             moved = bytes_moved(traffic) - moved
             epoch = Epoch(outcome.loss, self._auc(outcome, context, place.step), session.machine.clock() - started, moved)
             failpoints.reach("updated")
-            place.done(epoch, last=outcome.last)
+            place.advance(epoch, last=outcome.last)
             context.losses.append(outcome.loss)
             place.save(self._checkpoints, own.side, schedule.fingerprint)
             session.progress.emit(Advanced(1))
             if outcome.loss is not None:
                 session.progress.emit(EpochTrained(outcome.loss))
         if self._coordinator and self._decryptor:
-            await self._decryptor.done()
+            await self._decryptor.end()
         return await self._finish(own, place)
 
     async def _context(self, own: PreparedInputs, schedule: Schedule, place: IterationPlace) -> IterationContext:
@@ -279,7 +279,7 @@ class _Regression:
             weights={**own.side.model(), **_unit(own)},
             encoder=own.encoder.to_json(),
             servable=Servable(StoredBatches.from_schedule(self._schedule).to_json(), self._shown),
-            columns=encoded_columns(self._data.table, entering(own.encoder, own.used)),
+            columns=encoded_columns(self._data.table, select_used(own.encoder, own.used)),
             results=results,
             held_out=self._testing if evaluate.test_fraction else np.empty(0, dtype=np.int64),
         )

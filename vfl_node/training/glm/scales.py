@@ -116,7 +116,7 @@ def loss_fraction(train: GeneralisedLinear) -> int:
     return SCORE + WEIGHT + (SCORE if train.labels == "passive" else 0)
 
 
-def packed(values: Sequence[Sequence[int]], groups: Sequence[int], slot: int) -> list[list[int]]:
+def pack_rows(values: Sequence[Sequence[int]], groups: Sequence[int], slot: int) -> list[list[int]]:
     """Rows of K integers as one signed integer a row and group, each value in a slot of its own.
 
     Args:

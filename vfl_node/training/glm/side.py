@@ -116,7 +116,7 @@ class Side:
         """θ·g over all weights, of a gradient float64[d, K]: Σ residual · score over the rows of the gradient."""
         return float((self.weights * gradient).sum())
 
-    def scaled(self, sums: list[list[int]], fraction: int) -> Floats:
+    def decode_sums(self, sums: list[list[int]], fraction: int) -> Floats:
         """float64[d, K] from exact sums of integers: ``sums[j][k]`` has ``fraction`` fractional bits and no step."""
         values = np.array([decode(row, fraction) for row in sums]).reshape(self.weights.shape)
         return values * self._steps[:, None]

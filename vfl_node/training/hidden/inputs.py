@@ -112,13 +112,13 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
     scaled = {of.name for of in fitted.encodings if of.method}
-    squeezed = [name for name in own_columns.squeezed(whole, train.scaling) if name in scaled]
+    squeezed = [name for name in own_columns.find_squeezed(whole, train.scaling) if name in scaled]
     late = tuple(frequent.late(found, features))
     warnings = (
         *own_columns.scaling_warnings(squeezed, fitted.encodings),
-        *own_columns.left_out(_shown(found, "rare"), RARE.format(least=least)),
-        *own_columns.left_out(_shown(found, "outstanding"), OUTSTANDING),
-        *own_columns.left_out([of.shown for of in late], LATE),
+        *own_columns.drop_warnings(_shown(found, "rare"), RARE.format(least=least)),
+        *own_columns.drop_warnings(_shown(found, "outstanding"), OUTSTANDING),
+        *own_columns.drop_warnings([of.shown for of in late], LATE),
     )
     unread = [name for name in whole.columns if name not in fitted.kinds]
     dropped = tuple(dict.fromkeys([*unread, *(of.shown for of in (*found.left_out, *late))]))
@@ -143,7 +143,7 @@ def _labels(labels: LabelColumn | None, of_all: LabelColumn | None, train: Hidde
     if train.task == "classification":
         return one_hot(labels, train.classes), None
     scale = TargetScale.from_range(*train.target_range) if train.target_range else TargetScale.fit(of_all)
-    return np.clip(scale.scaled(labels), -2 * FAR, 2 * FAR)[:, None], scale
+    return np.clip(scale.apply(labels), -2 * FAR, 2 * FAR)[:, None], scale
 
 
 def first_parts(form: Form, randomness: Randomness, *, bounded: bool) -> WeightShares:

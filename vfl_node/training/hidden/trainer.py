@@ -324,7 +324,7 @@ class _Training:
             inputs.values[rows.training], labels[rows.training], self._train, session.randomness.derive("alone")
         )
         z = alone.scores(inputs.values[rows.tested], weights)
-        said: Output = PredictedNumbers(inputs.scale.original(z[:, 0])) if inputs.scale else output_of(z)
+        said: Output = PredictedNumbers(inputs.scale.undo(z[:, 0])) if inputs.scale else output_of(z)
         tested = data.table.labels[rows.tested]
         local = said.metrics(session.job.evaluate.metrics, tested, session.job.evaluate.threshold)
         own = Rival(

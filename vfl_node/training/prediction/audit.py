@@ -160,19 +160,19 @@ class PredictionLabelAudit:
         due = self._admitted >= self._attacked * GROWN
         judged: list[Evidence] = []
 
-        def added(own: Evidence) -> Evidence:  # to what other services of this model may be adding to, too
-            told = self._bounded(own.replace_rows(names, sums))
+        def add(own: Evidence) -> Evidence:  # to what other services of this model may be adding to, too
+            told = self._limit_rows(own.replace_rows(names, sums))
             if due and (predicted := self._judge(told)):
                 judged.append(predicted)
             return told
 
-        self._said.change_own(added)
+        self._said.change_own(add)
         self._attacked = self._admitted if due else self._attacked
         for predicted in judged:
             for history in self._histories:
                 history.keep(predicted)
 
-    def _bounded(self, told: Evidence) -> Evidence:
+    def _limit_rows(self, told: Evidence) -> Evidence:
         """At most :data:`MOST_ROWS` rows, of each class alike, by the smallest names: a rare class is not crowded out."""
         if len(told.names) <= MOST_ROWS:
             return told

@@ -21,7 +21,7 @@ from vfl_node.privacy.features.targets import Targets, targets_of
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
-from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
+from vfl_node.training.messages import check_step, decode_tensor, receive_tensor, send_tensor
 from vfl_node.training.network.half import (
     Defended,
     ForwardPass,
@@ -197,7 +197,7 @@ class PassiveHalf:
     async def _gradient(self, number: int, embedding: Tensor) -> Tensor:
         message, tensor = await receive_tensor(self._channel, training_pb2.Gradient)
         check_step(self._channel, message.step, number)
-        return received(self._channel, tensor, tuple(embedding.shape)).to(embedding.device)
+        return decode_tensor(self._channel, tensor, tuple(embedding.shape)).to(embedding.device)
 
 
 def _targets(session: Session, data: TrainingData, names: Sequence[str]) -> Targets:

@@ -53,7 +53,7 @@ class ScaledTargets(NumberTask):
 
     def known(self, labels: NDArray[Any], shared: int, randomness: Randomness) -> Known:
         """What a strategy for made-up targets may know: all real ``labels`` of so many ``shared`` rows."""
-        return Known(self.scale.scaled(labels), shared, 0, randomness, self.scale)
+        return Known(self.scale.apply(labels), shared, 0, randomness, self.scale)
 
     @property
     def start(self) -> None:

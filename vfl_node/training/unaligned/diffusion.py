@@ -205,7 +205,7 @@ class Generator:
         for place, step in enumerate(taken):
             left, last = kept[step], place + 1 == len(taken)
             after = torch.ones_like(left) if last else kept[taken[place + 1]]
-            clean = self._denoised(row, conditions, step)
+            clean = self._denoise(row, conditions, step)
             if self._settings.sampler == "ddim":
                 estimate, logit = clean, left.logit()
                 if before and not last:  # second order, from the line through the last two estimates
@@ -221,7 +221,7 @@ class Generator:
                 row = row + beta.sqrt() * fresh
         return row
 
-    def _denoised(self, row: Tensor, conditions: Tensor, step: int) -> Tensor:
+    def _denoise(self, row: Tensor, conditions: Tensor, step: int) -> Tensor:
         """ĥ_0 of rows at ``step``."""
         left = self._schedule.kept[step]
         given = self._network(row, conditions, self._time(torch.full((len(row),), step, device=row.device)))

@@ -33,7 +33,7 @@ class OwnRowsPretraining(Pretraining):
     @override
     def end_epoch(self, epoch: int) -> None:
         half, draws = self._half, self._half.randomness.derive(f"copies/{epoch}")
-        for rows in shuffled(half.rows, half.batch_size, half.randomness.derive(f"order/{epoch}")):
+        for rows in shuffle_batches(half.rows, half.batch_size, half.randomness.derive(f"order/{epoch}")):
             failpoints.reach("pretrain")
             self._begin()
             self._learn(self._loss(rows, self._copy(rows, draws), self._copy(rows, draws)))
@@ -41,7 +41,7 @@ class OwnRowsPretraining(Pretraining):
 
     def _copy(self, rows: Rows, draws: Randomness) -> ModelInput:
         others = self._half.own(draws.choices(self._half.rows, len(rows)))
-        return disturbed(self._half.own(rows), others, self._method.replaced, draws)
+        return disturb(self._half.own(rows), others, self._method.replaced, draws)
 
     def _loss(self, rows: Rows, first: ModelInput, second: ModelInput) -> Tensor:
         """Loss of two copies of the own ``rows``."""
@@ -167,16 +167,16 @@ def negative_cosine(predicted: Tensor, aim: Tensor) -> Tensor:
     return -cosine_similarity(predicted, aim.detach(), dim=1).mean()
 
 
-def disturbed(rows: ModelInput, others: ModelInput, share: float, draws: Randomness) -> ModelInput:
+def disturb(rows: ModelInput, others: ModelInput, share: float, draws: Randomness) -> ModelInput:
     """A copy of ``rows`` of which about a ``share`` of the cells are ``others``'. Costs 8 bytes of the stream a cell."""
 
-    def chosen(shape: torch.Size) -> Tensor:
+    def choose(shape: torch.Size) -> Tensor:
         return torch.from_numpy(draws.uniform(tuple(shape)) < share).to(rows.numeric.device)
 
-    return rows.mixed(others, chosen)
+    return rows.mix(others, choose)
 
 
-def shuffled(count: int, batch_size: int, draws: Randomness) -> list[NDArray[np.int64]]:
+def shuffle_batches(count: int, batch_size: int, draws: Randomness) -> list[NDArray[np.int64]]:
     """0 … count − 1 in a random order, in batches; a last one of a single row joins the one before, as norms need two."""
     order = draws.permutation(count)
     cuts = list(range(batch_size, count, batch_size))

@@ -122,7 +122,7 @@ class AnswerExchange:
         form, target = self._kept.form, self._kept.stored.target
         return [answers.said(answers.read(of, form), self._train, target) for of in low]
 
-    def joined(self, parts: Sequence[Probabilities]) -> Probabilities:
+    def join(self, parts: Sequence[Probabilities]) -> Probabilities:
         """As the base."""
         return np.concatenate([np.empty((0, *self.side.terms.outputs)), *parts])
 
