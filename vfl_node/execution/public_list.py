@@ -56,14 +56,14 @@ def _values(text: TextColumns, key: Key, columns: tuple[str, ...]) -> KeyValues:
     if isinstance(key, TextKey):
         return tuple("" if cell in MISSING else cell for cell in text.cells(columns[0]))
     read = seconds_in if isinstance(key, DateKey) else TextColumns.numbers
-    values = [_checked(text, name, read(text, name)) for name in columns]
+    values = [_check_values(text, name, read(text, name)) for name in columns]
     for column, (low, high) in zip(values, bounds(key), strict=True):
         scaled = np.floor(column / DAY_S) if isinstance(key, DateKey) else column
         column[(scaled < low) | (scaled > high)] = np.nan
     return np.stack(values, axis=1) if isinstance(key, PlaceKey) else values[0]
 
 
-def _checked(text: TextColumns, column: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _check_values(text: TextColumns, column: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     wrong = np.isinf(values)
     if wrong.any():
         raise DataError(

@@ -40,7 +40,7 @@ class ModelInput:
         return len(self.numeric)
 
     def to(self, device: torch.device) -> ModelInput:
-        """The same rows on ``device``."""
+        """These rows on ``device``."""
         return self._change_parts(lambda part: part.to(device))
 
     def take(self, rows: Tensor) -> ModelInput:

@@ -94,7 +94,7 @@ class LayerOptions:
 
     @classmethod
     def from_job(cls, settings: NetworkSettings) -> LayerOptions:
-        """Those of a job."""
+        """The options of a job."""
         return cls(settings.batch_norm, settings.layer_norm, settings.dropout)
 
     @property

@@ -93,7 +93,7 @@ def add_prefix(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
 
 
 def take_part(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
-    """Those of ``values`` whose name begins with ``prefix.``, without it."""
+    """The ``values`` whose name begins with ``prefix.``, without it."""
     return {name[len(prefix) + 1 :]: value for name, value in values.items() if name.startswith(prefix + ".")}
 
 

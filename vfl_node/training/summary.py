@@ -82,7 +82,7 @@ def summarise(
 
     def intervals(values: Sequence[Values], *, signed: bool = False) -> Intervals:
         """Intervals of metrics, or of differences of metrics (``signed``)."""
-        by_metric = {name: _defined(values, name) for name in (values[0] if values else ())}
+        by_metric = {name: _defined_values(values, name) for name in (values[0] if values else ())}
         ranges = {name: bounds(name, signed=signed) for name in by_metric}
         return {
             name: repeats_interval(repeats, train_rows, test_rows, lowest=ranges[name][0], highest=ranges[name][1])
@@ -135,12 +135,12 @@ def summarise(
     )
 
 
-def _defined(values: Sequence[Values], name: str) -> list[float]:
+def _defined_values(values: Sequence[Values], name: str) -> list[float]:
     return [value for metrics in values if (value := metrics[name]) is not None]
 
 
 def _mean(values: Sequence[Values]) -> Values:
-    defined = {name: _defined(values, name) for name in values[0]}
+    defined = {name: _defined_values(values, name) for name in values[0]}
     return {name: sum(known) / len(known) if known else None for name, known in defined.items()}
 
 

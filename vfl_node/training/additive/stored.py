@@ -26,7 +26,7 @@ class StoredBatches(BaseModel, extra="forbid", frozen=True):
 
     @classmethod
     def from_schedule(cls, schedule: Schedule) -> StoredBatches:
-        """That of a training by ``schedule``."""
+        """The batches that follow from the ``schedule`` of a training."""
         return cls(batches=schedule.derive("predictions").hex())
 
     def to_json(self) -> str:

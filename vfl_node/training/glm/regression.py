@@ -133,7 +133,7 @@ class _Regression:
         self._decryptor: Decryptor | None = None
 
     async def train(self, resume_from: str | None, traffic: Sequence[Traffic]) -> Trained:
-        """From the toss to the metrics."""
+        """Train, from the toss to the metrics."""
         session, train = self._session, self._train
         seed = await toss(session, self._randomness.derive("toss"))
         self._schedule = schedule = Schedule(seed, len(self._data.alignment), train.seed)

@@ -53,7 +53,7 @@ class Asking:
 
     @classmethod
     def from_session(cls, session: Session) -> Asking:
-        """That of a party in a job of predictions."""
+        """Whom a party asks, and who asks it, in a job of predictions."""
         asker, peers = session.job.asker, session.data_peers
         if asker == session.name:
             return cls(tuple(peers.values()), None)
