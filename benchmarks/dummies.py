@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from vfl_node.metrics.classes import auc
 from vfl_node.privacy.attacks import residuals, scores, start
 from vfl_node.privacy.attacks.residuals import Round
-from vfl_node.training.glm.side import START_SCORES, common_enough
+from vfl_node.training.glm.side import START_SCORES, find_varied
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -217,7 +217,7 @@ def real(folder: Path, seeds: int) -> Iterator[dict[str, Any]]:
         for seed in range(seeds):
             random = np.random.default_rng(seed)
             problem = (credit if name == "default_credit" else digits)(folder, m, random)
-            problem = replace(problem, x=problem.x[:, common_enough((problem.x * 2**16).astype(np.int64), least)])
+            problem = replace(problem, x=problem.x[:, find_varied((problem.x * 2**16).astype(np.int64), least)])
             made = train(problem, 400 if batch else 200, 0.5 if name == "default_credit" else 0.05, random, batch=batch)
             found["residuals"].append(judged(problem, residuals.scores(problem.x, made.rounds)))
             if not batch and name == "default_credit":  # mnist would take minutes

@@ -152,7 +152,7 @@ def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
             initialise(believed, secret)
             believed.double()
             guess, _ = invert(
-                lambda x, bottom=believed: bottom(ModelInput.of(x)),
+                lambda x, bottom=believed: bottom(ModelInput.from_tensors(x)),
                 first.rows[torch.from_numpy(mine)].double(),
                 width=truth.shape[1],
                 randomness=Randomness(b"a" * 32),

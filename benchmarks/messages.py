@@ -27,7 +27,7 @@ import structlog
 import yaml
 
 from vfl_node.configuration.models import parse
-from vfl_node.execution.private import private, trial_settings
+from vfl_node.execution.private import private_settings, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.service import Node
@@ -288,7 +288,7 @@ def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
     own: dict[str, dict[str, Any]] = {"clinic": {"order": "c0"}} if job.evaluate.hold_out else {}
     if job.align.keys:
         own = {"clinic": {"keys": {"u": "c0"}}, "lab": {"keys": {"u": "c3"}}}
-    given = {name: private({"data": data}, source="settings") for name, data in own.items()}
+    given = {name: private_settings({"data": data}, source="settings") for name, data in own.items()}
     simulate(job, {}, out, wrap=recorder.wrap, settings=trial_settings(job, tables, given=given))
     return set().union(*map(_seen, recorder.entries))
 

@@ -55,7 +55,7 @@ def embedded(met: Overheard, job: Job, tables: Tables, strategy: str) -> Tensor:
     train = job.train.model_copy(update={"missing": job.train.missing.model_copy(update={"features": strategy})})
     made = met.results[1]
     side = Embedder(SplitModel(train, SERVE, made.weights, made.encoder, made.servable.state), met.passive, tables[1], CPU)
-    return side.shared(np.arange(len(met.passive)))
+    return side.embed_shared(np.arange(len(met.passive)))
 
 
 def strategies(job: Job, tables: Tables, seed: int, epochs: int) -> Iterator[tuple[str, dict[str, float], float, float]]:
@@ -158,7 +158,7 @@ def unnamed(strategy: str, trials: int) -> float | None:
     for trial in range(trials):
         rows = np.random.default_rng(trial).permutation(len(table))[:4]
         asked = _take(table, rows, moved=trial % 2 == 1)
-        hidden = side.unnamed(asked)
+        hidden = side.hide_rows(asked)
         began = time.process_time()
         hidden.embedding(0)
         times.append(time.process_time() - began)

@@ -11,7 +11,7 @@ from sklearn import metrics as oracle
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.evaluate import METRICS as OF_TASK
 from vfl_node.metrics.numbers import METRICS, RANGE, PredictedNumbers, actual_by_prediction
-from vfl_node.training.intervals import DRAWS, over_rows
+from vfl_node.training.intervals import DRAWS, row_intervals
 
 NAMES = OF_TASK["regression"]
 SEED = b"which held-out rows are resampled"[:32]
@@ -91,7 +91,7 @@ def test_intervals_hold_the_true_value_in_any_unit(scale: float) -> None:
     covered = 0
     for seed in range(100):
         targets, model = sample(150, seed, scale)
-        (found,), _ = over_rows(["rmse"], targets, [model], 0.5, Randomness(SEED))
+        (found,), _ = row_intervals(["rmse"], targets, [model], 0.5, Randomness(SEED))
         covered += found["rmse"]["low"] < 8 * scale < found["rmse"]["high"]
         if scale != 1.0 and seed == 5:
             break
@@ -104,12 +104,12 @@ def test_intervals_stay_in_range_and_differences_are_paired() -> None:
     rng = np.random.default_rng(2)
     targets = rng.normal(size=6)
     good, bad = PredictedNumbers(targets + 0.01 * rng.normal(size=6)), PredictedNumbers(rng.normal(size=6))
-    (ours, theirs), (gains,) = over_rows(NAMES, targets, [good, bad], 0.5, Randomness(SEED))
+    (ours, theirs), (gains,) = row_intervals(NAMES, targets, [good, bad], 0.5, Randomness(SEED))
     for of in (ours, theirs):
         for name, interval in of.items():
             assert RANGE[name][0] <= interval["low"] <= interval["mean"] <= interval["high"] <= RANGE[name][1]
             assert interval["method"] == "bootstrap"
     assert gains["r2"]["high"] > 1  # a difference has no such bound
-    _, same = over_rows(NAMES, targets, [good, good], 0.5, Randomness(SEED))
+    _, same = row_intervals(NAMES, targets, [good, good], 0.5, Randomness(SEED))
     assert same == [{}]
     assert DRAWS == 400

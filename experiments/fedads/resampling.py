@@ -70,7 +70,7 @@ def said(job: Job, own: Session, data: Mapping[str, TrainingData], trained: Mapp
     table, view = label_party.table, label_party.alignment
     assert table.labels is not None
     shared = table.labels[view.rows]
-    places = OwnRows.of(view, rows, held_out=True, records=len(table), order=table.order)
+    places = OwnRows.select(view, rows, held_out=True, records=len(table), order=table.order)
     task = task_of(Train.section_of(job), np.delete(shared, rows))
     logits = logits_alone(own, label_party, places, task, own.randomness.derive("alone/0").derive("network"))
     assert logits is not None

@@ -36,7 +36,7 @@ from vfl_node.metrics import classes as metrics
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.privacy.attacks import ATTACKS, follow, joint, spectral
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import works_at_once
@@ -361,7 +361,7 @@ class Training:
         if not self._at_active:
             return logits, torch.full((len(everything),), active.scoring()["positive_rate"])
         local = build_classifier(architecture_of(self._trial.train.model), self._trial.train, inputs[ACTIVE].schema, [])
-        if weights := under("local", active.weights()):
+        if weights := take_part("local", active.weights()):
             local.load_state_dict(weights)
         else:  # trained without calibration, which is read off it afterwards: the model that would give q is trained now
             own, rows = self._own.derive("local/0"), np.arange(len(self._labels))

@@ -34,15 +34,15 @@ def table(rows: int = 400) -> Table:
 
 
 def test_nothing_is_said_of_good_data() -> None:
-    assert cautions.of_labels(table(), 2) == ()
-    assert cautions.of_rows(1000, EVALUATE) == ()
-    assert cautions.of_positives(30, 1000) == ()
-    assert cautions.of_results([[60, 10], [10, 40]], 100 / 120) == ()
-    assert cautions.of_results([[30, 2, 0], [2, 30, 0], [0, 1, 9]], 69 / 74) == ()
+    assert cautions.label_cautions(table(), 2) == ()
+    assert cautions.row_cautions(1000, EVALUATE) == ()
+    assert cautions.positive_cautions(30, 1000) == ()
+    assert cautions.result_cautions([[60, 10], [10, 40]], 100 / 120) == ()
+    assert cautions.result_cautions([[30, 2, 0], [2, 30, 0], [0, 1, 9]], 69 / 74) == ()
 
 
 def test_class_names_without_a_positive_one() -> None:
-    (text,) = cautions.of_labels(replace(table(), classes=("canary", "bird"), positive_assumed=True), 2)
+    (text,) = cautions.label_cautions(replace(table(), classes=("canary", "bird"), positive_assumed=True), 2)
     assert text == (
         "The labels are 2 classes by name, and the positive one is the last in their order. To choose the other one set "
         "data.label.positive."
@@ -53,7 +53,7 @@ def test_columns_that_give_the_label_away() -> None:
     good = table()
     assert good.labels is not None
     leaky = {f"code {number}": NumericColumn(good.labels + 7.0) for number in range(7)}
-    *named, more = cautions.of_labels(replace(good, columns={**good.columns, **leaky}), 2)
+    *named, more = cautions.label_cautions(replace(good, columns={**good.columns, **leaky}), 2)
     assert named[0] == (
         "Column 'code 0' alone predicts the label almost perfectly (AUC 1.0000 on 400 of your records). If it was recorded "
         "together with the label or after it, new records do not have it yet, and the model is useless for them: leave it out "
@@ -64,52 +64,52 @@ def test_columns_that_give_the_label_away() -> None:
 
 
 def test_few_rows() -> None:
-    assert cautions.of_rows(250, EVALUATE) == ()
-    (held_out,) = cautions.of_rows(200, EVALUATE)
+    assert cautions.row_cautions(250, EVALUATE) == ()
+    (held_out,) = cautions.row_cautions(200, EVALUATE)
     assert held_out == (
         "About 40 labelled rows are held out, fewer than 50: metrics measured on them may be far off. Use more records, a "
         "larger evaluate.test_fraction, or more evaluate.repeats."
     )
-    trained, held_out = cautions.of_rows(5, EVALUATE)
+    trained, held_out = cautions.row_cautions(5, EVALUATE)
     assert trained == (
         "There are about 4 labelled rows to train on, fewer than 50: a model hardly learns anything general from them. Use "
         "more records."
     )
     assert held_out.startswith("About 1 labelled rows")
-    assert len(cautions.of_rows(5, Evaluate(test_fraction=0))) == 1
-    few = cautions.of_rows(70, Evaluate(test_fraction=0, validation_fraction=0.3))
+    assert len(cautions.row_cautions(5, Evaluate(test_fraction=0))) == 1
+    few = cautions.row_cautions(70, Evaluate(test_fraction=0, validation_fraction=0.3))
     assert few[0].startswith("There are about 49 labelled rows to train on")
 
 
 def test_rare_positives() -> None:
-    (text,) = cautions.of_positives(4, 2000)
+    (text,) = cautions.positive_cautions(4, 2000)
     assert text == (
         "4 of 2,000 rows measured on are positive, fewer than 30: metrics depend on single rows. Use more records, a larger "
         "evaluate.test_fraction, or more evaluate.repeats."
     )
-    assert cautions.of_positives(1, 9)[0].startswith("1 of 9 rows measured on is positive")
-    assert cautions.of_positives(0, 9)[0].startswith("None of 9 rows measured on are positive")
-    assert cautions.of_positives(0, 9, about="About")[0].startswith("About 0 of 9 rows")
+    assert cautions.positive_cautions(1, 9)[0].startswith("1 of 9 rows measured on is positive")
+    assert cautions.positive_cautions(0, 9)[0].startswith("None of 9 rows measured on are positive")
+    assert cautions.positive_cautions(0, 9, about="About")[0].startswith("About 0 of 9 rows")
 
 
 def test_an_accuracy_that_needs_no_model() -> None:
-    few, accuracy = cautions.of_results([[1996, 0], [4, 0]], 1996 / 2000)
+    few, accuracy = cautions.result_cautions([[1996, 0], [4, 0]], 1996 / 2000)
     assert few.startswith("4 of 2,000 rows")
     assert accuracy == (
         "Accuracy 0.998 is no better than always predicting the commonest class (0.998). Judge the model by AUC or PR AUC "
         "instead (evaluate.metrics), and set evaluate.threshold so that both classes are predicted."
     )
-    (several,) = cautions.of_results([[50, 0, 0], [30, 0, 0], [20, 0, 0]], 0.5)
+    (several,) = cautions.result_cautions([[50, 0, 0], [30, 0, 0], [20, 0, 0]], 0.5)
     assert several.endswith("Judge the model by AUC or PR AUC instead (evaluate.metrics).")
-    assert len(cautions.of_results([[1996, 0], [4, 0]], None)) == 1
-    assert cautions.of_results(None, None) == ()
+    assert len(cautions.result_cautions([[1996, 0], [4, 0]], None)) == 1
+    assert cautions.result_cautions(None, None) == ()
 
 
 def test_an_accuracy_is_judged_over_all_repeats() -> None:
     """The confusion matrix is the first repeat's, which may be the worst."""
     first = [[20, 30], [20, 30]]
-    assert cautions.of_results(first, 0.7) == ()
-    (accuracy,) = cautions.of_results(first, 0.4)
+    assert cautions.result_cautions(first, 0.7) == ()
+    (accuracy,) = cautions.result_cautions(first, 0.4)
     assert accuracy.startswith("Accuracy 0.400 is no better than always predicting the commonest class (0.500)")
 
 
@@ -126,33 +126,33 @@ def results(alone: Values | None = None, gains: Intervals | None = None, **known
 def test_nothing_is_said_of_a_model_that_is_as_good_as_it_should_be() -> None:
     gains = {"auc": interval(-0.01, 0.02), "nll": interval(0.01, 0.02), "ace": interval(-0.1, 0.02)}
     good = results({"auc": 0.8}, gains, metrics={"auc": 0.99}, intervals={"auc": interval(0.48, 0.03)})
-    assert cautions.of_models(good, held_out=True) == ()
-    assert cautions.of_models(results(), held_out=True) == ()
+    assert cautions.model_cautions(good, held_out=True) == ()
+    assert cautions.model_cautions(results(), held_out=True) == ()
 
 
 @pytest.mark.parametrize(("alone", "said"), [({"auc": 0.62}, "this party alone reaches 0.620"), (None, "tell little")])
 def test_a_result_too_good_to_be_true_is_questioned(alone: Any, said: str) -> None:
     perfect = results(alone, metrics={"auc": 0.9991})
-    (text,) = cautions.of_models(perfect, held_out=True)
+    (text,) = cautions.model_cautions(perfect, held_out=True)
     assert text.startswith("AUC 0.9991 on held-out rows is nearly perfect")
     assert said in text
     assert "Ask the other party whether one of its columns is a consequence of the outcome" in text
-    assert cautions.of_models(perfect, held_out=False) == ()
-    assert cautions.of_models(results({"auc": 0.97}, metrics={"auc": 0.9991}), held_out=True) == ()
+    assert cautions.model_cautions(perfect, held_out=False) == ()
+    assert cautions.model_cautions(results({"auc": 0.97}, metrics={"auc": 0.9991}), held_out=True) == ()
 
 
 def test_a_metric_that_is_worse_than_alone_is_named() -> None:
     gains = {"auc": interval(-0.1, 0.05), "nll": interval(0.2, 0.1), "accuracy": interval(-0.1, 0.2)}
-    (text,) = cautions.of_models(results(gains=gains), held_out=True)
+    (text,) = cautions.model_cautions(results(gains=gains), held_out=True)
     assert text.startswith("The federated model is significantly worse than this party alone in auc (by 0.1), nll (by 0.2).")
     tree = Rival(kind="", trained_rows=9, metrics={}, gains=gains)
-    (text,) = cautions.of_models(results(rival=tree), held_out=True)
+    (text,) = cautions.model_cautions(results(rival=tree), held_out=True)
     assert "worse than a boosted tree of this party alone in auc" in text
 
 
 @pytest.mark.parametrize(("name", "mean"), [("auc", 0.4), ("lift", 0.5), ("r2", -0.3)])
 def test_a_metric_below_chance_is_named(name: str, mean: float) -> None:
-    (text,) = cautions.of_models(results(intervals={name: interval(mean, 0.09)}), held_out=True)
+    (text,) = cautions.model_cautions(results(intervals={name: interval(mean, 0.09)}), held_out=True)
     assert text.startswith(f"The federated model is worse than chance in {name}: {mean:.3f}, with an interval from")
 
 
@@ -229,9 +229,9 @@ def test_a_column_that_few_values_spoil_is_named_to_its_owner_alone(trial: Any, 
 
 
 def test_rows_that_do_not_fit_are_warned_of_above_a_limit_and_an_estimate_is_called_one() -> None:
-    assert cautions.of_membership(JointAttack(value=0.6, estimate=False, judged=900)) == ()
+    assert cautions.membership_cautions(JointAttack(value=0.6, estimate=False, judged=900)) == ()
     (exact,), (guess,) = (
-        cautions.of_membership(JointAttack(value=0.8125, estimate=estimate, judged=900)) for estimate in (False, True)
+        cautions.membership_cautions(JointAttack(value=0.8125, estimate=estimate, judged=900)) for estimate in (False, True)
     )
     assert "81 of 100 pairs" in exact
     assert "psi" in exact

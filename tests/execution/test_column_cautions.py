@@ -37,7 +37,7 @@ def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
         "note": replace(text(*units), detected=False),
         "kind": text(*(f"kind {row % 30}" for row in range(400))),  # 13 or 14 rows each
     }
-    place, size, note = column_cautions.of_columns(replace(table(), columns=columns))
+    place, size, note = column_cautions.column_cautions(replace(table(), columns=columns))
     assert place == (
         "Column 'place' is read as numbers, and 120 of its 400 cells begin with a zero before other digits, as postcodes and "
         "other codes do: these zeros are lost. Declare it (data.columns: {place: categorical}; numeric if it holds numbers)."
@@ -49,9 +49,9 @@ def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
         "{kind: date, date_format: d/m/Y}); else say data.columns: {size: ignore}."
     )
     assert note.endswith("from them. To leave it out say data.columns: {note: ignore}.")
-    assert column_cautions.of_columns(replace(table(90), columns={"size": text(*units[:90])})) == ()
+    assert column_cautions.column_cautions(replace(table(90), columns={"size": text(*units[:90])})) == ()
     many = {f"place {number}": NumericColumn(np.arange(400.0), zero_led=1) for number in range(7)}
-    assert column_cautions.of_columns(replace(table(), columns=many))[-1] == "2 more columns may hold codes."
+    assert column_cautions.column_cautions(replace(table(), columns=many))[-1] == "2 more columns may hold codes."
 
 
 def test_numbers_that_others_have_made_categories() -> None:
@@ -65,7 +65,7 @@ def test_numbers_that_others_have_made_categories() -> None:
 
 def of(**columns: Column) -> str:
     """The one warning of these columns; empty if there is none."""
-    return "".join(column_cautions.of_columns(replace(table(), columns=columns)))
+    return "".join(column_cautions.column_cautions(replace(table(), columns=columns)))
 
 
 RISING = np.arange(400.0) % 73 + 18
@@ -101,18 +101,18 @@ def test_amounts_dates_and_few_values_that_are_far_apart() -> None:
     ]
     assert [of(v=NumericColumn(values)) for values in usual] == [""] * len(usual)
     targets = np.where(every % 9 == 0, 9999, RISING)
-    (said,) = column_cautions.of_columns(replace(table(), labels=targets))
+    (said,) = column_cautions.column_cautions(replace(table(), labels=targets))
     assert said.startswith("45 targets are farther from all others")
-    assert column_cautions.of_columns(replace(table(), labels=targets.astype(np.float32))) == ()  # classes
+    assert column_cautions.column_cautions(replace(table(), labels=targets.astype(np.float32))) == ()  # classes
     image = Image(columns=("v",), shape=(1, 1, 1))
     sentinel = {"v": NumericColumn(np.where(every % 9 == 0, 9999, RISING))}
-    assert column_cautions.of_columns(replace(table(), columns=sentinel, image=image)) == ()
+    assert column_cautions.column_cautions(replace(table(), columns=sentinel, image=image)) == ()
 
 
 def test_numbers_in_a_shape_that_other_things_have() -> None:
     phone = NumericColumn(np.arange(400.0), seems="codes")
     paid = NumericColumn(np.arange(400.0) / 8, seems="thousands")
-    said = column_cautions.of_columns(replace(table(), columns={"phone": phone, "paid: all": paid}))
+    said = column_cautions.column_cautions(replace(table(), columns={"phone": phone, "paid: all": paid}))
     assert said == (
         "Column 'phone' is read as numbers with thousands in groups, and nearly each of its cells is another number of as many "
         "digits, as telephone numbers and numbers of persons and firms are. Declare it (data.columns: {phone: ignore}; numeric "
@@ -121,26 +121,26 @@ def test_numbers_in_a_shape_that_other_things_have() -> None:
         "thousands. If they do, say data.columns: {'paid: all': {kind: numeric, thousands: '.'}}; else decimal: '.'.",
     )
     others = {"whole": NumericColumn(np.arange(400.0)), "by_comma": replace(paid, notation=Notation(decimal=","), seems=None)}
-    assert len(column_cautions.of_columns(replace(table(), columns={"paid": paid, **others}))) == 1
+    assert len(column_cautions.column_cautions(replace(table(), columns={"paid": paid, **others}))) == 1
     proof = {"half": NumericColumn(np.arange(400.0) / 2)}
-    assert column_cautions.of_columns(replace(table(), columns={"paid": paid, **proof})) == ()
+    assert column_cautions.column_cautions(replace(table(), columns={"paid": paid, **proof})) == ()
 
 
 def test_a_last_row_with_totals() -> None:
     for last, said in (("Total", 1), ("Grand total:", 1), ("total 7", 0), ("7", 0)):
         ids = Identifiers.from_items(canonical(id_, "text") for id_ in ("1", "sum", last))
-        assert len(column_cautions.of_last_record(Table(ids, {}))) == said
+        assert len(column_cautions.total_cautions(Table(ids, {}))) == said
     composite_ids = Identifiers.from_items([composite([canonical("1", "text"), canonical("Summe", "nocase")])])
-    assert len(column_cautions.of_last_record(Table(composite_ids, {}))) == 1
-    assert column_cautions.of_last_record(Table(Identifiers.from_items(()), {})) == ()
+    assert len(column_cautions.total_cautions(Table(composite_ids, {}))) == 1
+    assert column_cautions.total_cautions(Table(Identifiers.from_items(()), {})) == ()
 
 
 def test_columns_of_which_no_level_is_left() -> None:
     lost = EncodedColumn("size", "categorical", None, 0, 12, (), 0)
     kept = [replace(lost, levels=1), replace(lost, merged=0), replace(lost, kind="list"), replace(lost, kind="numeric")]
-    (said,) = column_cautions.of_encoded([lost, *kept], ())
+    (said,) = column_cautions.encoding_cautions([lost, *kept], ())
     assert said.startswith("Column 'size' is read as categories, and all its 12 levels are merged")
-    assert column_cautions.of_encoded([lost], [said]) == ()
+    assert column_cautions.encoding_cautions([lost], [said]) == ()
 
 
 def test_a_party_is_warned_of_its_own_columns_in_its_log_and_report(trial: Any, tmp_path: Path) -> None:

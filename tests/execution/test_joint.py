@@ -13,7 +13,7 @@ import torch
 
 from vfl_node.configuration.models import parse
 from vfl_node.execution.extras import Extras
-from vfl_node.execution.private import private, trial_settings
+from vfl_node.execution.private import private_settings, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.federation import LocalFederation
@@ -105,7 +105,7 @@ def test_without_the_peers_columns_a_passive_party_estimates_it(files: dict[str,
 
 
 def test_an_owner_may_switch_it_off_and_where_no_row_is_made_up_there_is_none(files: dict[str, Path], tmp_path: Path) -> None:
-    given = {"lab": private({"audit": {"membership": False}}, source="lab")}
+    given = {"lab": private_settings({"audit": {"membership": False}}, source="lab")}
     simulate(job(), {}, tmp_path / "off", settings=trial_settings(job(), files, given=given), extras=Extras(joint=True))
     assert report(tmp_path / "off" / "lab")["training"]["joint"] is None
     assert report(tmp_path / "off")["training"]["joint"] is not None

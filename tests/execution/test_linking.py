@@ -11,7 +11,7 @@ import pytest
 
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
-from vfl_node.execution.private import private, trial_settings
+from vfl_node.execution.private import private_settings, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.check import check_table
@@ -41,7 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def settings(files: dict[str, Path], **limits: Any) -> Any:
     own = {name: {"data": {"keys": {"title": "called"}}, "limits": limits.get(name, {})} for name in files}
-    given = {name: private(section, source=f"settings of {name}") for name, section in own.items()}
+    given = {name: private_settings(section, source=f"settings of {name}") for name, section in own.items()}
     return trial_settings(parse(JOB, Job, source="job"), files, given=given)
 
 
@@ -85,8 +85,8 @@ def resolved(link: Path) -> str:
 @pytest.mark.parametrize("noise", ["{sigma: 0.4}", "{tau: 0.9}"])
 def test_a_passive_party_may_want_more_noise(files: dict[str, Path], tmp_path: Path, noise: str) -> None:
     job = parse(JOB.replace("{sigma: 0.4}", noise), Job, source="job")
-    given = {name: private({"data": {"keys": {"title": "called"}}}, source=name) for name in files}
-    given["schools"] = private({"data": {"keys": {"title": "called"}}, "limits": {"min_sigma": 0.5}}, source="schools")
+    given = {name: private_settings({"data": {"keys": {"title": "called"}}}, source=name) for name in files}
+    given["schools"] = private_settings({"data": {"keys": {"title": "called"}}, "limits": {"min_sigma": 0.5}}, source="schools")
     with pytest.raises(VflError) as refused:
         simulate(job, {}, tmp_path, settings=trial_settings(job, files, given=given))
     assert refused.value.code == "E_POLICY"

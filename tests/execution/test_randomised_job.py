@@ -12,7 +12,7 @@ import pytest
 from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.execution.extras import Extras
-from vfl_node.execution.private import private, trial_settings
+from vfl_node.execution.private import private_settings, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 
@@ -37,7 +37,7 @@ def simulated(folder: Path, *, defences: list[dict[str, Any]], also: str = "") -
         files[name] = folder / f"{name}.csv"
         files[name].write_text("\n".join(",".join(map(str, row)) for row in [head, *rows]) + "\n")
     job = parse(JOB % also, Job, source="job.yaml")
-    given = {"clinic": private({"defences": defences}, source="clinic.yaml", base=folder)}
+    given = {"clinic": private_settings({"defences": defences}, source="clinic.yaml", base=folder)}
     settings = trial_settings(job, files, given=given, columns={"id": "id", "label": "label"})
     simulate(job, files, folder / "out", settings=settings, extras=Extras(seed=1))
     reports = {"clinic": folder / "out" / "report.json", "lab": folder / "out" / "lab" / "report.json"}

@@ -35,7 +35,7 @@ def test_refused_before_alignment(
         aligned.append(of.session.name)
         raise DataError("as far as alignment", code="E_ALIGNED")
 
-    monkeypatch.setattr(train, "aligned", counted)
+    monkeypatch.setattr(train, "align_or_load", counted)
     files = {"clinic": tmp_path / "clinic.csv", "lab": tmp_path / "lab.csv"}
     for name, path in files.items():
         with path.open("w", newline="") as file:

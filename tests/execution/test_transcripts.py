@@ -17,7 +17,7 @@ from vfl_node import run as run_in_python
 from vfl_node.configuration.models import parse
 from vfl_node.errors import UsageError
 from vfl_node.execution.extras import Extras
-from vfl_node.execution.private import private, trial_settings
+from vfl_node.execution.private import private_settings, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.execution.trial import Trial, read_trial
 from vfl_node.job import Job
@@ -64,7 +64,7 @@ def test_what_crossed_the_wire_in_training_is_recorded_after_the_defences(
     trial: Any, tmp_path: Path, defended: Mapping[str, Any]
 ) -> None:
     job = trial.job("align: {protocol: psi}\n" + SPLIT.replace("0.3", "0.3, validation_fraction: 0.2, repeats: 2"))
-    given = {name: private(document, source=name) for name, document in defended.items()}
+    given = {name: private_settings(document, source=name) for name, document in defended.items()}
     wire = Recorder()
     simulate(
         job,
@@ -314,7 +314,7 @@ def test_projections_have_files_of_their_own(trial: Any, tmp_path: Path) -> None
         "align: {protocol: psi}\n" + SPLIT.replace("{bottom", "{" + method + "bottom").replace("0.3", "0.3, repeats: 2")
     )
     limits = {"limits": {"methods": ["fedhssl"]}}
-    given = {"clinic": private(limits, source="clinic"), "lab": private(limits | NOISE, source="lab")}
+    given = {"clinic": private_settings(limits, source="clinic"), "lab": private_settings(limits | NOISE, source="lab")}
     wire, owners = Recorder(), trial_settings(job, trial.files, given=given)
     simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, extras=Extras(transcript=tmp_path / "t"))
     names = ["clinic.npz", "clinic.projections.npz", "lab.npz", "lab.projections.npz"]
@@ -338,7 +338,7 @@ def test_of_linked_rows_each_candidate_is_recorded_beside_the_record_where_it_st
         lines = [f"{name}-{row},{place:.6f},{row % 5},{row % 2}" for row, place in enumerate(places)]
         files[name].write_text("\n".join(["id,u,x,y", *lines]) + "\n")
     job = parse(LINKED, Job, source="job")
-    given = {"clinic": private({"data": {"label": "y"}}, source="clinic"), "lab": private({}, source="lab")}
+    given = {"clinic": private_settings({"data": {"label": "y"}}, source="clinic"), "lab": private_settings({}, source="lab")}
     wire, owners = Recorder(), trial_settings(job, files, given=given)
     simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, extras=Extras(transcript=tmp_path / "t"))
     at_clinic, at_lab = (received(tmp_path / "t" / f"{name}.npz") for name in ("clinic", "lab"))
@@ -363,5 +363,5 @@ def test_of_linked_rows_each_candidate_is_recorded_beside_the_record_where_it_st
 
 
 def test_trials_differ_in_what_they_ask_for() -> None:
-    assert Trial.of(None, "lab", transcript=True) == Trial(transcript=True) != Trial()
-    assert Trial.of(7, "lab", transcript=True).seed == Trial.of(7, "lab").seed
+    assert Trial.from_number(None, "lab", transcript=True) == Trial(transcript=True) != Trial()
+    assert Trial.from_number(7, "lab", transcript=True).seed == Trial.from_number(7, "lab").seed

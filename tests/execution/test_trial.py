@@ -77,14 +77,14 @@ def test_without_a_seed_runs_differ_and_reports_do_not_speak_of_one(trial: Any, 
 
 
 def test_all_that_is_drawn_differs_between_parties_jobs_peers_and_seeds() -> None:
-    trials = [Trial.of(number, party) for number in (0, 1) for party in ("clinic", "lab")]
+    trials = [Trial.from_number(number, party) for number in (0, 1) for party in ("clinic", "lab")]
     drawn = [
         bytes_ for of in trials for bytes_ in (of.seed, of.job_seed("a"), of.job_seed("b"), of.memory_secret("a"))
     ]  # fmt: skip
     assert len(set(drawn)) == len(drawn)
     assert {len(of) for of in drawn} == {32}
-    assert trials[0] == Trial.of(0, "clinic")
-    nothing = Trial.of(None, "clinic", keeps=True)
+    assert trials[0] == Trial.from_number(0, "clinic")
+    nothing = Trial.from_number(None, "clinic", keeps=True)
     assert nothing.job_seed("a") is nothing.memory_secret("lab") is nothing.job_id("a") is None
     assert "seed" not in repr(trials[0])
 
@@ -104,7 +104,7 @@ def settings(folder: Path, **changes: Any) -> Settings:
 
 def test_a_node_of_a_trial_talks_with_its_own_machine_only(tmp_path: Path) -> None:
     assert read_trial(settings(tmp_path)) == Trial()
-    asked = Trial.of(7, "clinic", keeps=True)
+    asked = Trial.from_number(7, "clinic", keeps=True)
     write_trial(tmp_path / "state", asked)
     assert (tmp_path / "state" / FILE).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
@@ -124,7 +124,7 @@ def test_a_node_of_a_trial_talks_with_its_own_machine_only(tmp_path: Path) -> No
 
 
 def test_a_seeded_trial_runs_a_job_of_one_name_once(trial: Any, tmp_path: Path) -> None:
-    asked = Trial.of(7, "clinic")
+    asked = Trial.from_number(7, "clinic")
     store = Store(tmp_path / "s", asked)
     record = store.add(trial.job(), submitter="clinic")
     assert record.id == asked.job_id("trial")
@@ -144,7 +144,7 @@ def test_a_seeded_trial_runs_a_job_of_one_name_once(trial: Any, tmp_path: Path) 
 def test_a_seed_that_a_job_has_stays(tmp_path: Path) -> None:
     """What a state folder says later changes no secret of a job that has begun."""
     before = JobFolder(tmp_path / "job").seed()
-    assert JobFolder(tmp_path / "job", Trial.of(7, "clinic")).seed() == before
+    assert JobFolder(tmp_path / "job", Trial.from_number(7, "clinic")).seed() == before
 
 
 # Predictions of all rows.

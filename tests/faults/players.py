@@ -30,7 +30,7 @@ from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.outcome import SUMS
 from vfl_node.execution.run import Run, set_up
-from vfl_node.execution.simulation import side_by_side
+from vfl_node.execution.simulation import party_coroutines
 from vfl_node.execution.trial import Trial
 from vfl_node.job import Job
 from vfl_node.node import predictions
@@ -110,7 +110,7 @@ class Brings:
     def sides(self, attempt: int, channels: Mapping[str, Channel]) -> list[tuple[Any, Any]]:
         """Its coroutines, each with its channels."""
         run = self.run(attempt, channels)
-        return side_by_side(run, self.predicting.conversations(run) if self.predicting else ())
+        return party_coroutines(run, self.predicting.conversations(run) if self.predicting else ())
 
     def left(self) -> dict[str, Any]:
         """What this party has for its owner once its part is stored."""
@@ -125,7 +125,7 @@ class Brings:
 
 def trial_of(name: str) -> Trial:
     """The trial to which a party's secrets belong."""
-    return Trial.of(1, name)
+    return Trial.from_number(1, name)
 
 
 def without(of: Any, words: Collection[str]) -> Any:

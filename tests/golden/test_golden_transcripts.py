@@ -28,7 +28,7 @@ from tests.training.predicting import NEW_TO_ACTIVE, NEW_TO_PASSIVE, TO_ACTIVE, 
 from tests.training.test_prediction import aligned
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.execution.private import private, trial_settings
+from vfl_node.execution.private import private_settings, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.training.prediction.new_records import predict_new
@@ -88,7 +88,7 @@ def recorded_job(text: str, folder: Path, seed: str = "golden") -> list[Line]:
     job = parse(f"name: golden\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
     seeds = {name: Randomness(f"{seed} {name}".encode().ljust(32)) for name in job.parties.all}
-    ordered = {"clinic": private({"data": {"order": "c0"}}, source="settings")} if job.evaluate.hold_out else {}
+    ordered = {"clinic": private_settings({"data": {"order": "c0"}}, source="settings")} if job.evaluate.hold_out else {}
     settings = trial_settings(job, tables(folder, job), given=ordered)
     simulate(job, {}, folder / "out", randomness=seeds, wrap=recorder.wrap, settings=settings)
     return list(lines(recorder.entries))

@@ -8,7 +8,7 @@ from torch import nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import UsageError
 from vfl_node.models.initial_weights import initialise
-from vfl_node.models.layers import BatchNorm, Dropout, hidden
+from vfl_node.models.layers import BatchNorm, Dropout, hidden_layers
 from vfl_node.models.settings import LayerOptions
 from vfl_node.training.split.config import Train
 
@@ -70,7 +70,13 @@ def test_a_batch_of_one_row_is_scaled_by_the_running_averages_and_leaves_them() 
 
 @pytest.mark.parametrize(
     "layer",
-    [nn.Conv2d(3, 4, 2), nn.GRU(3, 4), nn.Embedding(5, 3), nn.LayerNorm(3), hidden(3, (4, 4), LayerOptions(batch_norm=True))],
+    [
+        nn.Conv2d(3, 4, 2),
+        nn.GRU(3, 4),
+        nn.Embedding(5, 3),
+        nn.LayerNorm(3),
+        hidden_layers(3, (4, 4), LayerOptions(batch_norm=True)),
+    ],
 )
 def test_every_parameter_of_a_known_layer_is_set(layer: nn.Module) -> None:
     with torch.no_grad():

@@ -33,7 +33,7 @@ def rows(schema: InputSchema = SCHEMA, count: int = 5) -> ModelInput:
     generator = torch.Generator().manual_seed(3)
     codes = [torch.randint(k, (count,), generator=generator) for k in schema.cardinalities]
     categorical = torch.stack(codes, dim=1) if codes else None
-    return ModelInput.of(torch.randn(count, schema.numeric, generator=generator), categorical)
+    return ModelInput.from_tensors(torch.randn(count, schema.numeric, generator=generator), categorical)
 
 
 def draws(seed: int = 1) -> Randomness:
@@ -56,7 +56,7 @@ def test_the_wide_coordinate_is_linear_in_the_columns_and_added_to_the_logit() -
     initialise(model, draws())
     initialise(top, draws())
     x = rows(numeric)
-    torch.testing.assert_close(model(ModelInput.of(3 * x.numeric))[:, -1], 3 * model(x)[:, -1])
+    torch.testing.assert_close(model(ModelInput.from_tensors(3 * x.numeric))[:, -1], 3 * model(x)[:, -1])
     embedding = model(x)
     raised = embedding.clone()
     raised[:, -1] += 2
@@ -121,7 +121,7 @@ def test_a_classifier_without_columns_reads_the_received_embedding_only() -> Non
     model = whole("mlp", InputSchema(), (8,))
     initialise(model, draws())
     assert model.bottom is None
-    assert model(ModelInput.of(torch.zeros(5, 0)), [torch.ones(5, 8)]).shape == (5,)
+    assert model(ModelInput.from_tensors(torch.zeros(5, 0)), [torch.ones(5, 8)]).shape == (5,)
 
 
 def test_rows_of_every_kind_are_taken_together() -> None:

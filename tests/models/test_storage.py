@@ -66,8 +66,8 @@ def test_a_damaged_or_missing_file_is_a_state_error(tmp_path: Path, content: byt
 
 def test_parts_come_back_and_an_only_part_needs_no_name() -> None:
     parts = {"lab": {"0.seen": 1}, "lab-2": {"0.seen": 2, "1.seen": 3}, "shop": {}}
-    stored = storage.in_parts(parts)
+    stored = storage.join_parts(parts)
     assert stored == {"lab.0.seen": 1, "lab-2.0.seen": 2, "lab-2.1.seen": 3}
-    assert storage.parted(stored, parts) == parts
-    assert storage.in_parts({"lab": {"0.seen": 1}}) == {"0.seen": 1}
-    assert storage.parted({"0.seen": 1}, ["lab"]) == {"lab": {"0.seen": 1}}
+    assert storage.split_parts(stored, parts) == parts
+    assert storage.join_parts({"lab": {"0.seen": 1}}) == {"0.seen": 1}
+    assert storage.split_parts({"0.seen": 1}, ["lab"]) == {"lab": {"0.seen": 1}}

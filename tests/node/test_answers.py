@@ -103,7 +103,7 @@ def test_a_trial_with_a_seed_repeats_its_secret(tmp_path: Path) -> None:
 
     found = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2), ("d", None), ("e", None)):
-        store = Store(tmp_path / name, Trial.of(seed, "clinic"))
+        store = Store(tmp_path / name, Trial.from_number(seed, "clinic"))
         found.append(store.partner("lab").own.bytes(8))
         assert store.partner("shop").own.bytes(8) == found[-1]
         store.close()

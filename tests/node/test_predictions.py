@@ -149,7 +149,7 @@ class Served:
             halves.append(kind(SplitModel.load(model.stored), aligned, table, torch.device("cpu")))
         scorer, embedder = halves
         positions = np.arange(len(ids))
-        return list(scorer.expected(positions, [embedder.shared(positions)]))
+        return list(scorer.own_probability(positions, [embedder.embed_shared(positions)]))
 
     def stored(self, name: str) -> tuple[Any, Model, Any]:
         """Settings, half of the model and table of ``name``, from its disk."""
@@ -213,13 +213,13 @@ def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -
     scorer, embedder = sides["clinic"], sides["lab"]
     _, _, table = served.stored(name)
     rows = [list(table.ids).index(f"text:{id_}".encode()) for id_ in ids]
-    meant = scorer.expected if name == "clinic" else scorer.probability
+    meant = scorer.own_probability if name == "clinic" else scorer.probability
     expected = []
     for row in rows:
         position = int(np.flatnonzero(sides[name].alignment.rows == row)[0])
         numbers, places = scorer.batches.find(np.array([position]))
         positions = scorer.batches.positions(int(numbers[0]))
-        expected.append(float(meant(positions, [embedder.shared(positions)])[places[0]]))
+        expected.append(float(meant(positions, [embedder.embed_shared(positions)])[places[0]]))
     assert found == expected
     assert len(set(found)) == len(found)
 
@@ -539,7 +539,7 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
     assert ids == takes_part
     numbers, places = scorer.batches.find(scorer.positions(scorer._table.ids))
     positions = [scorer.batches.positions(number) for number in numbers.tolist()]
-    everything = np.concatenate([scorer.expected(of, [embedder.shared(of)]) for of in positions])
+    everything = np.concatenate([scorer.own_probability(of, [embedder.embed_shared(of)]) for of in positions])
     assert found == everything[places].tolist()
     assert len(set(found)) > 50
 

@@ -16,7 +16,7 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
-from vfl_node.execution.simulation import side_by_side
+from vfl_node.execution.simulation import party_coroutines
 from vfl_node.gdp import epsilon_of, mu_of
 from vfl_node.job import Job
 from vfl_node.node.counts import PartnerCounts
@@ -74,7 +74,7 @@ class Spending:
                 memories,
                 channels,
             )
-        played = [(name, protocol) for name, run in runs.items() for protocol in side_by_side(run)]
+        played = [(name, protocol) for name, run in runs.items() for protocol in party_coroutines(run)]
         results = run_together(*(protocol for _, protocol in played))
         return {name: result for (name, _), result in zip(played, results, strict=True)}
 

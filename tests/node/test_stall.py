@@ -44,14 +44,14 @@ def pair(ram: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pai
 @pytest.fixture
 def hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """The lab's thread does nothing in its first training, until this is set."""
-    goes_on, trained, once = threading.Event(), train._trained, iter([True])
+    goes_on, trained, once = threading.Event(), train._train, iter([True])
 
     async def hang(part: Any, *rest: Any) -> Any:
         if part.session.name == "lab" and next(once, False):
             goes_on.wait(60)
         return await trained(part, *rest)
 
-    monkeypatch.setattr(train, "_trained", hang)
+    monkeypatch.setattr(train, "_train", hang)
     yield goes_on
     goes_on.set()
 
@@ -242,7 +242,7 @@ def test_a_job_that_breaks_off_at_one_place_for_ever_waits_for_its_owner(
     clinic._works._settings = clinic._works._settings.model_copy(update={"peer_wait_s": 61})
     # It is soon enough of attempts that break off, and waits for the lab however late that comes back to the next one.
     monkeypatch.setattr(retries, "Retries", lambda wait_s: patient(0.3 if wait_s == 61 else wait_s))
-    trained, attempts, mended = train._trained, count(1), threading.Event()
+    trained, attempts, mended = train._train, count(1), threading.Event()
 
     async def lost(part: Any, *rest: Any) -> Any:
         if part.session.name == "clinic" and not mended.is_set():
@@ -255,7 +255,7 @@ def test_a_job_that_breaks_off_at_one_place_for_ever_waits_for_its_owner(
             path.unlink()
         return await trained(part, *rest)
 
-    monkeypatch.setattr(train, "_trained", lost)
+    monkeypatch.setattr(train, "_train", lost)
     job_id = pair.submit()
     pair.wait(lambda: pair.ended("clinic", job_id))
     view = pair.view("clinic", job_id)

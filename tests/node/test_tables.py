@@ -14,7 +14,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.named import data_of
 from vfl_node.errors import DataError, PolicyError, UsageError
-from vfl_node.execution.inputs import count_input, read_input, taking_part
+from vfl_node.execution.inputs import count_input, read_input, select_records
 from vfl_node.job import Align, Job
 from vfl_node.node.check import StartCheck
 from vfl_node.session.memory import MemoryOfOneRun, join_memories
@@ -137,9 +137,9 @@ def test_the_records_of_another_table_are_another_set(tmp_path: Path) -> None:
     assert tables["a"].identity == tables["c"].identity != tables["b"].identity
     memory = MemoryOfOneRun(Randomness(b"m" * 32))
     for name, most in (("a", 80), ("b", 70), ("c", 80)):
-        assert len(taking_part(tables[name], Align(at_most=most), memory, settings.limits, "lab")) == most
+        assert len(select_records(tables[name], Align(at_most=most), memory, settings.limits, "lab")) == most
     with pytest.raises(PolicyError, match="80 records of this table took part in an earlier job"):
-        taking_part(tables["c"], Align(at_most=70), memory, settings.limits, "lab")
+        select_records(tables["c"], Align(at_most=70), memory, settings.limits, "lab")
 
 
 def test_a_partner_sees_one_part_of_a_table_whoever_else_takes_part(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_partner_sees_one_part_of_a_table_whoever_else_takes_part(tmp_path: Pa
     def part(*partners: str, table: str = "a") -> set[bytes]:
         memory = join_memories([memories[name] for name in partners])
         read = read_input(settings, job(f"{{lab: {table}}}"))
-        return set(taking_part(read, Align(at_most=60), memory, settings.limits, "lab").ids)
+        return set(select_records(read, Align(at_most=60), memory, settings.limits, "lab").ids)
 
     first = part("clinic")
     for partners in (("clinic", "insurer"), ("shop", "clinic"), ("insurer",), ("insurer", "shop"), ("shop",)):

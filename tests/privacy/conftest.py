@@ -124,7 +124,7 @@ class Split:
             order = randomness.permutation(self.rows)
             whose, labelled = (own if of is None else of(epoch) for of in (columns, labels))
             for positions in np.split(order, range(batch, self.rows, batch)):
-                embedding = bottom(ModelInput.of(x[whose[positions]]))
+                embedding = bottom(ModelInput.from_tensors(x[whose[positions]]))
                 embedding.retain_grad()
                 loss = nn.functional.binary_cross_entropy_with_logits(top(embedding).squeeze(1), y[labelled[positions]])
                 optimizer.zero_grad()

@@ -70,7 +70,7 @@ def test_collinear_finds_rows_between_two_others_and_is_at_chance_against_fresh_
             for positions in np.split(drawn.permutation(600), range(batch, 600, batch)):
                 features = rows[torch.from_numpy(positions)]
                 with torch.no_grad():
-                    embedding = bottom(ModelInput.of(features)) if relu else bottom(features)
+                    embedding = bottom(ModelInput.from_tensors(features)) if relu else bottom(features)
                 batches.append(Batch(0, positions, embedding))
         return judged("collinear", batches, synthetic) or 0
 
@@ -205,7 +205,7 @@ def test_distance_ratio_finds_rows_drawn_around_others_and_is_at_chance_against_
 
     def value(rows: torch.Tensor, attack: str) -> float:
         with torch.no_grad():
-            seen = bottom(ModelInput.of(rows)) if relu else rows
+            seen = bottom(ModelInput.from_tensors(rows)) if relu else rows
         return judged(attack, [Batch(epoch, np.arange(1200), seen) for epoch in range(2)], synthetic) or 0
 
     assert value(around, "distance_ratio") > (0.7 if relu else 0.75)

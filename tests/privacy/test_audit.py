@@ -341,7 +341,7 @@ def test_beyond_its_sample_it_finds_the_twins_that_an_attack_on_all_rows_finds()
         order = randomness.permutation(size)
         for positions in np.split(order, range(400, size, 400)):
             with torch.no_grad():
-                rows = bottom(ModelInput.of(features[torch.from_numpy(sources[positions])]))
+                rows = bottom(ModelInput.from_tensors(features[torch.from_numpy(sources[positions])]))
             transcript.append(Batch(epoch, positions, rows, rows))
     shown = watch(audited, transcript)
     for number, values in enumerate(shown):

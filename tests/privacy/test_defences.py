@@ -189,10 +189,10 @@ def test_noise_keeps_embeddings_from_being_inverted_and_none_does_not(sigma: flo
     initialise(network, SECRET.derive("weights"))
     x = torch.from_numpy(SECRET.derive("rows").normal((100, 8)))
     with torch.no_grad():
-        clean = network(ModelInput.of(x))
+        clean = network(ModelInput.from_tensors(x))
     received = Exit(noise(sigma)).protect(clean, step(1)).double()
     believed = network.double()
-    embed: Callable[[Tensor], Tensor] = lambda rows: believed(ModelInput.of(rows))  # noqa: E731
+    embed: Callable[[Tensor], Tensor] = lambda rows: believed(ModelInput.from_tensors(rows))  # noqa: E731
     guess, _ = invert(embed, received, width=8, randomness=SECRET.derive("attack"), starts=4, iterations=30)
     recovered = ((guess - x).abs().amax(dim=1) < 1e-2).double().mean().item()
     assert least <= recovered <= most

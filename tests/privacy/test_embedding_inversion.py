@@ -31,7 +31,7 @@ def bottom(seed: bytes, sizes: tuple[int, ...] = (64, 64), *, wide: bool = False
 
 
 def embed(network: MlpBottom, x: Tensor) -> Tensor:
-    return network(ModelInput.of(x))
+    return network(ModelInput.from_tensors(x))
 
 
 def attack(secret: MlpBottom, believed: MlpBottom, *, starts: int = 4) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ def embedded() -> Any:
             near = torch.cdist(rows[sources], rows[:half]).argsort(dim=1)[:, 1]
             rows[half:] = torch.lerp(rows[sources], rows[near], 0.5)
         with torch.no_grad():
-            return bottom(ModelInput.of(rows))
+            return bottom(ModelInput.from_tensors(rows))
 
     return embed
 

@@ -12,7 +12,7 @@ from experiments.florist.experiment import ACTIVE, PASSIVE, Training, Trial
 from vfl_node.configuration.models import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
-from vfl_node.execution.joint import estimated_joint
+from vfl_node.execution.joint import estimate_joint
 from vfl_node.job import Job
 from vfl_node.privacy.attacks import joint
 from vfl_node.settings.protection import Protection
@@ -77,7 +77,7 @@ def test_there_is_none_of_few_rows_of_a_single_column_or_without_the_library(mon
     ids=["no row is made up", "hidden sizes", "switched off"],
 )
 def test_there_is_none_where_it_says_nothing_or_is_not_wanted(text: str, protection: Protection) -> None:
-    assert estimated_joint(job(text), table(2.0), protection, {}) is None
+    assert estimate_joint(job(text), table(2.0), protection, {}) is None
 
 
 @pytest.mark.slow

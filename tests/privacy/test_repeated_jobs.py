@@ -41,7 +41,7 @@ def twins(number: int, *, same: bool) -> NDArray[np.bool_]:
     bottom = MlpBottom(InputSchema(6), (32, 16))
     initialise(bottom, Randomness(b"weights".ljust(32)).derive(str(number)))  # secret, and others in each job
     with torch.no_grad():
-        embedding = bottom(ModelInput.of(columns[source]))
+        embedding = bottom(ModelInput.from_tensors(columns[source]))
     found = np.empty(OWN, dtype=np.bool_)
     found[records] = (nearest(embedding, torch.arange(OWN)) < 1e-5 * embedding.norm(dim=1).mean()).numpy()
     return found

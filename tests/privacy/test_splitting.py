@@ -64,7 +64,7 @@ def of_columns(
         "embeddings",
         owned,
         model,
-        lambda positions: ModelInput.of(rows[torch.from_numpy(positions)]),
+        lambda positions: ModelInput.from_tensors(rows[torch.from_numpy(positions)]),
         lambda names: Targets([column for column in columns if not names or column.name in names]),
     )
 
@@ -183,7 +183,7 @@ def test_with_learnt_weights_the_objective_is_that_of_uncertainty_weighting() ->
         weighting.log_tau.copy_(torch.tensor([-1.1, -0.4]))  # τ1 = 1/3, whose derivative 1 − g/τ1² is below 0
     state = defence.state()
     nu = tuple(state[f"minimax.decoder.network.0.{name}"].numpy().copy() for name in ("weight", "bias"))
-    start, h = model.weight.detach().numpy().copy(), model(ModelInput.of(torch.from_numpy(x))).detach().numpy()
+    start, h = model.weight.detach().numpy().copy(), model(ModelInput.from_tensors(torch.from_numpy(x))).detach().numpy()
     outputs = h @ nu[0].T + nu[1]
     p = 1 / (1 + np.exp(-outputs[:, 0]))
     loss = -np.mean(s * np.log(p) + (1 - s) * np.log(1 - p))
@@ -219,7 +219,7 @@ def moved(defence: Any, rows: int = 1200, batches: int = 40) -> None:
 def attacked(model: nn.Module, x: NDArray[Any], s: NDArray[Any], hidden: Sequence[int] = (128,)) -> float:
     """Accuracy of a fresh decoder on the rows that it has not learnt from."""
     with torch.no_grad():
-        embeddings = model(ModelInput.of(torch.from_numpy(x))).float()
+        embeddings = model(ModelInput.from_tensors(torch.from_numpy(x))).float()
     embeddings = (embeddings - embeddings.mean(0)) / (embeddings.std(0) + 1e-6)
     targets, known = Targets([flag(s)]), 400
     fresh = decoder(embeddings.shape[1], hidden, 1, SECRET.derive("attack"))
@@ -236,7 +236,7 @@ def attacked(model: nn.Module, x: NDArray[Any], s: NDArray[Any], hidden: Sequenc
 def simulated(defence: Any, model: nn.Module, x: NDArray[Any], s: NDArray[Any]) -> float:
     """Accuracy of the defence's own decoder."""
     with torch.no_grad():
-        outputs = defence._minimax._decoder.network(model(ModelInput.of(torch.from_numpy(x))))
+        outputs = defence._minimax._decoder.network(model(ModelInput.from_tensors(torch.from_numpy(x))))
     return float(((outputs[:, 0].numpy() > 0) == (s > 0.5)).mean())
 
 
@@ -284,7 +284,7 @@ def test_the_wide_coordinates_move_too() -> None:
 
     def explained() -> float:
         with torch.no_grad():
-            wide = model(ModelInput.of(torch.from_numpy(x)))[:, -1].numpy()
+            wide = model(ModelInput.from_tensors(torch.from_numpy(x)))[:, -1].numpy()
         return float(np.corrcoef(wide, s)[0, 1] ** 2)
 
     before = explained()
@@ -395,7 +395,7 @@ def test_keys_that_mean_nothing_are_refused(keys: Any) -> None:
 def test_in_predictions_nothing_is_moved_or_kept(name: str) -> None:
     strength = {"strength": 1} if name in ("naive", "nopeek") else {}
     defence = made(
-        Sender("embeddings", np.ones(3, dtype=bool), bottom(), lambda _: ModelInput.of(torch.zeros(1, 5))),
+        Sender("embeddings", np.ones(3, dtype=bool), bottom(), lambda _: ModelInput.from_tensors(torch.zeros(1, 5))),
         name=name,
         **strength,
     )

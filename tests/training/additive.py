@@ -17,7 +17,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Parties, Predict
-from vfl_node.training.additive.half import joined
+from vfl_node.training.additive.half import predict_jointly
 from vfl_node.training.additive.predictor import AdditivePredictor
 from vfl_node.training.predictor import KeptHalf, StoredModel
 from vfl_node.transport import codec
@@ -57,7 +57,7 @@ class Asking:
     def together(self, positions: Any, data: Mapping[str, tuple[Table, Alignment]] | None = None) -> np.ndarray:
         """What all halves say in one place."""
         halves = [KeptHalf(self.models[name], view, table) for name, (table, view) in (data or self.data).items()]
-        return joined(self.predictor.opened, halves[0], halves[1:], positions)
+        return predict_jointly(self.predictor.open_half, halves[0], halves[1:], positions)
 
     def all_rows(self, to: str) -> tuple[Request, np.ndarray]:
         """A request for every shared record of the asker, and the position of each."""

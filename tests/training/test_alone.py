@@ -58,18 +58,18 @@ def test_all_own_records_are_learnt_from_but_those_held_out(synthetic: Callable[
     parties = synthetic(300, (0.8, 0.4))
     view = intersection(parties)
     testing = np.arange(0, len(view), 5)
-    own = OwnRows.of(view, testing, held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(view, testing, held_out=True, records=len(parties.clinic))
     assert (own.tested == view.rows[testing]).all()
     assert len(own.training) == len(parties.clinic) - len(testing) > len(view)
     assert not set(own.training.tolist()) & set(own.tested.tolist())
-    everything = OwnRows.of(view, np.arange(len(view)), held_out=False, records=len(parties.clinic))
+    everything = OwnRows.select(view, np.arange(len(view)), held_out=False, records=len(parties.clinic))
     assert len(everything.training) == len(parties.clinic)
 
 
 def test_under_a_union_only_own_rows_are_tested(synthetic: Callable[..., Any]) -> None:
     parties = synthetic(200, (0.5, 0.8))
     testing = np.arange(0, len(parties.clinic_view), 4)
-    own = OwnRows.of(parties.clinic_view, testing, held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(parties.clinic_view, testing, held_out=True, records=len(parties.clinic))
     owned = testing[parties.clinic_view.owned[testing]]
     assert (own.tested == parties.clinic_view.rows[owned]).all()
     assert len(own.training) + len(own.tested) == len(parties.clinic)
@@ -94,7 +94,7 @@ def test_the_network_learns_from_records_outside_of_the_alignment_and_never_from
     parties = synthetic(300, (0.8, 0.4))
     view = intersection(parties)
     testing = np.arange(0, len(view), 5)
-    own = OwnRows.of(view, testing, held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(view, testing, held_out=True, records=len(parties.clinic))
     before = said(parties, view, own)
     outside = np.setdiff1d(np.arange(len(parties.clinic)), view.rows)[0]
     assert not torch.equal(before, said(changed(parties, int(outside)), view, own))
@@ -106,7 +106,7 @@ def test_the_network_learns_from_records_outside_of_the_alignment_and_never_from
 def test_by_aligned_rows_it_is_the_network_of_a_table_without_the_others(synthetic: Callable[..., Any]) -> None:
     parties = synthetic(300, (0.8, 0.4))
     view = intersection(parties)
-    own = OwnRows.of(view, np.arange(0, len(view), 5), held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(view, np.arange(0, len(view), 5), held_out=True, records=len(parties.clinic))
     outside = np.setdiff1d(np.arange(len(parties.clinic)), view.rows)
     task = task_of(TRAIN, parties.clinic.labels[own.training])
 
@@ -161,7 +161,7 @@ def test_more_own_records_make_a_better_network(synthetic: Callable[..., Any]) -
     parties = synthetic(1500, (0.9, 0.1))
     view = intersection(parties)
     testing = np.arange(0, len(view), 2)
-    own = OwnRows.of(view, testing, held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(view, testing, held_out=True, records=len(parties.clinic))
     few = replace(own, training=np.setdiff1d(view.rows, own.tested))
     labels = parties.clinic.labels[own.tested]
     many, few = (auc(labels, said(parties, view, rows).numpy()) for rows in (own, few))
@@ -187,7 +187,7 @@ def test_an_epoch_takes_as_many_rows_however_many_are_owned(
     for share in (0.6, 0.7):
         parties = synthetic(300, (share, 1.0), independent=True)
         view = replace(parties.clinic_view, spec=ALIGNMENTS[protocol])
-        own = OwnRows.of(view, np.arange(0, 300, 5), held_out=True, records=len(parties.clinic))
+        own = OwnRows.select(view, np.arange(0, 300, 5), held_out=True, records=len(parties.clinic))
         at, data = asked(parties, view, align=align)
         logits_alone(at, data, own, task_of(TRAIN, parties.clinic.labels), Randomness(SECRET))
     assert steps == [300, 300]
@@ -195,7 +195,7 @@ def test_an_epoch_takes_as_many_rows_however_many_are_owned(
 
 def test_without_columns_there_is_none(synthetic: Callable[..., Any]) -> None:
     parties = synthetic(60, active_features=False)
-    own = OwnRows.of(parties.clinic_view, np.arange(20), held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(parties.clinic_view, np.arange(20), held_out=True, records=len(parties.clinic))
     assert said(parties, parties.clinic_view, own) is None
     at, data = asked(parties, intersection(parties), compare=Compare())
     assert "no column" in boosted_tree.train(at, data, own, Randomness(SECRET)).note
@@ -207,7 +207,7 @@ def test_without_columns_there_is_none(synthetic: Callable[..., Any]) -> None:
 def test_the_tree_is_the_library_s_own_on_the_same_rows(synthetic: Callable[..., Any]) -> None:
     parties = synthetic(400, (0.9, 0.5))
     view = intersection(parties)
-    own = OwnRows.of(view, np.arange(0, len(view), 3), held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(view, np.arange(0, len(view), 3), held_out=True, records=len(parties.clinic))
     at, data = asked(parties, view, compare=Compare())
     tree = boosted_tree.train(at, data, own, Randomness(SECRET))
     assert (tree.rows, tree.note) == (len(own.training), "")
@@ -223,7 +223,7 @@ def test_the_tree_is_the_library_s_own_on_the_same_rows(synthetic: Callable[...,
 def test_of_very_many_rows_a_random_part_is_learnt_from(synthetic: Callable[..., Any]) -> None:
     parties = synthetic(300, (0.9, 0.5))
     view = intersection(parties)
-    own = OwnRows.of(view, np.arange(0, len(view), 3), held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(view, np.arange(0, len(view), 3), held_out=True, records=len(parties.clinic))
     at, data = asked(parties, view, compare=Compare(most_rows=100))
     first, second = (boosted_tree.train(at, data, own, Randomness(seed * 32)) for seed in (b"a", b"b"))
     assert first.rows == second.rows == 100
@@ -234,7 +234,7 @@ def test_several_classes_of_which_one_is_not_learnt(synthetic: Callable[..., Any
     parties = synthetic(300, (0.9, 0.5))
     view = intersection(parties)
     labels = parties.clinic.labels + 2 * (parties.clinic.columns["x1"].values > 0)
-    own = OwnRows.of(view, np.arange(0, len(view), 3), held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(view, np.arange(0, len(view), 3), held_out=True, records=len(parties.clinic))
     labels[own.training] = np.where(labels[own.training] == 1, 0, labels[own.training])
     parties = replace(parties, clinic=replace(parties.clinic, labels=labels.astype(np.float32)))
     at, data = asked(parties, view, TRAIN.model_copy(update={"classes": 4}), compare=Compare())
@@ -291,7 +291,7 @@ def test_where_its_time_would_tell_something_it_needs_the_owner_s_word(
 ) -> None:
     parties = synthetic(80, (0.9, 0.5))
     view = replace(intersection(parties), spec=ALIGNMENTS[protocol])
-    own = OwnRows.of(view, np.arange(10), held_out=True, records=len(parties.clinic))
+    own = OwnRows.select(view, np.arange(10), held_out=True, records=len(parties.clinic))
     at, data = asked(parties, view, align=align, compare=compare)
     tree = boosted_tree.train(at, data, own, Randomness(SECRET))
     assert tree.note == note

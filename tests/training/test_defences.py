@@ -234,13 +234,13 @@ def test_held_out_rows_and_predictions_have_the_same_noise_however_often_they_ar
     embeddings = [decoded(of) for of in both.transcript if isinstance(of, training_pb2.Embedding)]
     held_out = torch.cat(embeddings)[-len(tested) :]
     side, clean = embedder(world, 0.5), embedder(world, None)
-    assert torch.allclose(side.shared(tested), held_out, atol=1e-5)
-    assert (side.shared(tested) - clean.shared(tested)).std().item() == pytest.approx(0.5, rel=0.1)
-    assert torch.equal(side.shared(tested), embedder(world, 0.5).shared(tested))
-    alone = torch.cat([side.shared(tested[at : at + 1]) for at in range(5)])
-    assert torch.allclose(alone, side.shared(tested[:5]), atol=1e-5)
-    other = embedder(world, 0.25).shared(tested) - clean.shared(tested)
-    ours = side.shared(tested) - clean.shared(tested)
+    assert torch.allclose(side.embed_shared(tested), held_out, atol=1e-5)
+    assert (side.embed_shared(tested) - clean.embed_shared(tested)).std().item() == pytest.approx(0.5, rel=0.1)
+    assert torch.equal(side.embed_shared(tested), embedder(world, 0.5).embed_shared(tested))
+    alone = torch.cat([side.embed_shared(tested[at : at + 1]) for at in range(5)])
+    assert torch.allclose(alone, side.embed_shared(tested[:5]), atol=1e-5)
+    other = embedder(world, 0.25).embed_shared(tested) - clean.embed_shared(tested)
+    ours = side.embed_shared(tested) - clean.embed_shared(tested)
     assert np.corrcoef(other.ravel(), ours.ravel())[0, 1] == pytest.approx(0, abs=0.1)
 
 
@@ -252,15 +252,15 @@ def test_what_a_service_sends_is_protected(world: World) -> None:
     sent = torch.from_numpy(world.embeddings())
     numbers, _ = side.batches.find(scorer.positions(asked.table.ids))
     positions = np.concatenate([side.batches.positions(number) for number in numbers.tolist()])
-    assert torch.equal(sent, torch.cat([side.shared(part) for part in np.split(positions, len(numbers))]))
-    assert (sent - clean.shared(positions)).std().item() == pytest.approx(0.5, rel=0.1)
+    assert torch.equal(sent, torch.cat([side.embed_shared(part) for part in np.split(positions, len(numbers))]))
+    assert (sent - clean.embed_shared(positions)).std().item() == pytest.approx(0.5, rel=0.1)
 
 
 def test_a_row_without_a_name_has_the_noise_of_its_columns(world: World) -> None:
     side, clean = embedder(world, 0.5), embedder(world, None)
 
     def rows(of: Embedder, table: Any) -> Tensor:
-        hidden = of.unnamed(table)
+        hidden = of.hide_rows(table)
         return torch.cat([hidden.embedding(number) for number in range(hidden.count)])[torch.from_numpy(hidden.places)]
 
     new = unseen(20)
@@ -282,6 +282,6 @@ def test_rows_of_a_new_alignment_are_protected_by_their_columns_too(world: World
     ]
     sides = [embedder(world, 0.5, view, new) for view in views]
     clean = embedder(world, None, views[0], new)
-    first, other = (side.new(np.arange(30)) for side in sides)
-    assert (first - clean.new(np.arange(30))).std().item() == pytest.approx(0.5, rel=0.2)
+    first, other = (side.embed_new(np.arange(30)) for side in sides)
+    assert (first - clean.embed_new(np.arange(30))).std().item() == pytest.approx(0.5, rel=0.2)
     assert torch.allclose(first[torch.from_numpy(order)], other, atol=1e-5)

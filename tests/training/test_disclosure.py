@@ -246,11 +246,11 @@ def test_an_asker_that_sends_the_same_of_all_records_is_told_of_no_more(
     world: Make, monkeypatch: pytest.MonkeyPatch, active_features: bool
 ) -> None:
     made, shown = world(active_features=active_features, epochs=1), Shown(NEW)
-    monkeypatch.setattr(Embedder, "new", lambda self, positions: torch.zeros(len(positions), self.terms.width))
+    monkeypatch.setattr(Embedder, "embed_new", lambda self, positions: torch.zeros(len(positions), self.terms.width))
     assert not told_once(NEW_TO_PASSIVE, new_records(made), 0, Shown(NEW - 1))
     assert told_once(NEW_TO_PASSIVE, new_records(made), 0, shown)
     assert len(shown.kept) == NEW
-    monkeypatch.setattr(Embedder, "new", lambda self, positions: torch.ones(len(positions), self.terms.width))
+    monkeypatch.setattr(Embedder, "embed_new", lambda self, positions: torch.ones(len(positions), self.terms.width))
     assert not told_once(NEW_TO_PASSIVE, new_records(made), 0, shown)  # another question about each of them
 
 
@@ -282,9 +282,9 @@ def test_another_strategy_than_that_of_training_would_be_told_by_the_change(worl
     """Held-out rows were sent in training under the weights that predictions have: only synthetic rows would differ."""
     made = world(missing=Missing(features="sampling"), owned=OWNED, epochs=1)
     view = made.parties.lab_view
-    trained = made.sides[1].shared(np.arange(len(view)))
+    trained = made.sides[1].embed_shared(np.arange(len(view)))
     other = made.train.model_copy(update={"missing": Missing(features="smoothed")})
-    answered = World(made.parties, made.results, other).sides[1].shared(np.arange(len(view)))
+    answered = World(made.parties, made.results, other).sides[1].embed_shared(np.arange(len(view)))
     change = (trained - answered).norm(dim=1).numpy()
     assert auc(~view.owned, change) == 1.0
 

@@ -67,7 +67,7 @@ def test_a_batch_without_names_takes_as_much_work_whoever_its_rows_are(world: Ma
     _, embedder = made.sides
 
     def batches(table: Table) -> list[Work]:
-        hidden = embedder.unnamed(table)
+        hidden = embedder.hide_rows(table)
         found = []
         for number in range(hidden.count):
             work.clear()

@@ -214,9 +214,9 @@ def test_new_records_are_predicted_as_the_same_rows_were(served: World, predict:
     new = taken(served.parties.lab, rows, prefix=b"new ")
     view = dataclasses.replace(served.parties.lab_view, rows=np.arange(10), spec=ALIGNMENTS["psi"])
     again = Embedder(served.kept(1), view, new, CPU)
-    torch.testing.assert_close(again.new(np.arange(10)), embedder.new(own))
+    torch.testing.assert_close(again.embed_new(np.arange(10)), embedder.embed_new(own))
     shifted = Embedder(served.kept(1), view, taken(served.parties.lab, rows, prefix=b"new ", shift=40), CPU)
-    assert not torch.allclose(shifted.new(np.arange(10)), embedder.new(own))
+    assert not torch.allclose(shifted.embed_new(np.arange(10)), embedder.embed_new(own))
 
 
 def test_unnamed_rows_with_images_are_predicted(synthetic: Make, run: Any) -> None:

@@ -14,7 +14,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.evaluate import METRICS
 from vfl_node.metrics.classes import UPPER, ModelOutput, auc, compute
 from vfl_node.training import intervals
-from vfl_node.training.intervals import influence, over_repeats, over_rows, student_t
+from vfl_node.training.intervals import influence, repeats_interval, row_intervals, student_t
 
 NAMES = METRICS["classification"]
 SEED = b"the clinic's private randomness!"
@@ -49,7 +49,7 @@ def test_student_t_of_the_printed_tables() -> None:
 
 def test_the_interval_is_widened_for_overlapping_training_sets() -> None:
     values = [0.80, 0.82, 0.84, 0.86, 0.88]
-    found = over_repeats(values, 800, 200, lowest=0, highest=1)
+    found = repeats_interval(values, 800, 200, lowest=0, highest=1)
     assert found["mean"] == pytest.approx(0.84)
     assert found["sd"] == pytest.approx(np.std(values, ddof=1))
     half = 2.7764451 * found["sd"] * math.sqrt(1 / 5 + 1 / 4)
@@ -58,21 +58,21 @@ def test_the_interval_is_widened_for_overlapping_training_sets() -> None:
 
 
 def test_it_ends_where_the_metric_does() -> None:
-    high = over_repeats([0.95, 0.99, 0.98], 80, 20, lowest=0, highest=1)
+    high = repeats_interval([0.95, 0.99, 0.98], 80, 20, lowest=0, highest=1)
     assert (high["high"], high["low"] < 0.95) == (1, True)
-    assert over_repeats([0.01, 0.03], 80, 20, lowest=0, highest=1)["low"] == 0
-    assert over_repeats([-0.01, 0.03], 80, 20, lowest=-1, highest=1)["low"] < -0.01
+    assert repeats_interval([0.01, 0.03], 80, 20, lowest=0, highest=1)["low"] == 0
+    assert repeats_interval([-0.01, 0.03], 80, 20, lowest=-1, highest=1)["low"] < -0.01
 
 
 def test_equal_values_have_an_interval_of_no_width() -> None:
-    found = over_repeats([0.5, 0.5], 10, 5, lowest=0, highest=1)
+    found = repeats_interval([0.5, 0.5], 10, 5, lowest=0, highest=1)
     assert found == {"mean": 0.5, "sd": 0, "low": 0.5, "high": 0.5, "method": "repeats"}
 
 
 @pytest.mark.parametrize(("values", "train_rows"), [([0.5], 10), ([], 10), ([0.5, 0.6], 0)])
 def test_too_little_for_an_interval_is_refused(values: list[float], train_rows: int) -> None:
     with pytest.raises(ValueError, match="two values"):
-        over_repeats(values, train_rows, 5, lowest=0, highest=1)
+        repeats_interval(values, train_rows, 5, lowest=0, highest=1)
 
 
 # --- DeLong ---
@@ -96,7 +96,7 @@ def test_influence_gives_delongs_variance_and_covariance() -> None:
 
 def test_the_interval_of_the_auc_is_symmetric_in_logits_and_within_its_range() -> None:
     labels, output = sample(60, noise=0.12)
-    (found,), _ = over_rows(["auc"], labels, [output], 0.5, Randomness(SEED))
+    (found,), _ = row_intervals(["auc"], labels, [output], 0.5, Randomness(SEED))
     of = found["auc"]
     low, mean, high = (math.log(p / (1 - p)) for p in (of["low"], of["mean"], of["high"]))
     assert of["method"] == "delong"
@@ -126,7 +126,7 @@ def test_one_row_of_a_class_is_too_few(labels: list[int]) -> None:
 
 def test_a_mean_has_the_standard_error_of_a_mean() -> None:
     labels, output = sample(500)
-    (found,), _ = over_rows(["accuracy", "nll"], labels, [output], 0.5, Randomness(SEED))
+    (found,), _ = row_intervals(["accuracy", "nll"], labels, [output], 0.5, Randomness(SEED))
     p = np.clip(output.probabilities, 1e-7, 1 - 1e-7)
     right = (p >= 0.5) == (labels == 1)
     losses = -np.where(labels == 1, np.log(p), np.log1p(-p))
@@ -147,7 +147,7 @@ def test_no_interval_leaves_the_range_of_its_metric(rows: int, seed: int, noise:
     else:
         labels, first = sample(rows, seed, noise)
         models = [first, sample(rows, seed + 1, 0.5)[1]]
-    (joint, alone), (gains,) = over_rows(NAMES, labels, models, 0.4, Randomness(SEED))
+    (joint, alone), (gains,) = row_intervals(NAMES, labels, models, 0.4, Randomness(SEED))
     for of, model in ((joint, models[0]), (alone, models[1])):
         values = compute(NAMES, labels, model.scores, model.probabilities, 0.4)
         for name, found in of.items():
@@ -160,42 +160,42 @@ def test_no_interval_leaves_the_range_of_its_metric(rows: int, seed: int, noise:
 def test_the_difference_is_paired() -> None:
     labels, output = sample(300)
     other = ModelOutput.clip(output.scores + np.random.default_rng(5).normal(size=300) * 0.02)
-    (ours, theirs), (gains,) = over_rows(NAMES, labels, [output, other], 0.5, Randomness(SEED))
+    (ours, theirs), (gains,) = row_intervals(NAMES, labels, [output, other], 0.5, Randomness(SEED))
     for name, gain in gains.items():
         assert gain["mean"] == pytest.approx(ours[name]["mean"] - theirs[name]["mean"])
     assert {name for name, gain in gains.items() if gain["sd"] < 0.6 * ours[name]["sd"]} >= {"auc", "pr_auc", "accuracy", "f1"}
-    _, (same,) = over_rows(NAMES, labels, [output, output], 0.5, Randomness(SEED))
+    _, (same,) = row_intervals(NAMES, labels, [output, output], 0.5, Randomness(SEED))
     assert same == {}  # nothing changes it
 
 
 def test_rows_that_are_all_right_have_no_interval() -> None:
     labels = np.repeat([0.0, 1.0], 20)
-    (found,), _ = over_rows(NAMES, labels, [ModelOutput.clip(labels)], 0.5, Randomness(SEED))
+    (found,), _ = row_intervals(NAMES, labels, [ModelOutput.clip(labels)], 0.5, Randomness(SEED))
     assert set(found) <= {"lift", "pr_auc"}  # the share of positives changes
     assert "accuracy" not in found
 
 
 def test_the_same_randomness_gives_the_same_intervals() -> None:
     labels, output = sample(100)
-    first, again, other = (over_rows(NAMES, labels, [output], 0.5, Randomness(seed)) for seed in (SEED, SEED, b"x" * 32))
+    first, again, other = (row_intervals(NAMES, labels, [output], 0.5, Randomness(seed)) for seed in (SEED, SEED, b"x" * 32))
     assert first == again != other
     assert first[0][0]["auc"] == other[0][0]["auc"]
 
 
 def test_it_does_not_matter_how_many_resamples_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     labels, output = sample(100)
-    whole = over_rows(NAMES, labels, [output], 0.5, Randomness(SEED))[0][0]
+    whole = row_intervals(NAMES, labels, [output], 0.5, Randomness(SEED))[0][0]
     monkeypatch.setattr(intervals, "MOST_CELLS", 700)
-    few = over_rows(NAMES, labels, [output], 0.5, Randomness(SEED))[0][0]
+    few = row_intervals(NAMES, labels, [output], 0.5, Randomness(SEED))[0][0]
     for name, of in whole.items():
         assert (few[name]["low"], few[name]["high"]) == pytest.approx((of["low"], of["high"]), rel=1e-9)
 
 
 def test_of_very_many_rows_a_part_is_resampled(monkeypatch: pytest.MonkeyPatch) -> None:
     labels, output = sample(4000)
-    whole = over_rows(NAMES, labels, [output], 0.5, Randomness(SEED))[0][0]
+    whole = row_intervals(NAMES, labels, [output], 0.5, Randomness(SEED))[0][0]
     monkeypatch.setattr(intervals, "MOST_ROWS", 1000)
-    part = over_rows(NAMES, labels, [output], 0.5, Randomness(SEED))[0][0]
+    part = row_intervals(NAMES, labels, [output], 0.5, Randomness(SEED))[0][0]
     for name, of in whole.items():
         assert part[name]["mean"] == of["mean"]
         assert part[name]["sd"] == pytest.approx(of["sd"], rel=0.3), name
@@ -214,7 +214,7 @@ def test_of_many_classes_fewer_rows_are_resampled() -> None:
 def test_a_hundred_thousand_rows_take_seconds() -> None:
     labels, output = sample(100_000)
     start = time.process_time()
-    (found,), _ = over_rows(NAMES, labels, [output], 0.5, Randomness(SEED))
+    (found,), _ = row_intervals(NAMES, labels, [output], 0.5, Randomness(SEED))
     assert set(found) == set(NAMES)
     assert time.process_time() - start < 30
 
@@ -227,7 +227,7 @@ def test_the_intervals_hold_the_truth_about_as_often_as_they_say(rows: int) -> N
     held = dict.fromkeys(names, 0)
     for seed in range(100):
         labels, output = unclipped(rows, seed=seed)
-        (found,), _ = over_rows(names, labels, [output], 0.5, Randomness(SEED))
+        (found,), _ = row_intervals(names, labels, [output], 0.5, Randomness(SEED))
         for name in names:
             held[name] += found[name]["low"] <= truth[name] <= found[name]["high"]
     assert min(held.values()) >= 88, held

@@ -257,10 +257,10 @@ def test_new_records_are_predicted_as_the_same_rows_were(served: World, predict:
     new = taken(served.parties.lab, at, prefix=b"new ")
     view = dataclasses.replace(served.parties.lab_view, rows=np.arange(10), spec=ALIGNMENTS["psi"])
     again = Embedder(served.kept(1), view, new, CPU)
-    torch.testing.assert_close(again.new(np.arange(10)), embedder.new(own))
+    torch.testing.assert_close(again.embed_new(np.arange(10)), embedder.embed_new(own))
     backwards = {**new.columns, "history": new.columns["history"].rows(np.arange(10)[::-1])}
     other = Embedder(served.kept(1), view, dataclasses.replace(new, columns=backwards), CPU)
-    assert not torch.allclose(other.new(np.arange(10)), embedder.new(own))
+    assert not torch.allclose(other.embed_new(np.arange(10)), embedder.embed_new(own))
 
 
 def test_unnamed_rows_with_lists_are_predicted(synthetic: Make, run: Any) -> None:
@@ -275,7 +275,7 @@ def test_unnamed_rows_with_lists_are_predicted(synthetic: Make, run: Any) -> Non
     side = world.sides[1]
     same = taken(parties.lab, np.arange(12))
     changed = {**same.columns, "history": same.columns["history"].rows(np.arange(12)[::-1])}
-    agreed, fresh = (side.unnamed(table) for table in (same, dataclasses.replace(same, columns=changed)))
+    agreed, fresh = (side.hide_rows(table) for table in (same, dataclasses.replace(same, columns=changed)))
     assert (agreed.places < agreed.count * world.serve.batch_size).all()
     assert fresh.count > agreed.count or (fresh.places != agreed.places).any()
 

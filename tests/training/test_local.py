@@ -15,7 +15,7 @@ from benchmarks.sessions import session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.training.network.half import RepeatStart
 from vfl_node.training.split import base_rates
 from vfl_node.training.split.active import ActiveHalf
@@ -46,7 +46,7 @@ def rates(half: ActiveHalf) -> Tensor:
 
 def alone(half: ActiveHalf) -> dict[str, Tensor]:
     """Weights of the model that gives it."""
-    return under("local", half.weights())
+    return take_part("local", half.weights())
 
 
 def with_other_label(parties: Any, row: int) -> Any:

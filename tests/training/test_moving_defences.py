@@ -18,7 +18,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Serve
 from vfl_node.models.initial_weights import initialise
-from vfl_node.models.layers import hidden
+from vfl_node.models.layers import hidden_layers
 from vfl_node.models.settings import LayerOptions
 from vfl_node.privacy.defences.splitting import Splitting
 from vfl_node.privacy.features.decoder import decoder
@@ -109,7 +109,7 @@ def test_uploads_of_training_evaluation_and_predictions_are_those_of_the_moved_b
 
     world = World(parties, results, train, Serve(to="both", batch_size=16))
     side = Embedder(world.kept(1), parties.lab_view, parties.lab, CPU, under(keys)[1].defences)
-    assert torch.allclose(side.shared(testing), spy.embedding(frozen, testing), atol=1e-6)
+    assert torch.allclose(side.embed_shared(testing), spy.embedding(frozen, testing), atol=1e-6)
 
 
 def test_each_validation_pass_is_settled_and_the_best_epoch_s_bottom_is_kept(
@@ -247,7 +247,7 @@ def test_uploads_that_are_normalised_over_their_batch_are_protected(flagged: Any
 
 
 def test_a_model_that_is_looked_at_before_a_step_draws_no_masks_and_keeps_its_averages(run: Any) -> None:
-    model = hidden(4, [8], LayerOptions(batch_norm=True, dropout=0.5))
+    model = hidden_layers(4, [8], LayerOptions(batch_norm=True, dropout=0.5))
     initialise(model, Randomness(b"w" * 32))
     of = Learner(model, run().train, Randomness(b"m" * 32))
     rows = torch.from_numpy(np.random.default_rng(1).normal(3, 2, (50, 4)).astype(np.float32))

@@ -16,7 +16,7 @@ from tests.training.test_resume import NAMES, Fatal, KilledError, assert_same_bi
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
@@ -47,7 +47,7 @@ def test_each_party_trains_its_own_half(synthetic: Make, run: Any, names: tuple[
     clinic, lab = trial_of(run, *names, epochs=15)(synthetic(400))
     assert clinic.results.metrics["auc"] > 0.7
     assert clinic.results.alone.metrics["auc"] > 0.6
-    assert any("gate" in name for name in under("bottom", clinic.weights)) == (names[0] == "Gated")
+    assert any("gate" in name for name in take_part("bottom", clinic.weights)) == (names[0] == "Gated")
     assert any("norm.running_mean" in name for name in lab.weights) == (names[1] == "Everything")
 
 

@@ -39,7 +39,7 @@ from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, Sta
 from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics.classes import auc
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.training.network.tasks import probabilities
 from vfl_node.training.prediction.batches import Batches
 from vfl_node.training.prediction.exchange import AT_ONCE
@@ -172,7 +172,7 @@ def test_rows_that_nobody_has_met_are_predicted_without_any_name(world: Make) ->
     features = embedder.encoder.transform(table)
     with torch.no_grad():
         embedding = embedder._bottom(ModelInput(torch.from_numpy(features.numeric), torch.from_numpy(features.categorical)))
-        logits = scorer._model(ModelInput.of(torch.empty(37, 0)), [embedding])
+        logits = scorer._model(ModelInput.from_tensors(torch.empty(37, 0)), [embedding])
     assert found == pytest.approx(probabilities(logits), abs=1e-6)
     asks = [prediction_pb2.PredictionAsk.FromString(body) for body in made.bodies("PredictionAsk")]
     assert [(list(ask.batches), ask.unnamed, ask.done) for ask in asks] == [([], 3, False), ([], 0, True)]
@@ -257,7 +257,7 @@ def test_new_rows_are_not_told_from_filler(world: Make, monkeypatch: pytest.Monk
         """The mean AUC of each attack."""
         found = []
         for seed in range(requests):
-            hidden = made.sides[1].unnamed(unseen(size // 2, seed))
+            hidden = made.sides[1].hide_rows(unseen(size // 2, seed))
             rows, wanted = hidden.embedding(0).numpy().copy(), np.zeros(size, dtype=np.bool_)
             wanted[hidden.places] = True
             change(rows, wanted)
@@ -347,7 +347,7 @@ def test_made_up_rows_are_those_of_training(world: Make, run: Make) -> None:
     _, embedder = made.sides
     served = np.empty((len(made.parties.people), trained.shape[1]), dtype=np.float32)
     for number in range(len(embedder.batches)):
-        served[embedder.batches.positions(number)] = embedder.shared(embedder.batches.positions(number)).numpy()
+        served[embedder.batches.positions(number)] = embedder.embed_shared(embedder.batches.positions(number)).numpy()
     assert served[held_out] == pytest.approx(trained, abs=1e-5)
     assert not made.parties.lab_view.owned[held_out].all()
 
@@ -357,8 +357,8 @@ def test_embeddings_that_are_drawn_go_by_the_averages_of_training(world: Make) -
     made = world(missing=Missing(features="random"), epochs=1)
     _, embedder = made.sides
     batches = [embedder.batches.positions(number) for number in range(3)]
-    first = [embedder.shared(positions) for positions in batches]
-    again = [embedder.shared(positions) for positions in reversed(batches)]
+    first = [embedder.embed_shared(positions) for positions in batches]
+    again = [embedder.embed_shared(positions) for positions in reversed(batches)]
     assert all(torch.equal(one, other) for one, other in zip(first, reversed(again), strict=True))
     drawn = torch.cat([of[~torch.from_numpy(made.parties.lab_view.owned[at])] for of, at in zip(first, batches, strict=True)])
     mean, sd = (made.results[1].weights[f"substitute.{name}"] for name in ("mean", "sd"))
@@ -385,7 +385,7 @@ def test_a_row_that_fills_up_another_batch_looks_as_in_its_own(world: Make, stra
         heard = np.concatenate([embedding(number).numpy() for number in numbers])
         return twice[[np.ptp(heard[positions == position], axis=0).max() > 1e-5 for position in twice]]
 
-    assert not len(changing(lambda number: embedder.shared(embedder.batches.positions(number))))
+    assert not len(changing(lambda number: embedder.embed_shared(embedder.batches.positions(number))))
     if embedder._substitute:
         anew = changing(lambda number: embedder._embed_batch(number, embedder._substitute))
         assert (anew == twice[~owned[twice]]).all()
@@ -683,7 +683,7 @@ def test_why_new_rows_are_intersected(world: Make, strategy: str) -> None:
         of_job = dataclasses.replace(view, rows=view.rows[order])
         side, found = Embedder(made.kept(1, draws=draws), of_job, made.parties.lab, CPU), None
         for positions in map(side.batches.positions, range(len(side.batches))):
-            embedding = side.shared(positions).numpy()
+            embedding = side.embed_shared(positions).numpy()
             found = np.empty((people, embedding.shape[1]), dtype=np.float32) if found is None else found
             found[order[positions]] = embedding
         return found
@@ -769,7 +769,7 @@ def test_damaged_state_is_refused(world: Make, state: str) -> None:
 
 def test_a_model_that_does_not_fit_is_refused(world: Make) -> None:
     made = world(epochs=1)
-    kept = dataclasses.replace(made.kept(1), weights=under("bottom", made.results[1].weights))
+    kept = dataclasses.replace(made.kept(1), weights=take_part("bottom", made.results[1].weights))
     with pytest.raises(StateError) as caught:
         Embedder(kept, made.parties.lab_view, made.parties.lab, CPU)
     assert caught.value.code == "E_STATE_CORRUPT"

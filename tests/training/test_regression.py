@@ -201,8 +201,8 @@ def test_calibration_undoes_the_mixture(rate: Any) -> None:
 
 
 def known(targets: NDArray[np.float64], shared: int = 4000) -> Known:
-    scale = TargetScale.of(targets)
-    return Known(scale.scaled(targets), shared, 0, Randomness(b"the label holder's own randomness"[:32]), scale)
+    scale = TargetScale.fit(targets)
+    return Known(scale.apply(targets), shared, 0, Randomness(b"the label holder's own randomness"[:32]), scale)
 
 
 def step(shared: int) -> Step:
@@ -213,7 +213,7 @@ def step(shared: int) -> Step:
 def made(strategy: str, of: Known) -> NDArray[np.float64]:
     """Its targets in the original unit, as exactly as float32 has them."""
     assert of.scale is not None
-    return of.scale.original(build(LABELS[strategy](), of).targets(step(of.shared)).numpy())
+    return of.scale.undo(build(LABELS[strategy](), of).targets(step(of.shared)).numpy())
 
 
 @pytest.mark.parametrize("decimals", [0, 2, 15])
@@ -309,9 +309,9 @@ def test_targets_that_do_not_differ_are_refused(synthetic: Callable[..., Any], r
 
 
 def test_scaling_comes_back() -> None:
-    scale = TargetScale.of(np.array([1e6, 3e6]))
+    scale = TargetScale.fit(np.array([1e6, 3e6]))
     assert ScaledTargets(scale).prediction(np.array([-1.0, 0.0, 2.0])).tolist() == [1e6, 2e6, 4e6]
-    np.testing.assert_allclose(scale.original(scale.scaled(np.array([5.0, 1e9]))), [5.0, 1e9])
+    np.testing.assert_allclose(scale.undo(scale.apply(np.array([5.0, 1e9]))), [5.0, 1e9])
 
 
 @pytest.mark.parametrize(("noise", "readable"), [(0.0, True), (4.0, False)])

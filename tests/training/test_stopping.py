@@ -301,11 +301,11 @@ def test_under_one_set_of_weights_a_row_has_one_noise_and_under_others_another(s
     assert len(embeddings) == last * each + testing
     sent = {epoch: torch.cat(embeddings[epoch * each - validation : epoch * each]) for epoch in range(1, last + 1)}
     side, clean = (Embedder(world.kept(1), parties.lab_view, parties.lab, CPU, of) for of in ((noise,), ()))
-    assert torch.allclose(side.shared(parts.validation), sent[best], atol=1e-5)
-    assert torch.allclose(side.shared(parts.testing), torch.cat(embeddings[-testing:]), atol=1e-5)
-    assert not torch.allclose(side.shared(parts.validation), sent[last], atol=0.1)
-    ours = side.shared(parts.validation) - clean.shared(parts.validation)
-    others = sent[best - 1 or best + 1] - clean.shared(parts.validation)
+    assert torch.allclose(side.embed_shared(parts.validation), sent[best], atol=1e-5)
+    assert torch.allclose(side.embed_shared(parts.testing), torch.cat(embeddings[-testing:]), atol=1e-5)
+    assert not torch.allclose(side.embed_shared(parts.validation), sent[last], atol=0.1)
+    ours = side.embed_shared(parts.validation) - clean.embed_shared(parts.validation)
+    others = sent[best - 1 or best + 1] - clean.embed_shared(parts.validation)
     assert abs(np.corrcoef(ours.ravel(), others.ravel())[0, 1]) < 0.3
     tested = world.results[1].servable.tested
     assert tested.tolist() == sorted([*parts.testing, *parts.validation])

@@ -210,14 +210,14 @@ def test_the_active_partys_own_model_learns_from_no_later_record(several_parties
     view, table = parties.views["clinic"], parties.tables["clinic"]
     parts = last_rows(shared_order(parties), LAST)
     common: dict[str, Any] = {"held_out": True, "records": len(table), "validation": parts.validation}
-    own = OwnRows.of(view, parts.testing, order=table.order, **common)
+    own = OwnRows.select(view, parts.testing, order=table.order, **common)
     assert table.order is not None
     edge = table.order[view.rows[parts.training]].max()
     shared = set(view.rows[view.rows != NOT_MINE].tolist())
     later = {row for row in range(len(table)) if table.order[row] > edge} - shared
     assert later
     assert not later & set(own.training.tolist())
-    assert set(OwnRows.of(view, parts.testing, **common).training.tolist()) - set(own.training.tolist()) == later
+    assert set(OwnRows.select(view, parts.testing, **common).training.tolist()) - set(own.training.tolist()) == later
 
 
 def test_a_table_of_another_order_is_another_input(several_parties: Make) -> None:

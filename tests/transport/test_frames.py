@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vfl_node.errors import ProtocolError
-from vfl_node.training.messages import receive_tensor, received, send_tensor
+from vfl_node.training.messages import decode_tensor, receive_tensor, send_tensor
 from vfl_node.transport import codec, frames
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.fields import append_head, last_field
@@ -66,7 +66,7 @@ def test_a_tensor_sent_apart_is_the_same_message(shape: tuple[int, ...], dtype: 
         async with channel.phase("train"):  # whose end compares digests
             whole = await channel.receive(Embedding)
             message, part = await receive_tensor(channel, Embedding)
-            return [whole, message.step, received(channel, part, shape, dtype=dtype)]
+            return [whole, message.step, decode_tensor(channel, part, shape, dtype=dtype)]
 
     nothing, found = run_together((sends(first), first), (receives(second), second))
     assert nothing is None
@@ -87,7 +87,7 @@ def read(body: bytes, shape: tuple[int, ...] = LONG) -> Any:
 
     async def receives(channel: Channel) -> tuple[int, Tensor]:
         message, part = await receive_tensor(channel, Gradient)
-        return message.step, received(channel, part, shape)
+        return message.step, decode_tensor(channel, part, shape)
 
     return run_together((sends(first), first), (receives(second), second))[1]
 
@@ -113,7 +113,7 @@ def test_what_its_reader_makes_of_a_tensor_changes_no_digest() -> None:
     async def receives(channel: Channel) -> tuple[bool, Tensor]:
         async with channel.phase("train"):
             part = (await receive_tensor(channel, Embedding))[1]
-            arrived = received(channel, part, OF_PIECES)
+            arrived = decode_tensor(channel, part, OF_PIECES)
             in_place = np.shares_memory(arrived.numpy(), np.frombuffer(part.data, np.uint8))
             arrived += 1
         return in_place, arrived

@@ -20,7 +20,7 @@ from vfl_node.api.result import PREDICTIONS, Result
 from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.execution.extras import Extras
-from vfl_node.execution.private import PrivateSettings, party_of, private, read_private
+from vfl_node.execution.private import PrivateSettings, party_of, private_settings, read_private
 from vfl_node.job import Job, load_job
 from vfl_node.node.trial import run_trial, settled_parties
 from vfl_node.process.files import private_folder, scratch, scratch_folder
@@ -113,7 +113,7 @@ def _job_of(job: Job | Mapping[str, Any] | str | os.PathLike[str], passive: Any)
 
 
 def _private_of(own: Mapping[str, Any] | str | os.PathLike[str], name: str) -> PrivateSettings:
-    return private(own, source=f"settings of {name}") if isinstance(own, Mapping) else read_private(Path(own))
+    return private_settings(own, source=f"settings of {name}") if isinstance(own, Mapping) else read_private(Path(own))
 
 
 def _place(name: str, kind: str | type, *, importable: bool) -> str:

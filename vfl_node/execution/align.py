@@ -9,7 +9,7 @@ from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.errors import PeerError
 from vfl_node.execution.overlap import OverlapDoubt, doubt_overlap
-from vfl_node.execution.recognisable import recognisable
+from vfl_node.execution.recognisable import key_cautions
 from vfl_node.execution.run import Run
 from vfl_node.process import failpoints
 from vfl_node.progress import OverlapDoubted, ResultDoubted
@@ -35,7 +35,7 @@ class Aligned:
     recognisable: tuple[str, ...] = ()
 
 
-async def aligned(run: Run, *, resume: bool) -> Aligned:
+async def align_or_load(run: Run, *, resume: bool) -> Aligned:
     """Align, or take what an earlier attempt stored; all parties know then that all have it.
 
     Args:
@@ -44,11 +44,11 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
 
     Raises:
         VflError: as :func:`vfl_node.alignment.protocols.align`.
-        DataError: as :func:`vfl_node.execution.recognisable.recognisable`; this attempt has sent no key then.
+        DataError: as :func:`vfl_node.execution.recognisable.key_cautions`; this attempt has sent no key then.
         PolicyError: a peer stopped, and too few records are shared to go on (``E_TOO_FEW_SHARED``).
     """
     session, folder = run.session, run.folder
-    known = recognisable(session.job, session.policy.protection.linkage, run.data.table.keys, session.name)
+    known = key_cautions(session.job, session.policy.protection.linkage, run.data.table.keys, session.name)
     for text in known:
         session.progress.emit(ResultDoubted(text))
     stored = folder.load_alignment(session.others) if resume else None

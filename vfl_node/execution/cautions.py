@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vfl_node.configuration.yaml_text import quote_key
 from vfl_node.data.label_like import label_like
 from vfl_node.data.tables import Table
-from vfl_node.execution.column_cautions import few
+from vfl_node.execution.column_cautions import shorten
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import LOWER_IS_BETTER
 
@@ -37,7 +37,7 @@ CHANCE = {"auc": 0.5, "lift": 1.0, "r2": 0.0}
 """Metric, of which more is better → what a model has that knows nothing."""
 
 
-def of_labels(table: Table, classes: int) -> tuple[str, ...]:
+def label_cautions(table: Table, classes: int) -> tuple[str, ...]:
     """What the labels themselves, and the columns beside them, give rise to.
 
     Args:
@@ -57,10 +57,10 @@ def of_labels(table: Table, classes: int) -> tuple[str, ...]:
         f"is useless for them: leave it out (data.columns: {{{quote_key(column.name)}: ignore}})."
         for column in label_like(table, classes)
     ]
-    return (*said, *few(found, "more columns alone predict the label almost perfectly"))
+    return (*said, *shorten(found, "more columns alone predict the label almost perfectly"))
 
 
-def of_membership(attack: JointAttack) -> tuple[str, ...]:
+def membership_cautions(attack: JointAttack) -> tuple[str, ...]:
     """What the joint attack on this party's made-up rows gives rise to."""
     if not attack.value > TELLING:
         return ()
@@ -73,7 +73,7 @@ def of_membership(attack: JointAttack) -> tuple[str, ...]:
     )
 
 
-def of_rows(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:
+def row_cautions(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:
     """What the number of rows gives rise to, before training.
 
     Args:
@@ -96,7 +96,7 @@ def of_rows(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:
     return tuple(said)
 
 
-def of_positives(positives: int, rows: int, *, about: str = "") -> tuple[str, ...]:
+def positive_cautions(positives: int, rows: int, *, about: str = "") -> tuple[str, ...]:
     """What rare positives give rise to.
 
     Args:
@@ -113,7 +113,7 @@ def of_positives(positives: int, rows: int, *, about: str = "") -> tuple[str, ..
     )
 
 
-def of_results(confusion: Confusion | None, accuracy: float | None) -> tuple[str, ...]:
+def result_cautions(confusion: Confusion | None, accuracy: float | None) -> tuple[str, ...]:
     """What the result gives rise to; nothing where no confusion matrix is known.
 
     Args:
@@ -122,26 +122,26 @@ def of_results(confusion: Confusion | None, accuracy: float | None) -> tuple[str
     """
     if confusion is None:
         return ()
-    frequency = [sum(of) for of in confusion]
+    frequency = [sum(row) for row in confusion]
     rows = sum(frequency)
-    said = of_positives(frequency[1], rows) if len(confusion) == 2 else ()
+    said = positive_cautions(frequency[1], rows) if len(confusion) == 2 else ()
     if rows and accuracy is not None:
-        said += _of_accuracy(accuracy, max(frequency) / rows, len(confusion))
+        said += _accuracy_cautions(accuracy, max(frequency) / rows, len(confusion))
     return said
 
 
-def of_models(results: Summary, *, held_out: bool) -> tuple[str, ...]:
+def model_cautions(results: Summary, *, held_out: bool) -> tuple[str, ...]:
     """What the result gives rise to, beside that of this party alone and of chance.
 
     Args:
         results: at the party with the labels.
         held_out: whether the rows measured on are held out.
     """
-    return (*_of_perfection(results, held_out=held_out), *_of_rivals(results), *_of_chance(results))
+    return (*_perfection_cautions(results, held_out=held_out), *_rival_cautions(results), *_chance_cautions(results))
 
 
-def _of_perfection(results: Summary, *, held_out: bool) -> Iterator[str]:
-    joint, alone = (of.metrics.get("auc") if of else None for of in (results, results.alone))
+def _perfection_cautions(results: Summary, *, held_out: bool) -> Iterator[str]:
+    joint, alone = (model.metrics.get("auc") if model else None for model in (results, results.alone))
     if held_out and joint is not None and joint > NEARLY_PERFECT and (alone is None or alone < FAR_FROM_IT):
         beside = "this party's columns alone tell little" if alone is None else f"this party alone reaches {alone:.3f}"
         yield (
@@ -151,7 +151,7 @@ def _of_perfection(results: Summary, *, held_out: bool) -> Iterator[str]:
         )
 
 
-def _of_rivals(results: Summary) -> Iterator[str]:
+def _rival_cautions(results: Summary) -> Iterator[str]:
     """Metrics that are worse than those of another model on the same rows, by an interval of the difference without zero."""
     rivals = {
         "this party alone": results.alone,
@@ -160,9 +160,9 @@ def _of_rivals(results: Summary) -> Iterator[str]:
     }
     for called, rival in rivals.items():
         worse = [
-            f"{name} (by {abs(of['mean']):.3g})"
-            for name, of in (rival.gains if rival else {}).items()
-            if (of["low"] > 0 if name in LOWER_IS_BETTER else of["high"] < 0)
+            f"{name} (by {abs(gain['mean']):.3g})"
+            for name, gain in (rival.gains if rival else {}).items()
+            if (gain["low"] > 0 if name in LOWER_IS_BETTER else gain["high"] < 0)
         ]
         if worse:
             yield (
@@ -171,18 +171,18 @@ def _of_rivals(results: Summary) -> Iterator[str]:
             )
 
 
-def _of_chance(results: Summary) -> Iterator[str]:
+def _chance_cautions(results: Summary) -> Iterator[str]:
     for name, chance in CHANCE.items():
-        of = results.intervals.get(name)
-        if of and of["high"] < chance:
+        interval = results.intervals.get(name)
+        if interval and interval["high"] < chance:
             yield (
-                f"The federated model is worse than chance in {name}: {of['mean']:.3f}, with an interval from {of['low']:.3f} "
-                f"to {of['high']:.3f} that lies below {chance:g}. It has learnt nothing that holds for other rows, or labels "
-                "mean something else there."
+                f"The federated model is worse than chance in {name}: {interval['mean']:.3f}, with an interval from "
+                f"{interval['low']:.3f} to {interval['high']:.3f} that lies below {chance:g}. It has learnt nothing that holds "
+                "for other rows, or labels mean something else there."
             )
 
 
-def _of_accuracy(accuracy: float, commonest: float, classes: int) -> tuple[str, ...]:
+def _accuracy_cautions(accuracy: float, commonest: float, classes: int) -> tuple[str, ...]:
     if accuracy > commonest:
         return ()
     advice = "Judge the model by AUC or PR AUC instead (evaluate.metrics)"

@@ -29,7 +29,7 @@ _LEFT_OUT = {
 """What a column was taken for → why it is left out."""
 
 
-def of_last_record(table: Table) -> tuple[str, ...]:
+def total_cautions(table: Table) -> tuple[str, ...]:
     """Whether the last record is none, but the totals that a spreadsheet or a report has below the others.
 
     Args:
@@ -41,7 +41,7 @@ def of_last_record(table: Table) -> tuple[str, ...]:
     return ("The id of the last record is a word for a total. If its cells are those of all others together, remove it.",)
 
 
-def of_left_out(table: Table) -> tuple[str, ...]:
+def left_out_cautions(table: Table) -> tuple[str, ...]:
     """Which columns were left out without a word of the settings.
 
     Args:
@@ -54,7 +54,7 @@ def of_left_out(table: Table) -> tuple[str, ...]:
     )
 
 
-def of_columns(table: Table) -> tuple[str, ...]:
+def column_cautions(table: Table) -> tuple[str, ...]:
     """What this party's columns give rise to: codes among the numbers, thousands for decimals, categories of hardly any use."""
     numbers = {name: column for name, column in table.columns.items() if isinstance(column, NumericColumn)}
     codes = [
@@ -102,14 +102,14 @@ def of_columns(table: Table) -> tuple[str, ...]:
         if isinstance(column, CategoricalColumn) and (counts := mostly_rare(column))
     ]
     return (
-        *few(codes, "more columns may hold codes"),
-        *few(thousands, "more columns may have thousands"),
-        *few(far, "more columns have such cells"),
-        *few(useless, "more columns are categories of hardly any use"),
+        *shorten(codes, "more columns may hold codes"),
+        *shorten(thousands, "more columns may have thousands"),
+        *shorten(far, "more columns have such cells"),
+        *shorten(useless, "more columns are categories of hardly any use"),
     )
 
 
-def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[str, ...]:
+def encoding_cautions(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[str, ...]:
     """What the encoder of a model has made of the columns: those of which no level is left.
 
     Args:
@@ -127,7 +127,7 @@ def of_encoded(columns: Iterable[EncodedColumn], said: Iterable[str]) -> tuple[s
         and column.merged
         and not any(text.startswith(f"Column {column.name!r} is read as categories") for text in known)
     ]
-    return few(lost, "more columns have no level left")
+    return shorten(lost, "more columns have no level left")
 
 
 def _proves_decimals(column: NumericColumn) -> bool:
@@ -147,7 +147,7 @@ def _remedy(name: str, column: CategoricalColumn) -> str:
     )
 
 
-def few(sentences: list[str], more: str) -> tuple[str, ...]:
+def shorten(sentences: list[str], more: str) -> tuple[str, ...]:
     """The first of them, and how many others there are: ``more``, such as ``more columns may hold codes``."""
     rest = len(sentences) - MOST_NAMED
     return (*sentences[:MOST_NAMED], *([f"{rest} {more}."] if rest > 0 else []))

@@ -32,7 +32,7 @@ class PredictionsPart(Protocol):
     async def serve(self, channel: Channel) -> None:
         """Do what one data party asks for until it needs no more."""
 
-    def reported(self) -> ReportedPredictions:
+    def report(self) -> ReportedPredictions:
         """What is reported, once every data party is served."""
 
 
@@ -87,7 +87,7 @@ class CoordinatorRun:
         It is written only once, because a data party may be done as soon as its conversation has ended after that.
         """
         with self._one:
-            self._traffic |= {f"{phase} ({channel.peer})": of for phase, of in channel.traffic.items()}
+            self._traffic |= {f"{phase} ({channel.peer})": traffic for phase, traffic in channel.traffic.items()}
             self._over.add(channel.peer)
         while len(self._over) < len(self._run.session.peers):
             await channel.pause()
@@ -95,5 +95,5 @@ class CoordinatorRun:
             if not self._run.folder.whole:
                 trained = self._training.result() if self._training else None
                 learnt = self._alignment.disclosures() if self._alignment else None
-                told = self._predictions.reported() if self._predictions else None
+                told = self._predictions.report() if self._predictions else None
                 keep(self._run, self._started, self._traffic, trained=trained, predictions=told, coordinated=learnt)

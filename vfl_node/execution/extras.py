@@ -49,7 +49,7 @@ class Extras:
         if self.seed is not None and not 0 <= self.seed < 1 << 63:
             raise UsageError(f"seed {self.seed} is not a whole number from 0 to 2^63 - 1")
 
-    def prepared(self, job: Job) -> Extras:
+    def prepare(self, job: Job) -> Extras:
         """These, checked, with a folder for transcripts; without the joint attack where it has nothing to find.
 
         Raises:
@@ -66,10 +66,10 @@ class Extras:
 
         return replace(self, joint=runs_joint(job))
 
-    def of(self, party: str) -> Trial:
+    def make_trial(self, party: str) -> Trial:
         """What ``party`` must do for them."""
         keeps, records = self.predictions is not None, self.transcript is not None
-        return Trial.of(self.seed, party, keeps=keeps, transcript=records, joint=self.joint)
+        return Trial.from_number(self.seed, party, keeps=keeps, transcript=records, joint=self.joint)
 
     def make(
         self,
@@ -95,9 +95,9 @@ class Extras:
             write_transcripts(job, folders, self.transcript)
         attacked = False
         if self.joint:
-            from vfl_node.execution.joint import enough_received, report_joint
+            from vfl_node.execution.joint import has_enough_rows, report_joint
 
-            attacked = enough_received(folders[name] for name in job.parties.passive)
+            attacked = has_enough_rows(folders[name] for name in job.parties.passive)
         if not attacked and not self.predictions:
             return
         ended = parties()

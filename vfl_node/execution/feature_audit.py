@@ -65,10 +65,10 @@ class RebuiltColumn:
         return None if self.rebuilt is None or self.constant is None else self.rebuilt - self.constant
 
     @classmethod
-    def of(cls, name: str, scores: Sequence[Score]) -> RebuiltColumn:
-        """Of the scores of one column in each attack."""
+    def from_scores(cls, name: str, scores: Sequence[Score]) -> RebuiltColumn:
+        """A column by its ``scores``, one of each attack."""
         defined = [score for score in scores if score.success is not None and score.constant is not None]
-        constants, successes = ([float(getattr(score, of)) for score in defined] for of in ("constant", "success"))
+        constants, successes = ([float(getattr(score, name)) for score in defined] for name in ("constant", "success"))
         return cls(
             column=name,
             metric=scores[0].metric,
@@ -185,7 +185,7 @@ def audit(
         known, judged = (embeddings.rows(positions) for positions in (chosen.known, chosen.judged))  # float32[n, d]
         known_at, judged_at = (torch.from_numpy(positions).to(device) for positions in (chosen.known, chosen.judged))
         found.append(measure(targets, rebuild(known, known_at, judged, targets, draws), judged_at))
-    each = [RebuiltColumn.of(name, [scores[name] for scores in found]) for name in found[0]]
+    each = [RebuiltColumn.from_scores(name, [scores[name] for scores in found]) for name in found[0]]
     worst_first = sorted(each, key=lambda column: (-(column.gain if column.gain is not None else -np.inf), column.column))
     names = tuple(params.name for params in half.defences)
     return FeatureAuditResult(tuple(worst_first), shared, len(own), len(chosen.known), names)

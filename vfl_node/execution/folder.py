@@ -147,7 +147,7 @@ class JobFolder(JobOutcome):
         path = self.path / "seed"
         if not path.exists():
             if not first:
-                raise self._lost()
+                raise self._loss_error()
             write_checked(self._pins, b"{}")  # before the seed: where that is, they must be
             write_checked(path, self.trial.job_seed(self.path.name) or secrets.token_bytes(32))
         if path.stat().st_size == 32:
@@ -226,11 +226,11 @@ class JobFolder(JobOutcome):
             pins: dict[str, str] = json.loads(read_checked(self._pins, hint=_ANEW))
         except FileNotFoundError:
             if (self.path / "seed").exists():
-                raise self._lost() from None
+                raise self._loss_error() from None
             return {}
         return pins
 
-    def _lost(self) -> StateError:
+    def _loss_error(self) -> StateError:
         return StateError(
             f"what job {self.path.name} stored is gone from {self.path}",
             code="E_STATE_LOST",

@@ -53,7 +53,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         task=job.task,
         classes=job.classes,
         at_least=settings.limits.min_set_size,
-        reader=None if table is None else opened(data, settings.name, table),
+        reader=None if table is None else open_table(data, settings.name, table),
         needs_order=needs_order(settings, job),
         keys=job.align.keys or NO_KEYS,
         features=job.train is not None,
@@ -66,7 +66,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
     return read
 
 
-def opened(data: Data, party: str, table: Any = None) -> Reader:
+def open_table(data: Data, party: str, table: Any = None) -> Reader:
     """A reader of a party's table.
 
     Args:
@@ -94,8 +94,8 @@ def count_input(settings: Settings, job: Job) -> TableShape:
     with closing(open_input(data, party=settings.name)) as reader:
         rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
         pixels, shape = (math.prod(data.image.dimensions), data.image.dimensions) if data.image else (0, None)
-        declared = [of for name in reader.names if (of := list_of(data.columns.get(name)))]
-        lists = tuple((1, of.longest) for of in declared)  # how many different items there are is not known either
+        declared = [kind for name in reader.names if (kind := list_of(data.columns.get(name)))]
+        lists = tuple((1, kind.longest) for kind in declared)  # how many different items there are is not known either
         numeric = max(2 * (len(reader.names) - len(lists)) - pixels, pixels)
         return TableShape(rows, numeric, image=shape, lists=lists)
 
@@ -120,7 +120,7 @@ def announce(progress: Progress, job: Job, tables: Mapping[str, Table]) -> None:
         progress.emit(TrainingCostKnown("; ".join(sentences)))
 
 
-def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, party: str) -> Table:
+def select_records(table: Table, align: Align, memory: Memory, limits: Limits, party: str) -> Table:
     """The records of ``table`` that ``align`` lets take part: the same ones in every job with this partner.
 
     Raises:

@@ -3,7 +3,7 @@
 Each party's received rows, columns and records are at hand on this machine, so the attack
 (:mod:`vfl_node.privacy.attacks.joint`) runs as the peer would run it, and its success is known. The figure goes into the report
 of the party that it aims at. Nothing is sent for it. In a job between organisations a passive party estimates the attack, from
-its own columns alone (:func:`estimated_joint`).
+its own columns alone (:func:`estimate_joint`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
-from vfl_node.execution.cautions import of_membership
+from vfl_node.execution.cautions import membership_cautions
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.known_rows import TrialParty
 from vfl_node.job import Job
@@ -40,7 +40,7 @@ def runs_joint(job: Job) -> bool:
     return bool(train and train.traits.recorded and job.align.spec.synthetic_rows_at and joint.available())
 
 
-def enough_received(folders: Iterable[JobFolder]) -> bool:
+def has_enough_rows(folders: Iterable[JobFolder]) -> bool:
     """Whether enough rows were received for the attack, as the passive parties' folders have them; else no table is read."""
     return any(int((np.load(folder.received, mmap_mode="r")["steps"] > 0).sum()) >= joint.LEAST for folder in folders)
 
@@ -62,11 +62,11 @@ def report_joint(job: Job, parties: Mapping[str, TrialParty], out: Mapping[str, 
         for attacker, target, received in ((active, name, last), (name, active, mean)):
             if not parties[target].settings.protection.membership:
                 continue
-            judged = _attacked(parties[attacker], views[attacker], views[target], records["position"], received)
+            judged = _attack(parties[attacker], views[attacker], views[target], records["position"], received)
             found.setdefault(target, []).extend([judged] if judged else [])
     for name, attacks in found.items():
         if attacks:
-            _add(out[name], max(attacks, key=lambda of: abs(of.value - 0.5)))
+            _add(out[name], max(attacks, key=lambda attack: abs(attack.value - 0.5)))
 
 
 def _view(job: Job, name: str, party: TrialParty) -> Alignment:
@@ -75,7 +75,7 @@ def _view(job: Job, name: str, party: TrialParty) -> Alignment:
     return loaded[0]
 
 
-def _attacked(
+def _attack(
     attacker: TrialParty, own: Alignment, target: Alignment, positions: NDArray[np.int64], received: NDArray[np.float32]
 ) -> JointAttack | None:
     """The attack on the rows at ``positions`` that the attacker owns; None where there is nothing to tell apart."""
@@ -97,7 +97,7 @@ def _add(folder: Path, attack: JointAttack) -> None:
     document: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     training = document["training"]
     training["joint"] = attack.model_dump(mode="json")
-    training["warnings"] = [*training["warnings"], *of_membership(attack)]
+    training["warnings"] = [*training["warnings"], *membership_cautions(attack)]
     report = envelope.Report.model_validate(document)
     if report.meters and report.meters.membership:
         membership = add_joint(report.meters.membership, attack)
@@ -105,7 +105,7 @@ def _add(folder: Path, attack: JointAttack) -> None:
     page.write(report, folder)
 
 
-def estimated_joint(job: Job, table: Table, protection: Protection, models: Mapping[str, str]) -> JointAttack | None:
+def estimate_joint(job: Job, table: Table, protection: Protection, models: Mapping[str, str]) -> JointAttack | None:
     """The estimate for a passive party with this ``table``; None where it makes no row up, or its owner wants no attacks.
 
     It does not depend on which rows are shared. Where the job hides how many records there are (``align.padding``) there is

@@ -9,7 +9,7 @@ from pathlib import Path
 from vfl_node.data.tables import Table
 from vfl_node.execution.align import Aligned
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.located import located_by_peer
+from vfl_node.execution.located import location_cautions
 from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import Run
 from vfl_node.job import Job
@@ -37,7 +37,7 @@ def traffic_of(session: Session, aligned: Aligned | None) -> dict[str, Traffic]:
     if aligned:
         moved["align"] = aligned.traffic
     if session.coordinator:
-        moved |= {f"{phase} (coordinator)": of for phase, of in session.coordinator.traffic.items()}
+        moved |= {f"{phase} (coordinator)": traffic for phase, traffic in session.coordinator.traffic.items()}
     return moved
 
 
@@ -83,7 +83,7 @@ def keep(
         party=session.name,
         alignment=aligned.alignment if aligned else None,
         align_seconds=aligned.seconds if aligned else None,
-        align_warnings=_of_alignment(run, aligned) if aligned else (),
+        align_warnings=_alignment_cautions(run, aligned) if aligned else (),
         records=len(run.inputs.whole) if run.inputs else None,
         classes=run.inputs.table.classes if run.inputs else (),
         protection=session.policy.protection,
@@ -118,10 +118,10 @@ def _keep_predictor(folder: JobFolder, trained: Trained, servable: Servable, tab
     )
 
 
-def _of_alignment(run: Run, aligned: Aligned) -> tuple[str, ...]:
+def _alignment_cautions(run: Run, aligned: Aligned) -> tuple[str, ...]:
     """What the owner should know of the alignment."""
     doubt = (aligned.doubt.text,) if aligned.doubt else ()
-    return (*doubt, *aligned.recognisable, *located_by_peer(run.session.job, aligned.alignment, run.data.table))
+    return (*doubt, *aligned.recognisable, *location_cautions(run.session.job, aligned.alignment, run.data.table))
 
 
 def artefact_folders(job: Job, out: Path) -> dict[str, Path]:

@@ -24,7 +24,7 @@ from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.inputs import opened
+from vfl_node.execution.inputs import open_table
 from vfl_node.job import Job
 from vfl_node.metrics.weighted import predict_classes
 from vfl_node.models import storage
@@ -42,7 +42,7 @@ class TrialParty:
         folder: of the job, in which it kept its half.
         whole: its table.
         table: the records of it that took part.
-        in_memory: as :func:`vfl_node.execution.inputs.opened` takes it.
+        in_memory: as :func:`vfl_node.execution.inputs.open_table` takes it.
     """
 
     settings: Settings
@@ -102,7 +102,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
 
     data = data_of(active.settings, job)
     ids = (data.id,) if isinstance(data.id, str) else data.id
-    with closing(opened(data, active.settings.name, active.in_memory)) as reader:
+    with closing(open_table(data, active.settings.name, active.in_memory)) as reader:
         text = TextColumns(reader, text=ids)
     spelled = list(zip(*map(text.cells, ids), strict=True))
     place = {id_: row for row, id_ in enumerate(active.whole.ids)}

@@ -134,9 +134,9 @@ class LiveProgress:
                 self._log.info("phase", phase=phase, total=total, unit=unit)
             case EpochTrained(loss, attacks, judged, validation_loss) if self._further():
                 # names of columns are not for the log; labels are those of the newest epoch that is judged
-                self._log_figures(_known(loss, attacks, judged, validation_loss, self._view["labels"]))
+                self._log_figures(_known_figures(loss, attacks, judged, validation_loss, self._view["labels"]))
             case PredictionsAudited(attacks, judged, labels):
-                self._log_figures(_known(None, attacks, judged, labels=labels))
+                self._log_figures(_known_figures(None, attacks, judged, labels=labels))
             case LocalEpochTrained(loss, epoch, epochs) if epoch in (1, epochs):
                 self._log_figures({"local_loss": loss})
             case TrainingCostKnown(text):
@@ -175,13 +175,13 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
         case Advanced(steps):
             return {"done": view["done"] + steps, "alone": {}}
         case EpochTrained(loss, attacks, judged, validation_loss, rebuilt, labels):
-            figures = _known(loss, attacks, judged, validation_loss, labels) | {"note": "", "alone": {}}
+            figures = _known_figures(loss, attacks, judged, validation_loss, labels) | {"note": "", "alone": {}}
             figures |= {"meters": {**view["meters"], **live_meters(attacks, labels, rebuilt)}}
             return figures | ({"rebuilt": {name: dict(rebuilt[name]) for name in worst_first(rebuilt)}} if rebuilt else {})
         case EpochJudged(labels):
             return {"labels": dict(labels), "meters": {**view["meters"], **live_meters({}, labels, {})}}
         case PredictionsAudited(attacks, judged, labels):
-            return _known(None, attacks, judged, labels=labels) | {"note": ""}
+            return _known_figures(None, attacks, judged, labels=labels) | {"note": ""}
         case LocalEpochTrained(_, epoch, epochs):
             return {"note": ALONE, "alone": {"epoch": epoch, "epochs": epochs}}
         case TrainingCostKnown(text):
@@ -194,10 +194,10 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"note": _note(event)}
 
 
-def _known(
+def _known_figures(
     loss: float | None, attacks: Attacks, judged: Judged, validation_loss: float | None = None, labels: Attacks = NO_ATTACKS
 ) -> dict[str, Any]:
-    """Those figures of an epoch that this party knows."""
+    """The figures of an epoch that this party knows."""
     audits = {"attacks": dict(attacks), "judged": dict(judged), "labels": dict(labels)}
     figures = {"loss": loss, "validation_loss": validation_loss, **audits}
     return {name: value for name, value in figures.items() if value not in (None, {})}

@@ -20,7 +20,7 @@ MOST_AXES = 3
 """With more, a grid of points is too coarse to say anything."""
 
 
-def located_by_peer(job: Job, alignment: Alignment, table: Table) -> tuple[str, ...]:
+def location_cautions(job: Job, alignment: Alignment, table: Table) -> tuple[str, ...]:
     """What the owner should know after an alignment by similarity; nothing after another one.
 
     Nothing either where a key is a text, as texts lie nowhere, where only equal keys count, or with too many keys.
@@ -33,7 +33,7 @@ def located_by_peer(job: Job, alignment: Alignment, table: Table) -> tuple[str, 
     Cost: as :mod:`vfl_node.privacy.linkage.simulated` has it: about a second, by the numbers of records alone.
     """
     align, facts = job.align, alignment.linkage
-    if facts is None or align.equal_only or not align.keys or any(isinstance(of, TextKey) for of in align.keys.values()):
+    if facts is None or align.equal_only or not align.keys or any(isinstance(key, TextKey) for key in align.keys.values()):
         return ()
     space = KeySpace(align.keys, align.encoding)
     if len(space.bounds) > MOST_AXES:
@@ -44,13 +44,13 @@ def located_by_peer(job: Job, alignment: Alignment, table: Table) -> tuple[str, 
         errors = active_errors(own, alignment.peers[peer].records or len(own), align.candidates, space)
         return (
             f"{peer} can locate this party's records by their candidates, whatever the noise is. {simulated} it found "
-            f"{placed_words(align.keys, errors)}, in the median. If that is too close, do not link (limits.reveal_candidates).",
+            f"{error_words(align.keys, errors)}, in the median. If that is too close, do not link (limits.reveal_candidates).",
         )
-    uses = _uses(alignment, facts)
+    uses = _median_uses(alignment, facts)
     if not uses:
         return ()
     errors = passive_errors(own, uses, align.candidates, facts.sigma, space)
-    found = f"{placed_words(align.keys, errors)}, in the median"
+    found = f"{error_words(align.keys, errors)}, in the median"
     training = "a training shows which similarities are of one record" if job.train is None else "the training shows this"
     return (
         f"{peer} can locate this party's records, from about {uses:,} similarities of each, or from which of its own records "
@@ -59,14 +59,14 @@ def located_by_peer(job: Job, alignment: Alignment, table: Table) -> tuple[str, 
     )
 
 
-def _uses(alignment: Alignment, facts: LinkageFacts) -> int:
-    """Of how many different records of the peer a record of this party is a candidate, in the median of those that are."""
+def _median_uses(alignment: Alignment, facts: LinkageFacts) -> int:
+    """How many records of the peer a record of this party is a candidate of, in the median of those that are one."""
     counts = np.bincount(alignment.rows[alignment.rows >= 0])
     counts = counts[counts > 0]
     return min(int(np.median(counts)), facts.reuse or 0) if len(counts) else 0
 
 
-def placed_words(keys: Keys, errors: Mapping[str, float]) -> str:
+def error_words(keys: Keys, errors: Mapping[str, float]) -> str:
     """Each key, and how closely it was found, to two digits."""
     said = []
     for name, error in errors.items():

@@ -90,9 +90,9 @@ def doubt_overlap(terms: Align, alignment: Alignment, ids: Identifiers) -> Overl
     knows it is spent in any case, because the peer waits meanwhile and would see it.
     """
     facts = list(alignment.peers.values())
-    sizes = [alignment.ours, *(of.records for of in facts if of.records is not None)]
+    sizes = [alignment.ours, *(peer.records for peer in facts if peer.records is not None)]
     exact = alignment.common is not None
-    bounds = [of.most_shared for of in facts if of.most_shared is not None]
+    bounds = [peer.most_shared for peer in facts if peer.most_shared is not None]
     shared = alignment.common if exact else min(bounds, default=None)
     if shared is None:
         return None

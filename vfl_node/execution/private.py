@@ -77,10 +77,10 @@ def read_private(path: Path) -> PrivateSettings:
         document = {}
     if not isinstance(document, Mapping):
         raise UsageError(f"{path} must hold keys and values", code="E_YAML")
-    return private(document, source=str(path), text=text, base=path.resolve().parent)
+    return private_settings(document, source=str(path), text=text, base=path.resolve().parent)
 
 
-def private(document: Mapping[str, Any], *, source: str, text: str = "", base: Path | None = None) -> PrivateSettings:
+def private_settings(document: Mapping[str, Any], *, source: str, text: str = "", base: Path | None = None) -> PrivateSettings:
     """As :func:`read_private`, of a document already read."""
     for key, reason in SET_BY_A_TRIAL.items():
         if key in document:
@@ -149,11 +149,11 @@ def trial_settings(
             "peers": peers_in(job.parties, name),
             "insecure_loopback": True,
             "threads": threads,
-            "limits": _over({**PERMISSIVE, **_every_name(), **coordinators}, own.document.get("limits")),
-            "models": _over(models, own.document.get("models")),
+            "limits": _add_defaults({**PERMISSIVE, **_permit_all(), **coordinators}, own.document.get("limits")),
+            "models": _add_defaults(models, own.document.get("models")),
         }
         if role == "active":
-            document["compare"] = _over(compare.model_dump(), own.document.get("compare"))
+            document["compare"] = _add_defaults(compare.model_dump(), own.document.get("compare"))
         if role != "coordinator":
             needs_label = role in (job.label_holder, "active")
             document["data"] = _data(job, name, own.document.get("data"), files.get(name), columns, needs_label=needs_label)
@@ -181,7 +181,7 @@ def _table(table: Any, file: Path | None, columns: Mapping[str, Any], *, needs_l
         return table
     own = dict(table or {})
     if not needs_label:  # whose label column is left out, if the table has it and its owner does not say what else it is
-        columns = {key: of for key, of in columns.items() if key != "label" or not _uses(own, _column_of(of))}
+        columns = {key: name for key, name in columns.items() if key != "label" or not _uses(own, _column_of(name))}
     if file is not None:
         own = {key: value for key, value in own.items() if key not in OF_A_QUERY} | {"path": str(file.resolve())}
     return {**columns, "check": False, **own}
@@ -202,11 +202,11 @@ def _uses(own: Mapping[str, Any], column: Any) -> bool:
     )
 
 
-def _over(defaults: Mapping[str, Any], own: Any) -> Any:
+def _add_defaults(defaults: Mapping[str, Any], own: Any) -> Any:
     """``own`` keys and values before ``defaults``; something else is left as it is, for the error about it."""
     return {**defaults, **own} if isinstance(own, Mapping) else own if own is not None else dict(defaults)
 
 
-def _every_name() -> dict[str, list[str]]:
+def _permit_all() -> dict[str, list[str]]:
     """Limits that permit by name, with all names."""
     return {"protocols": list(ALIGNMENTS), "methods": list(METHODS), "unbounded_models": list(get_args(UnboundedModel))}

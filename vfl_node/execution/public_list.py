@@ -36,7 +36,7 @@ def read_list(settings: LinkageAuditSettings, keys: Keys, party: str) -> Mapping
     named = {name: make_tuple(settings.keys.get(name, name)) for name in keys}
     with closing(open_auto(settings.list, party=party)) as reader:
         missing = {column for name in settings.keys.keys() & named.keys() for column in named[name]}.difference(reader.names)
-        columns = {name: of for name, of in named.items() if set(of) <= set(reader.names) and _fits(keys[name], of)}
+        columns = {name: used for name, used in named.items() if set(used) <= set(reader.names) and _fits(keys[name], used)}
         if missing or not columns:
             what = f"column {min(missing)!r} (audit.linkage.keys)" if missing else f"column for any key: {', '.join(keys)}"
             raise DataError(
@@ -44,8 +44,8 @@ def read_list(settings: LinkageAuditSettings, keys: Keys, party: str) -> Mapping
                 code="E_COLUMN",
                 hint="say audit.linkage.keys: {KEY: COLUMN}, or {KEY: [LATITUDE, LONGITUDE]} of a place",
             )
-        text = TextColumns(reader, text={column for of in columns.values() for column in of})
-    return {name: _values(text, keys[name], of) for name, of in columns.items()}
+        text = TextColumns(reader, text={column for used in columns.values() for column in used})
+    return {name: _values(text, keys[name], used) for name, used in columns.items()}
 
 
 def _fits(key: Key, columns: tuple[str, ...]) -> bool:
@@ -56,14 +56,14 @@ def _values(text: TextColumns, key: Key, columns: tuple[str, ...]) -> KeyValues:
     if isinstance(key, TextKey):
         return tuple("" if cell in MISSING else cell for cell in text.cells(columns[0]))
     read = seconds_in if isinstance(key, DateKey) else TextColumns.numbers
-    values = [_checked(text, column, read(text, column)) for column in columns]
-    for of, (low, high) in zip(values, bounds(key), strict=True):
-        scaled = np.floor(of / DAY_S) if isinstance(key, DateKey) else of
-        of[(scaled < low) | (scaled > high)] = np.nan
+    values = [_check_values(text, name, read(text, name)) for name in columns]
+    for column, (low, high) in zip(values, bounds(key), strict=True):
+        scaled = np.floor(column / DAY_S) if isinstance(key, DateKey) else column
+        column[(scaled < low) | (scaled > high)] = np.nan
     return np.stack(values, axis=1) if isinstance(key, PlaceKey) else values[0]
 
 
-def _checked(text: TextColumns, column: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _check_values(text: TextColumns, column: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     wrong = np.isinf(values)
     if wrong.any():
         raise DataError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from vfl_node.crypto.filters.values import KeyValues
 from vfl_node.data.tables import KeyColumn
-from vfl_node.execution.located import MOST_AXES, placed_words
+from vfl_node.execution.located import MOST_AXES, error_words
 from vfl_node.execution.public_list import read_list
 from vfl_node.job import Job
 from vfl_node.job.keys import TextKey
@@ -20,7 +20,7 @@ from vfl_node.privacy.linkage.space import KeySpace
 from vfl_node.settings.protection import LinkageAuditSettings
 
 
-def recognisable(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str, KeyColumn], party: str) -> tuple[str, ...]:
+def key_cautions(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str, KeyColumn], party: str) -> tuple[str, ...]:
     """What the owner should know before a linkage; nothing before another alignment or one in shares, or without a list.
 
     Args:
@@ -39,13 +39,13 @@ def recognisable(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str,
         return ()
     listed = read_list(audit, keys, party)
     said = [
-        _of_texts(name, key, own[name], listed[name], job)
+        _text_words(name, key, own[name], listed[name], job)
         for name, key in sorted(keys.items())
         if isinstance(key, TextKey) and name in listed
     ]
     places = {name: key for name, key in keys.items() if not isinstance(key, TextKey) and name in listed}
     if places:
-        said += _of_places(KeySpace(places, job.align.encoding), own, listed)
+        said += _place_words(KeySpace(places, job.align.encoding), own, listed)
     if not said:
         return ()
     return (
@@ -55,13 +55,13 @@ def recognisable(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str,
     )
 
 
-def _of_texts(name: str, key: TextKey, own: KeyColumn, listed: KeyValues, job: Job) -> str:
+def _text_words(name: str, key: TextKey, own: KeyColumn, listed: KeyValues, job: Job) -> str:
     found = recognise_texts([str(text) for text in own], [str(text) for text in listed], key, job.align.encoding)
     share = 100 * found.recognised / max(1, found.tried)
     return f"{share:.0f} % of {found.tried:,} different values of {name!r} that were tried ({found.listed:,} stand in the list)"
 
 
-def _of_places(space: KeySpace, own: Mapping[str, KeyColumn], listed: Mapping[str, KeyValues]) -> list[str]:
+def _place_words(space: KeySpace, own: Mapping[str, KeyColumn], listed: Mapping[str, KeyValues]) -> list[str]:
     """Nothing with too many axes, or too few places."""
     places = space.points({name: listed[name] for name in space.keys})
     places = places[~np.isnan(places).any(axis=1)]
@@ -69,4 +69,4 @@ def _of_places(space: KeySpace, own: Mapping[str, KeyColumn], listed: Mapping[st
         return []
     errors = registration_errors(space.points({name: own[name] for name in space.keys}), places, space)
     near = {name: error for name, error in errors.items() if np.isfinite(error)}
-    return [f"{placed_words(space.keys, near)}, in the median"] if near else []
+    return [f"{error_words(space.keys, near)}, in the median"] if near else []

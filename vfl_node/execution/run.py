@@ -32,7 +32,7 @@ from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
 from vfl_node.errors import UsageError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.inputs import taking_part
+from vfl_node.execution.inputs import select_records
 from vfl_node.job import Job
 from vfl_node.process import failpoints
 from vfl_node.progress import Progress
@@ -92,7 +92,7 @@ class Run:
         return self.inputs
 
 
-async def agreed(run: Run, points: Sequence[str]) -> str | None:
+async def agree_point(run: Run, points: Sequence[str]) -> str | None:
     """The point from which a data party goes on, of those that it holds; a coordinator hears what is done of its part.
 
     Raises, and leaks: as :func:`vfl_node.session.agree.agree`.
@@ -133,14 +133,14 @@ def set_up(
         channels: peer → the conversation with it, in the order of the job's parties.
 
     Raises:
-        DataError, PolicyError: as :func:`vfl_node.execution.inputs.taking_part`.
+        DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
     """
     inputs = None
     if table is not None:
         part = table
         if not job.predict:
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
-            part = taking_part(table, job.align, memory, settings.limits, settings.name)
+            part = select_records(table, job.align, memory, settings.limits, settings.name)
         inputs = DataInputs(table, part, table_name(settings, job))
     session = Session(
         job=job,

@@ -78,12 +78,12 @@ def simulate(
     Raises:
         VflError: the first party's error, as its owner would see it.
     """
-    extras = extras.prepared(job)
+    extras = extras.prepare(job)
     settings = settings or trial_settings(job, files, columns=columns, threads=threads, models=models)
     torch.set_num_threads(settings[job.parties.active].threads)
     for own in settings.values():
         check_allowed(own, job)
-    job_id = extras.of(job.parties.active).job_id(job.name) or job.name
+    job_id = extras.make_trial(job.parties.active).job_id(job.name) or job.name
     folders = artefact_folders(job, out)
     with scratch("vfl-simulation-") as kept:
         runs, read, parties = [], {}, {}
@@ -96,13 +96,13 @@ def simulate(
             if table is not None:
                 read[name] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
-            trial = extras.of(name)
+            trial = extras.make_trial(name)
             folder = JobFolder(kept / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
             secrets = {peer: trial.memory_secret(peer) for peer in job.remembered_parties(name)}
             memories = {
-                peer: MemoryOfOneRun(Randomness(of) if of else secret.derive("memory of the peer"))
-                for peer, of in secrets.items()
+                peer: MemoryOfOneRun(Randomness(key) if key else secret.derive("memory of the peer"))
+                for peer, key in secrets.items()
             }
             channels = {peer: wrap(name, held[peer]) if wrap else held[peer] for peer in job.parties.peers_of(name)}
             parties[name] = own
@@ -111,7 +111,7 @@ def simulate(
         announce(active.session.progress, job, read)
         clear_artefacts(folders.values())
         try:
-            results = run_together(*(protocol for run in runs for protocol in side_by_side(run)))
+            results = run_together(*(protocol for run in runs for protocol in party_coroutines(run)))
         finally:
             for run in runs:
                 run.session.machine.processes.close()
@@ -131,7 +131,7 @@ def simulate(
     return folders
 
 
-def side_by_side(
+def party_coroutines(
     run: Run, protocols: Sequence[Coroutine[Any, Any, None]] = ()
 ) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
     """The coroutines of one party, each with its channels, for ``run_together``; all end when one fails.
@@ -142,7 +142,7 @@ def side_by_side(
     """
     channels = run.session.peers.values()
 
-    async def ending_all(protocol: Coroutine[Any, Any, None]) -> None:
+    async def close_on_failure(protocol: Coroutine[Any, Any, None]) -> None:
         try:
             await protocol
         except BaseException:
@@ -152,7 +152,7 @@ def side_by_side(
 
     protocols = protocols or conversations(run)
     each = [list(channels)] if len(protocols) == 1 else [[channel] for channel in channels]
-    return list(zip(map(ending_all, protocols), each, strict=True))
+    return list(zip(map(close_on_failure, protocols), each, strict=True))
 
 
 class _ShownProgress(LiveProgress):

@@ -12,12 +12,12 @@ from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import describe_alignment
 from vfl_node.execution import cautions, column_cautions
-from vfl_node.execution.align import Aligned, aligned
+from vfl_node.execution.align import Aligned, align_or_load
 from vfl_node.execution.finish import finish
 from vfl_node.execution.inputs import check_named_columns
-from vfl_node.execution.joint import estimated_joint
+from vfl_node.execution.joint import estimate_joint
 from vfl_node.execution.keep import keep, traffic_of
-from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
+from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
@@ -52,18 +52,18 @@ async def play(run: Run) -> None:
     points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
     if folder.whole:
         points.append(KEPT)
-    point = await agreed(run, points)
+    point = await agree_point(run, points)
     if point != KEPT:
-        trainer = _prepared(run)
-        result = await aligned(run, resume=point is not None)
+        trainer = _prepare(run)
+        result = await align_or_load(run, resume=point is not None)
         trained = None
         if trainer:
-            trained = await _trained(run, trainer, result, spent, checkpoints, None if point == ALIGNED else point)
+            trained = await _train(run, trainer, result, spent, checkpoints, None if point == ALIGNED else point)
         keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
     await finish(run)
 
 
-def _prepared(run: Run) -> Trainer | None:
+def _prepare(run: Run) -> Trainer | None:
     """The job's trainer, once it is sure that it can run here; None for a job that only aligns. Raises VflError."""
     session, train = run.session, run.session.job.train
     if train is None:
@@ -96,7 +96,7 @@ def _spend(run: Run) -> Spent:
     return session.memory.spend(Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about))
 
 
-async def _trained(
+async def _train(
     run: Run, trainer: Trainer, result: Aligned, spent: Spent, checkpoints: FileCheckpoints, resume: str | None
 ) -> Trained:
     session, job, alignment = run.session, run.session.job, result.alignment
@@ -111,7 +111,7 @@ async def _trained(
     _check_settings(run, job.train)
     if session.recording.transcript and session.role == "active":
         session.recording.transcript.keep_rows(alignment.rows)
-    before, joint = _cautions(run, alignment), _estimated_joint(run)
+    before, joint = _cautions(run, alignment), _estimate_joint(run)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
     trained = await trainer.run(own, data, checkpoints, resume)
@@ -122,19 +122,19 @@ async def _trained(
         *idle_feature_audit(protection.features, session.role, defended, "training"),
         *idle_label_limit(protection, session.role, trained.audits.labels),
     )
-    after = column_cautions.of_encoded(trained.columns, before)
+    after = column_cautions.encoding_cautions(trained.columns, before)
     if results := trained.results:
-        after += cautions.of_results(results.confusion, results.metrics.get("accuracy"))
-    after += cautions.of_membership(joint) if joint else ()
+        after += cautions.result_cautions(results.confusion, results.metrics.get("accuracy"))
+    after += cautions.membership_cautions(joint) if joint else ()
     if results and run.data.table.labels is not None:
-        after += cautions.of_models(results, held_out=job.evaluate.test_fraction > 0)
+        after += cautions.model_cautions(results, held_out=job.evaluate.test_fraction > 0)
     for text in after:
         session.progress.emit(ResultDoubted(text))
     own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))
     return dataclasses.replace(trained, warnings=own_warnings)
 
 
-def _estimated_joint(run: Run) -> JointAttack | None:
+def _estimate_joint(run: Run) -> JointAttack | None:
     """The estimate of the joint attack, from this party's own columns; None in a trial, which attacks in earnest at its end.
 
     Raises:
@@ -143,7 +143,7 @@ def _estimated_joint(run: Run) -> JointAttack | None:
     session, protection = run.session, run.session.policy.protection
     if session.role != "passive" or session.recording.received is not None:
         return None
-    found = estimated_joint(session.job, run.data.table, protection, session.policy.models)
+    found = estimate_joint(session.job, run.data.table, protection, session.policy.models)
     if found:
         check_limit(
             session.name, strongest({"joint": found.value}), protection.max_attack_auc, where="an estimate, before training"
@@ -154,10 +154,11 @@ def _estimated_joint(run: Run) -> JointAttack | None:
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
     """What makes the result doubtful before training; logged, and returned for this party's report."""
     session, table = run.session, run.data.table
-    texts = column_cautions.of_left_out(table) + column_cautions.of_last_record(table) + column_cautions.of_columns(table)
+    texts = column_cautions.left_out_cautions(table) + column_cautions.total_cautions(table)
+    texts += column_cautions.column_cautions(table)
     if table.labels is not None:
-        rows = cautions.of_rows(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
-        texts += (*cautions.of_labels(table, session.job.classes), *rows)
+        rows = cautions.row_cautions(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
+        texts += (*cautions.label_cautions(table, session.job.classes), *rows)
     for text in texts:
         session.progress.emit(ResultDoubted(text))
     return texts
@@ -204,7 +205,7 @@ def _check_room(run: Run) -> None:
     """
     session = run.session
     if _draws_anew(run, synthetic=bool(session.job.align.spec.synthetic_rows_at)):
-        session.memory.check(_counted(run))
+        session.memory.check(_training_count(run))
 
 
 def _number(run: Run, alignment: Alignment) -> int:
@@ -223,7 +224,7 @@ def _number(run: Run, alignment: Alignment) -> int:
     """
     if not _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
         return 1
-    return run.session.memory.count(_counted(run))
+    return run.session.memory.count(_training_count(run))
 
 
 def _draws_anew(run: Run, *, synthetic: bool) -> bool:
@@ -235,7 +236,7 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
     return train is not None and (train.opens(job.evaluate).anew or (train.traits.synthetic_rows and synthetic))
 
 
-def _counted(run: Run) -> Counted:
+def _training_count(run: Run) -> Counted:
     """The training, as it is counted."""
     session = run.session
     return telling_training(run.data.whole.identity, session.attempt.job_id, session.policy.limits.trainings_per_set)

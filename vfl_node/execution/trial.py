@@ -38,7 +38,9 @@ class Trial:
     joint: bool = False
 
     @classmethod
-    def of(cls, number: int | None, party: str, *, keeps: bool = False, transcript: bool = False, joint: bool = False) -> Trial:
+    def from_number(
+        cls, number: int | None, party: str, *, keeps: bool = False, transcript: bool = False, joint: bool = False
+    ) -> Trial:
         """The trial of ``party`` in a run whose seed is ``number``, of at most 64 bits, or that has none."""
         if number is None:
             return cls(None, keeps, transcript, joint)
@@ -52,21 +54,21 @@ class Trial:
 
     def job_id(self, name: str) -> str | None:
         """The id of the only job of this name that a seeded trial runs; None without a seed."""
-        return None if self.seed is None else f"{name[:48]}-{self._derived('id', name)[:4].hex()}"
+        return None if self.seed is None else f"{name[:48]}-{self._derive('id', name)[:4].hex()}"
 
     def job_seed(self, job_id: str) -> bytes | None:
         """The seed of a job at this party; None without a seed."""
-        return None if self.seed is None else self._derived("job", job_id)
+        return None if self.seed is None else self._derive("job", job_id)
 
     def memory_secret(self, peer: str) -> bytes | None:
         """The secret of this party's memory of a peer; None without a seed."""
-        return None if self.seed is None else self._derived("memory", peer)
+        return None if self.seed is None else self._derive("memory", peer)
 
     def own_secret(self) -> bytes | None:
         """This party's secret for all peers alike; None without a seed."""
-        return None if self.seed is None else self._derived("own", "")
+        return None if self.seed is None else self._derive("own", "")
 
-    def _derived(self, what: str, name: str) -> bytes:
+    def _derive(self, what: str, name: str) -> bytes:
         assert self.seed is not None
         return hashlib.sha256(b"vfl-node trial " + self.seed + f"{what} {name}".encode()).digest()
 

@@ -54,7 +54,7 @@ class Architecture(ABC):
         """
         from vfl_node.models.networks import MlpTop
 
-        return MlpTop(sum(widths), settings.top, outputs=settings.outputs, options=LayerOptions.of(settings))
+        return MlpTop(sum(widths), settings.top, outputs=settings.outputs, options=LayerOptions.from_job(settings))
 
     def bottom_weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         """Number of weights of a bottom; 0 where nothing is known of its input.
@@ -119,7 +119,7 @@ class Composed(Architecture):
     @override
     def head_weights(self, widths: Sequence[int], settings: NetworkSettings) -> int:
         last = settings.top[-1] if settings.top else sum(widths)
-        hidden = hidden_weights(sum(widths), settings.top, LayerOptions.of(settings))
+        hidden = hidden_weights(sum(widths), settings.top, LayerOptions.from_job(settings))
         return hidden + linear_weights(last, settings.outputs)
 
     @override

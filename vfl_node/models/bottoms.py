@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 CHANNELS = (16, 32)
-"""Of each convolution of ``cnn``."""
+"""Outputs of each convolution of ``cnn``."""
 
 
 class BottomKind(Protocol):
@@ -67,7 +67,7 @@ class MlpBottomKind(BottomKind):
     def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         codes, wide = sum(schema.cardinalities), self.wide(settings.outputs)
         width = schema.numeric + settings.embedding_size * len(schema.cardinalities)
-        hidden = hidden_weights(width, sizes, LayerOptions.of(settings))
+        hidden = hidden_weights(width, sizes, LayerOptions.from_job(settings))
         return hidden + settings.embedding_size * codes + wide * (schema.numeric + codes)
 
     @override
@@ -78,7 +78,7 @@ class MlpBottomKind(BottomKind):
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
         from vfl_node.models.networks import MlpBottom
 
-        wide, options = self.wide(settings.outputs), LayerOptions.of(settings)
+        wide, options = self.wide(settings.outputs), LayerOptions.from_job(settings)
         return MlpBottom(schema, sizes, embedding_size=settings.embedding_size, wide=wide, options=options)
 
 
@@ -99,22 +99,22 @@ class CnnBottomKind(BottomKind):
 
     @override
     def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        dense = MLP.weights(_convolved(schema), sizes, settings)
-        return dense + (Convolutions(schema.image, CHANNELS).weights(LayerOptions.of(settings)) if schema.image else 0)
+        dense = MLP.weights(_convolved_schema(schema), sizes, settings)
+        return dense + (Convolutions(schema.image, CHANNELS).weights(LayerOptions.from_job(settings)) if schema.image else 0)
 
     @override
     def values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        dense = MLP.values(_convolved(schema), sizes, settings)
-        return dense + (Convolutions(schema.image, CHANNELS).values(LayerOptions.of(settings)) if schema.image else 0)
+        dense = MLP.values(_convolved_schema(schema), sizes, settings)
+        return dense + (Convolutions(schema.image, CHANNELS).values(LayerOptions.from_job(settings)) if schema.image else 0)
 
     @override
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        dense = MLP.build(_convolved(schema), sizes, settings)
+        dense = MLP.build(_convolved_schema(schema), sizes, settings)
         if schema.image is None:
             return dense
         from vfl_node.models.networks import CnnBottom
 
-        return CnnBottom(schema.image[0], CHANNELS, dense, LayerOptions.of(settings))
+        return CnnBottom(schema.image[0], CHANNELS, dense, LayerOptions.from_job(settings))
 
 
 class YoutubeDnnBottomKind(BottomKind):
@@ -130,15 +130,15 @@ class YoutubeDnnBottomKind(BottomKind):
     @override
     def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         tables = settings.embedding_size * sum(codes for codes, _ in schema.lists)
-        return tables + MLP.weights(_pooled(schema, settings), sizes, settings)
+        return tables + MLP.weights(_pooled_schema(schema, settings), sizes, settings)
 
     @override
     def values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        return sum(length for _, length in schema.lists) + MLP.values(_pooled(schema, settings), sizes, settings)
+        return sum(length for _, length in schema.lists) + MLP.values(_pooled_schema(schema, settings), sizes, settings)
 
     @override
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        dense = MLP.build(_pooled(schema, settings), sizes, settings)
+        dense = MLP.build(_pooled_schema(schema, settings), sizes, settings)
         if not schema.lists:
             return dense
         from vfl_node.models.networks import YoutubeDnnBottom
@@ -146,13 +146,13 @@ class YoutubeDnnBottomKind(BottomKind):
         return YoutubeDnnBottom(schema.lists, settings.embedding_size, dense)
 
 
-def _convolved(schema: InputSchema) -> InputSchema:
+def _convolved_schema(schema: InputSchema) -> InputSchema:
     """What the dense layers read of rows of ``schema``: its columns, and what the convolutions give."""
     found = Convolutions(schema.image, CHANNELS).outputs if schema.image else 0
     return replace(schema, numeric=schema.numeric + found, image=None)
 
 
-def _pooled(schema: InputSchema, settings: NetworkSettings) -> InputSchema:
+def _pooled_schema(schema: InputSchema, settings: NetworkSettings) -> InputSchema:
     """What the dense layers read of rows of ``schema``: its other columns, and the means."""
     return replace(schema, numeric=schema.numeric + settings.embedding_size * len(schema.lists), lists=())
 

@@ -36,8 +36,8 @@ def build_bottom(architecture: Architecture, settings: NetworkSettings, schema: 
         UsageError: the architecture's code fails, or draws from torch's generator (``E_EXTENSION``). The module's forward
             raises it where its output is not float32[B, cut width].
     """
-    module = built(lambda: architecture.bottom(schema, sizes, settings), settings.model)
-    return _giving(module, architecture.cut_width(sizes, settings.outputs), settings.model, "bottom")
+    module = build_module(lambda: architecture.bottom(schema, sizes, settings), settings.model)
+    return _check_outputs(module, architecture.cut_width(sizes, settings.outputs), settings.model, "bottom")
 
 
 def build_classifier(
@@ -58,12 +58,12 @@ def build_classifier(
     bottom = build_bottom(architecture, settings, schema, own) if own else None
     cuts = [*([architecture.cut_width(own, settings.outputs)] if own else []), *received]
     widths = [width - wide for width in cuts]
-    fusion = built(lambda: architecture.fusion(widths, settings), settings.model)
-    top = built(lambda: architecture.top(widths, settings), settings.model)
-    return Classifier(bottom, fusion, _giving(top, settings.outputs, settings.model, "top"), wide=wide)
+    fusion = build_module(lambda: architecture.fusion(widths, settings), settings.model)
+    top = build_module(lambda: architecture.top(widths, settings), settings.model)
+    return Classifier(bottom, fusion, _check_outputs(top, settings.outputs, settings.model, "top"), wide=wide)
 
 
-def built(build: Callable[[], nn.Module], name: str) -> nn.Module:
+def build_module(build: Callable[[], nn.Module], name: str) -> nn.Module:
     """What ``build`` gives. What constructors draw from torch's global generator leaves it as it was.
 
     Args:
@@ -79,29 +79,29 @@ def built(build: Callable[[], nn.Module], name: str) -> nn.Module:
         except VflError:
             raise
         except Exception as error:
-            raise _unusable(f"model {name!r} cannot be built: {type(error).__name__}: {error}") from error
+            raise _refusal(f"model {name!r} cannot be built: {type(error).__name__}: {error}") from error
     for layer in module.modules():
         rate = getattr(layer, "dropout", 0.0)
         if isinstance(layer, FOREIGN_DRAWS) or (isinstance(rate, float) and rate > 0):
-            raise _unusable(
+            raise _refusal(
                 f"model {name!r} has a layer {type(layer).__name__} that draws from torch's generator",
                 hint="use vfl_node.models.layers.Dropout, which draws from the party's own randomness",
             )
     return module
 
 
-def _giving(module: nn.Module, width: int, name: str, part: str) -> nn.Module:
+def _check_outputs(module: nn.Module, width: int, name: str, part: str) -> nn.Module:
     """``module``, which raises where its output for B rows is not float32[B, width]."""
 
     def check(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         expected = (len(args[0]), width)
         if not isinstance(output, Tensor) or output.shape != expected or output.dtype != torch.float32:
             given = f"{output.dtype}{list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-            raise _unusable(f"the {part} of model {name!r} gives {given}, and torch.float32{list(expected)} is due")
+            raise _refusal(f"the {part} of model {name!r} gives {given}, and torch.float32{list(expected)} is due")
 
     module.register_forward_hook(check)
     return module
 
 
-def _unusable(message: str, *, hint: str = "correct the class that the node's settings or the package declare") -> UsageError:
+def _refusal(message: str, *, hint: str = "correct the class that the node's settings or the package declare") -> UsageError:
     return UsageError(message, code="E_EXTENSION", hint=hint, for_peer="it cannot use the model that the job names")

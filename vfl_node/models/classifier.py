@@ -55,9 +55,9 @@ class Classifier(nn.Module):
     def forward(self, inputs: ModelInput, received: Sequence[Tensor] = ()) -> Tensor:
         """Logits float32[B], or float32[B, K] of several, of own columns and the embeddings ``received``."""
         own = [] if self.bottom is None else [self.bottom(inputs)]
-        return self.above([*own, *received])
+        return self.head_logits([*own, *received])
 
-    def above(self, embeddings: Sequence[Tensor]) -> Tensor:
+    def head_logits(self, embeddings: Sequence[Tensor]) -> Tensor:
         """Logits, as :meth:`forward`, of embeddings float32[B, d] each: the own one, if there is one, before the others."""
         if self.wide:
             deep = [embedding[:, : -self.wide] for embedding in embeddings]

@@ -34,7 +34,7 @@ def linear_weights(width: int, size: int) -> int:
 def dense_values(schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
     """Numbers that a row takes in memory in hidden layers of these ``sizes`` over columns of ``schema``, these included."""
     columns = schema.numeric + settings.embedding_size * len(schema.cardinalities)
-    return columns + LayerOptions.of(settings).values * sum(sizes)
+    return columns + LayerOptions.from_job(settings).values * sum(sizes)
 
 
 def weights(build: Callable[[], nn.Module]) -> int:

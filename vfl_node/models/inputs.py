@@ -30,7 +30,7 @@ class ModelInput:
     bags: Tensor | None = None
 
     @classmethod
-    def of(cls, numeric: Tensor, categorical: Tensor | None = None) -> ModelInput:
+    def from_tensors(cls, numeric: Tensor, categorical: Tensor | None = None) -> ModelInput:
         """Rows of a table; without ``categorical`` they have numeric columns only."""
         if categorical is None:
             categorical = torch.empty(len(numeric), 0, dtype=torch.int64, device=numeric.device)
@@ -40,14 +40,14 @@ class ModelInput:
         return len(self.numeric)
 
     def to(self, device: torch.device) -> ModelInput:
-        """The same rows on ``device``."""
-        return self._each(lambda part: part.to(device))
+        """These rows on ``device``."""
+        return self._change_parts(lambda part: part.to(device))
 
     def take(self, rows: Tensor) -> ModelInput:
         """The rows ``rows``, int64[k] on the same device, in that order, with repetition where asked."""
-        return self._each(lambda part: part[rows])
+        return self._change_parts(lambda part: part[rows])
 
-    def mixed(self, other: ModelInput, chosen: Callable[[torch.Size], Tensor]) -> ModelInput:
+    def mix(self, other: ModelInput, chosen: Callable[[torch.Size], Tensor]) -> ModelInput:
         """These rows with cells of ``other``, as many rows of the same kinds.
 
         Args:
@@ -68,5 +68,5 @@ class ModelInput:
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> ModelInput:
+    def _change_parts(self, change: Callable[[Tensor], Tensor]) -> ModelInput:
         return replace(self, **{name: change(part) for name, part in self._parts().items()})

@@ -94,7 +94,7 @@ def linear(width: int, size: int, *, bias: bool = True) -> nn.Linear:
     return nn.Linear(width, size, bias=bias, device="meta").to_empty(device=torch.get_default_device())
 
 
-def hidden(width: int, sizes: Sequence[int], options: LayerOptions) -> nn.Sequential:
+def hidden_layers(width: int, sizes: Sequence[int], options: LayerOptions) -> nn.Sequential:
     """Linear → norm, if any → ReLU → dropout, if any, for each of ``sizes``; the last one included."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *sizes], sizes, strict=False):

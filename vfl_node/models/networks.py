@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.layers import convolutions, hidden, linear, lookup_tables, mean_tables
+from vfl_node.models.layers import convolutions, hidden_layers, linear, lookup_tables, mean_tables
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import PLAIN, LayerOptions
 
@@ -19,9 +19,9 @@ from vfl_node.models.settings import PLAIN, LayerOptions
 class MlpBottom(nn.Module):
     """One party's columns → its embedding at the cut layer.
 
-    Every categorical column has an embedding table. Their rows and the numeric columns,
-    side by side, go through hidden layers (:func:`vfl_node.models.layers.hidden`). With ``wide`` so many more coordinates are
-    appended that are linear in the columns: no norm, ReLU or dropout follows.
+    Every categorical column has an embedding table. Their rows and the numeric columns, side by side, go through hidden layers
+    (:func:`vfl_node.models.layers.hidden_layers`). With ``wide`` so many more coordinates are appended that are linear in the
+    columns: no norm, ReLU or dropout follows.
 
     Args:
         schema: of the party's columns; images and sequences are not read.
@@ -42,7 +42,7 @@ class MlpBottom(nn.Module):
     ) -> None:
         super().__init__()
         self.categories = lookup_tables(schema.cardinalities, embedding_size)
-        self.layers = hidden(schema.numeric + embedding_size * len(schema.cardinalities), sizes, options)
+        self.layers = hidden_layers(schema.numeric + embedding_size * len(schema.cardinalities), sizes, options)
         self.wide = wide
         self.wide_numeric = linear(schema.numeric, wide, bias=False) if wide and schema.numeric else None
         self.wide_categories = lookup_tables(schema.cardinalities if wide else (), wide)
@@ -128,7 +128,7 @@ class MlpTop(nn.Module):
 
     def __init__(self, width: int, sizes: Sequence[int], *, outputs: int = 1, options: LayerOptions = PLAIN) -> None:
         super().__init__()
-        self.layers = hidden(width, sizes, options)
+        self.layers = hidden_layers(width, sizes, options)
         self.output = linear(sizes[-1] if sizes else width, outputs)
 
     def start_at(self, rate: float) -> None:

@@ -100,7 +100,7 @@ class Lamb(torch.optim.Optimizer):
 def tensors_of_optimiser(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """What an optimiser remembers, as ``PARAMETER.KEY``; the tensors are its own."""
     state: dict[int, dict[str, Tensor | int]] = optimizer.state_dict()["state"]
-    return {f"{index}.{key}": torch.as_tensor(value) for index, of in state.items() for key, value in of.items()}
+    return {f"{index}.{key}": torch.as_tensor(value) for index, values in state.items() for key, value in values.items()}
 
 
 def restore_optimiser(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:

@@ -15,7 +15,7 @@ ModelName = Annotated[
         "a name: 1 to 63 small letters, digits, underscores and hyphens that begin and end with a letter or digit",
     ),
 ]
-"""Of an architecture."""
+"""Name of an architecture."""
 
 ModelPlace = Annotated[str, text_like(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", "a module and a class in it, such as mymodels:Gated")]
 """``module:Class`` of an owner's own architecture."""
@@ -67,7 +67,7 @@ class NetworkSettings(Protocol):
 
     @property
     def learning_rate(self) -> float:
-        """Of the optimiser."""
+        """Learning rate of the optimiser."""
 
     @property
     def weight_decay(self) -> float:
@@ -93,8 +93,8 @@ class LayerOptions:
     dropout: float = 0.0
 
     @classmethod
-    def of(cls, settings: NetworkSettings) -> LayerOptions:
-        """Those of a job."""
+    def from_job(cls, settings: NetworkSettings) -> LayerOptions:
+        """The options of a job."""
         return cls(settings.batch_norm, settings.layer_norm, settings.dropout)
 
     @property

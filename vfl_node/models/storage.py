@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 VERSION = 1
-"""Of the form of a plain file; a file that says none is of version 1."""
+"""Version of the form of a plain file; a file that says none is of version 1."""
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -34,7 +34,7 @@ def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] 
     Returns:
         The bytes of the file.
     """
-    data = _serialised(tensors, {"version": str(VERSION), **(metadata or {})})
+    data = _serialise(tensors, {"version": str(VERSION), **(metadata or {})})
     write_whole(path, data)
     return data
 
@@ -48,8 +48,8 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise _damaged(f"{path} is missing") from None
-    tensors, metadata = _parsed(data, path)
+        raise _damage_error(f"{path} is missing") from None
+    tensors, metadata = _parse(data, path)
     version = metadata.get("version", "1")
     document = {**metadata, "version": int(version) if version.isdecimal() else version}
     hint = "use the version of vfl-node that wrote it, or train again"
@@ -58,15 +58,15 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def keep(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write ``tensors`` to ``path`` as a checked file (:mod:`vfl_node.process.files`); args as :func:`save`."""
-    write_checked(path, _serialised(tensors, metadata))
+    write_checked(path, _serialise(tensors, metadata))
 
 
 def recall(path: Path, *, hint: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What :func:`keep` kept. Raises as :func:`vfl_node.process.files.read_checked`."""
-    return _parsed(read_checked(path, hint=hint), path)
+    return _parse(read_checked(path, hint=hint), path)
 
 
-def _serialised(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> bytes:
+def _serialise(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> bytes:
     # one entry, since safetensors writes several in no fixed order, and equal models must have equal bytes
     about = {"about": json.dumps(metadata, sort_keys=True)} if metadata else None
     # safetensors refuses tensors that share memory or are not contiguous
@@ -74,37 +74,37 @@ def _serialised(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | Non
     return serialise(copies, about)
 
 
-def _parsed(data: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _parse(data: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         tensors = parse(data)
         head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         return tensors, json.loads(head.get("__metadata__", {}).get("about", "{}"))
     except (SafetensorError, ValueError, AttributeError):
-        raise _damaged(f"{path} is not a whole safetensors file") from None
+        raise _damage_error(f"{path} is not a whole safetensors file") from None
 
 
-def _damaged(what: str) -> StateError:
+def _damage_error(what: str) -> StateError:
     return StateError(what, code="E_STATE_CORRUPT", for_peer="what it stored is damaged")
 
 
-def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+def add_prefix(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
     """``values`` with ``prefix.`` before each name."""
     return {f"{prefix}.{name}": value for name, value in values.items()}
 
 
-def under(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
-    """Those of ``values`` whose name begins with ``prefix.``, without it."""
+def take_part(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+    """The ``values`` whose name begins with ``prefix.``, without it."""
     return {name[len(prefix) + 1 :]: value for name, value in values.items() if name.startswith(prefix + ".")}
 
 
-def in_parts(parts: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+def join_parts(parts: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
     """The values of several ``parts``, each under its part's name; those of an only part under their own names."""
     if len(parts) == 1:
         (only,) = parts.values()
         return dict(only)
-    return {name: value for part, of in parts.items() for name, value in prefixed(part, of).items()}
+    return {name: value for part, values in parts.items() for name, value in add_prefix(part, values).items()}
 
 
-def parted(values: Mapping[str, T], parts: Collection[str]) -> dict[str, Mapping[str, T]]:
-    """Part → its values, of what :func:`in_parts` gave of these ``parts``."""
-    return {part: under(part, values) if len(parts) > 1 else values for part in parts}
+def split_parts(values: Mapping[str, T], parts: Collection[str]) -> dict[str, Mapping[str, T]]:
+    """Part → its values, of what :func:`join_parts` gave of these ``parts``."""
+    return {part: take_part(part, values) if len(parts) > 1 else values for part in parts}

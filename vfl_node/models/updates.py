@@ -52,13 +52,13 @@ class Updates:
         self._tables = tables
         self._parts: list[tuple[torch.optim.Optimizer, list[int]]] = []
         for make, sparse in ((OPTIMISERS[optimizer], False), (beside, True)):
-            mine = [index for index, of in places.items() if of is sparse]
+            mine = [index for index, in_table in places.items() if in_table is sparse]
             if make is not None and mine:
                 self._parts.append((make([everything[index] for index in mine], settings), mine))
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Of all optimisers; a learning rate that is set here holds from the next step on."""
+        """Groups of all optimisers; a learning rate that is set here holds from the next step on."""
         return [group for optimizer, _ in self._parts for group in optimizer.param_groups]
 
     def zero_grad(self) -> None:

@@ -167,9 +167,9 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             train, name = job.train if job else None, settings.name
             check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)
         if seen.table and seen.whole and job and settings.audit.linkage:
-            from vfl_node.execution.recognisable import recognisable  # loads scipy
+            from vfl_node.execution.recognisable import key_cautions  # loads scipy
 
-            known = recognisable(job, settings.audit.linkage, seen.table.keys, settings.name)
+            known = key_cautions(job, settings.audit.linkage, seen.table.keys, settings.name)
     except VflError as error:
         errors.append(error)
     said = doubts(seen, job, use.columns if use else (), settings) if seen else ()

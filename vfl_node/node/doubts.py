@@ -25,23 +25,23 @@ def doubts(seen: TableProfile, job: Job | None, columns: Sequence[EncodedColumn]
     if table is None or (job and job.train is None):
         return ()
     bound = job.train.opens(job.evaluate, len(table)).warning if job and job.train else ""
-    said = (bound,) * bool(bound) + column_cautions.of_left_out(table)
+    said = (bound,) * bool(bound) + column_cautions.left_out_cautions(table)
     if seen.whole:
-        said += column_cautions.of_last_record(table)
-        said += column_cautions.of_columns(table)
-        said += column_cautions.of_encoded(columns, said)
+        said += column_cautions.total_cautions(table)
+        said += column_cautions.column_cautions(table)
+        said += column_cautions.encoding_cautions(columns, said)
         said += _membership(table, job, settings)
     if table.labels is None or not isinstance(label, LabelProfile):
         return said
     classes = job.classes if job else max(2, *(k + 1 for k in label.counts))
-    said += cautions.of_labels(table, classes)
+    said += cautions.label_cautions(table, classes)
     if not seen.whole:
         return said
     evaluate = job.evaluate if job else Evaluate()
-    said += cautions.of_rows(len(table), evaluate)
+    said += cautions.row_cautions(len(table), evaluate)
     if label.rate is not None:
         share = evaluate.test_fraction or 1
-        said += cautions.of_positives(round(share * label.counts.get(1, 0)), round(share * len(table)), about="About")
+        said += cautions.positive_cautions(round(share * label.counts.get(1, 0)), round(share * len(table)), about="About")
     return said
 
 
@@ -49,7 +49,7 @@ def _membership(table: Table, job: Job | None, settings: Settings) -> tuple[str,
     """What an estimate of the joint attack gives rise to, at a passive party that may have to make rows up."""
     if job is None or job.train is None or settings.role != "passive":
         return ()
-    from vfl_node.execution.joint import estimated_joint  # loads torch
+    from vfl_node.execution.joint import estimate_joint  # loads torch
 
-    found = estimated_joint(job, table, settings.protection, settings.models)
-    return cautions.of_membership(found) if found else ()
+    found = estimate_joint(job, table, settings.protection, settings.models)
+    return cautions.membership_cautions(found) if found else ()

@@ -13,7 +13,7 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.execution import feature_audit
 from vfl_node.execution.feature_audit import FeatureAuditResult
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.inputs import read_input, taking_part
+from vfl_node.execution.inputs import read_input, select_records
 from vfl_node.job import Job, parse_job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
@@ -95,7 +95,7 @@ def _part(settings: Settings, job: Job) -> Table:
     if job.align.at_most is None or len(table) <= job.align.at_most:
         return table
     partners = [Partner(settings.state_dir / "partners", name) for name in job.parties.others(settings.name)]
-    return taking_part(table, job.align, join_memories(partners), settings.limits, settings.name)
+    return select_records(table, job.align, join_memories(partners), settings.limits, settings.name)
 
 
 def _nothing(job_id: str, why: str, hint: str) -> StateError:

@@ -27,7 +27,7 @@ import yaml
 from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.execution.extras import NO_EXTRAS, Extras
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.inputs import read_input, taking_part
+from vfl_node.execution.inputs import read_input, select_records
 from vfl_node.execution.keep import artefact_folders, clear_artefacts, copy_artefacts
 from vfl_node.execution.known_rows import TrialParty
 from vfl_node.execution.trial import Trial, write_trial
@@ -68,7 +68,7 @@ class LocalFederation:
         logs: Path,
         extras: Extras = NO_EXTRAS,
     ) -> None:
-        self._extras = extras.prepared(job)
+        self._extras = extras.prepare(job)
         self._job = job
         self._settings = settings
         self._logs = logs
@@ -154,13 +154,13 @@ class LocalFederation:
             partners = settings.state_dir / "partners"  # its node changes nothing any more
             memory = join_memories([Partner(partners, peer) for peer in parties.others(name)])
             whole = read_input(settings, self._job)
-            table = taking_part(whole, self._job.align, memory, settings.limits, name)
+            table = select_records(whole, self._job.align, memory, settings.limits, name)
             halves[name] = TrialParty(settings, folders[name], whole, table)
         return halves
 
     def _start(self, name: str, settings: dict[str, Any]) -> None:
         folder = self._folder / name
-        trial = self._extras.of(name)
+        trial = self._extras.make_trial(name)
         if trial != Trial():
             write_trial(folder / "state", trial)
         config = yaml.safe_load((folder / "node.yaml").read_text())

@@ -10,7 +10,7 @@ from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.inputs import read_input, taking_part
+from vfl_node.execution.inputs import read_input, select_records
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.session.memory import Memory
@@ -77,7 +77,7 @@ def records_of(model: Model, settings: Settings, memory: Memory) -> Table:
         StateError: they have changed since training (``E_INPUT_CHANGED``).
         DataError: the table cannot be used.
     """
-    table = taking_part(read_input(settings, model.job), model.job.align, memory, settings.limits, settings.name)
+    table = select_records(read_input(settings, model.job), model.job.align, memory, settings.limits, settings.name)
     before, after = model.input_digest.hex(), table.digest().hex()
     if before != after:
         raise StateError(

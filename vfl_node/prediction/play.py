@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from vfl_node.execution import coordinator
-from vfl_node.execution.align import aligned
+from vfl_node.execution.align import align_or_load
 from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
-from vfl_node.execution.run import ALIGNED, KEPT, Run, agreed
+from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
 from vfl_node.job import Job
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
@@ -74,7 +74,7 @@ async def play(run: Run, predicting: Predicting) -> None:
     started, result = utc_now(), None
     predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.policy.limits.rows_per_model)
     points = [ALIGNED] if folder.load_alignment(session.others) else []
-    point = await agreed(run, [*points, KEPT] if folder.whole else points)
+    point = await agree_point(run, [*points, KEPT] if folder.whole else points)
     if point != KEPT:
         exchanged: ServiceCount | Predicted
         if predict_of(session.job).rows == "known":
@@ -90,7 +90,7 @@ async def play(run: Run, predicting: Predicting) -> None:
         else:
             if point is None:
                 shown.check_room()
-            result = await aligned(run, resume=point is not None)
+            result = await align_or_load(run, resume=point is not None)
             own = await predictor.predict_new(session, model.stored, result.alignment, run.data.table, shown=shown)
             if own and predicting.records:
                 private_folder(folder.artefacts)
@@ -113,7 +113,7 @@ class CoordinatedPredictions:
         """As :meth:`vfl_node.training.predictor.Answering.serve`."""
         await self._answering.serve(channel)
 
-    def reported(self) -> ReportedPredictions:
+    def report(self) -> ReportedPredictions:
         """What is reported, once every data party is served."""
         session, exchanged = self._session, self._answering.exchanged()
         return report_predictions(self._predictor, session.job, session.name, exchanged, session.policy.protection)

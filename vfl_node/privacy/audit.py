@@ -36,7 +36,7 @@ from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.attacks.attack import Attack, Positions
@@ -174,10 +174,10 @@ class Audit(Attachment):
         if not self._epoch:
             return {}
         tensors = {"epochs": torch.tensor(self._epoch)}
-        for name, value in {**prefixed("averages", self._averages), "strongest": self._strongest}.items():
+        for name, value in {**add_prefix("averages", self._averages), "strongest": self._strongest}.items():
             tensors[name] = torch.tensor(value, dtype=torch.float64)
         for name, attack in self._attacks.items():
-            tensors |= prefixed(name, attack.state())
+            tensors |= add_prefix(name, attack.state())
         return tensors
 
     def carry_over(self) -> dict[str, Tensor]:
@@ -191,23 +191,23 @@ class Audit(Attachment):
         tensors: dict[str, Tensor] = {}
         for name, attack in self._attacks.items():
             if attack.lasts == "job":
-                tensors |= prefixed(name, attack.carry_over())
+                tensors |= add_prefix(name, attack.carry_over())
         return tensors
 
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
         """Take in what :meth:`carry_over` gave at the end of the repeat before."""
         self._earlier = dict(earlier)
         for name, attack in self._attacks.items():
-            if seen := under(name, earlier):
+            if seen := take_part(name, earlier):
                 attack.follow_on(seen)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave; the audit must be made with the same arguments."""
-        self._averages = {name: value.item() for name, value in under("averages", tensors).items()}
+        self._averages = {name: value.item() for name, value in take_part("averages", tensors).items()}
         self._strongest = tensors["strongest"].item() if tensors else math.nan
         self._begin(int(tensors["epochs"]) if tensors else 0)
         for name, attack in self._attacks.items():
-            if state := under(name, tensors):
+            if state := take_part(name, tensors):
                 attack.restore(state)
 
     def _begin(self, epoch: int) -> None:

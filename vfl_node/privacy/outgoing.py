@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.defences.defence import Defence, Leaving
 from vfl_node.process import failpoints
 
@@ -140,10 +140,10 @@ class Exit:
         """What a checkpoint must hold of the defences."""
         tensors: dict[str, Tensor] = {}
         for number, defence in enumerate(self._defences):
-            tensors |= prefixed(str(number), defence.state())
+            tensors |= add_prefix(str(number), defence.state())
         return tensors
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`state` gave; the exit must be made with the same defences."""
         for number, defence in enumerate(self._defences):
-            defence.restore(under(str(number), tensors))
+            defence.restore(take_part(str(number), tensors))

@@ -20,7 +20,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from vfl_node.errors import PolicyError
-from vfl_node.models.storage import in_parts, parted
+from vfl_node.models.storage import join_parts, split_parts
 from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.outgoing import Sent
@@ -96,20 +96,20 @@ class AuditOfPeers(Attachment):
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Audit.tensors`, of each attacker."""
-        return in_parts({attacker: audit.tensors() for attacker, audit in self._audits.items()})
+        return join_parts({attacker: audit.tensors() for attacker, audit in self._audits.items()})
 
     def carry_over(self) -> dict[str, Tensor]:
         """As :meth:`Audit.carry_over`, of each attacker."""
-        return in_parts({attacker: audit.carry_over() for attacker, audit in self._audits.items()})
+        return join_parts({attacker: audit.carry_over() for attacker, audit in self._audits.items()})
 
     @override
     def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
-        for attacker, seen in parted(earlier, self._audits).items():
+        for attacker, seen in split_parts(earlier, self._audits).items():
             self._audits[attacker].follow_on(seen)
 
     @override
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        for attacker, of_attacker in parted(tensors, self._audits).items():
+        for attacker, of_attacker in split_parts(tensors, self._audits).items():
             self._audits[attacker].restore(of_attacker)
 
 

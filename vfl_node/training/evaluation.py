@@ -19,7 +19,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
 from vfl_node.metrics import classes, numbers
 from vfl_node.metrics.classes import ModelOutput
-from vfl_node.training.intervals import Intervals, Output, over_rows
+from vfl_node.training.intervals import Intervals, Output, row_intervals
 
 Values = dict[str, float | None]
 """Metric → value; None where it is not defined (no rows, or one class only)."""
@@ -149,7 +149,10 @@ class Evaluation:
         """What ``dataclasses.asdict`` and JSON made of an evaluation, back again."""
         curves = {name: [tuple(point) for point in values[name]] for name in ("curve", "local_curve")}
         stored = {name: values.get(name) for name in ("rival", "aligned")}  # an earlier version stored none
-        rivals = {name: of and Rival(**{**of, "curve": [tuple(point) for point in of["curve"]]}) for name, of in stored.items()}
+        rivals = {
+            name: rival and Rival(**{**rival, "curve": [tuple(point) for point in rival["curve"]]})
+            for name, rival in stored.items()
+        }
         return cls(**{**values, **curves, **rivals})
 
 
@@ -179,31 +182,31 @@ def assess(
         undefined: metrics that this model has none of, and which are None.
     """
     names = [name for name in asked.metrics if name not in undefined]
-    others = [of for of in (rival, aligned) if of is not None and of.output is not None]
-    models = [joint, *([] if alone is None else [alone]), *(of.output for of in others if of.output is not None)]
+    others = [other for other in (rival, aligned) if other is not None and other.output is not None]
+    models = [joint, *([] if alone is None else [alone]), *(other.output for other in others if other.output is not None)]
 
-    def values(of: Output) -> Values:
-        measured = of.metrics(names, labels, asked.threshold)
+    def values(output: Output) -> Values:
+        measured = output.metrics(names, labels, asked.threshold)
         return {name: measured.get(name) for name in asked.metrics}
 
     own: list[Intervals] = [{} for _ in models]
     gains: list[Intervals] = [{} for _ in models[1:]]
     if asked.repeats == 1:
-        own, gains = over_rows(names, labels, models, asked.threshold, randomness)
+        own, gains = row_intervals(names, labels, models, asked.threshold, randomness)
 
-    def compared(of: RivalOutput | None) -> Rival | None:
-        if of is None or of.output is None:
+    def compare(other: RivalOutput | None) -> Rival | None:
+        if other is None or other.output is None:
             return None
-        place = others.index(of) - len(others)
+        place = others.index(other) - len(others)
         return Rival(
-            kind=of.kind,
-            trained_rows=of.rows,
-            metrics=values(of.output),
-            repeats={name: [value] for name, value in values(of.output).items()},
+            kind=other.kind,
+            trained_rows=other.rows,
+            metrics=values(other.output),
+            repeats={name: [value] for name, value in values(other.output).items()},
             intervals=own[place],
             gains=gains[place],
-            curve=of.output.curve(labels),
-            confusion=of.output.confusion(labels, asked.threshold),
+            curve=other.output.curve(labels),
+            confusion=other.output.confusion(labels, asked.threshold),
         )
 
     return Evaluation(
@@ -218,9 +221,9 @@ def assess(
         intervals=own[0],
         local_intervals={} if alone is None else own[1],
         gains={} if alone is None else gains[0],
-        rival=compared(rival),
+        rival=compare(rival),
         rival_note=rival.note if rival else "",
-        aligned=compared(aligned),
+        aligned=compare(aligned),
     )
 
 

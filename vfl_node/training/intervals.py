@@ -70,7 +70,7 @@ Intervals = dict[str, ConfidenceInterval]
 """Metric → interval; without those that cannot be computed."""
 
 
-def over_repeats(
+def repeats_interval(
     values: Sequence[float], train_rows: int, test_rows: int, *, lowest: float, highest: float
 ) -> ConfidenceInterval:
     """Mean, sd and 95 % confidence interval over repeated random splits.
@@ -96,7 +96,7 @@ def over_repeats(
     return {"mean": mean, "sd": sd, "low": low, "high": high, "method": "repeats"}
 
 
-def over_rows(
+def row_intervals(
     names: Sequence[str], labels: NDArray[Any], models: Sequence[Output], threshold: float, randomness: Randomness
 ) -> tuple[list[Intervals], list[Intervals]]:
     """Intervals of one split, from the rows held out.
@@ -120,22 +120,24 @@ def over_rows(
     used = _part(len(labels), models[0], randomness)
     shrink = math.sqrt(len(used) / len(labels)) if len(labels) else 1.0
     defined = [name for name in names if values[0][name] is not None]
-    parts = [influence(labels, of.scores) if isinstance(of, ModelOutput) and "auc" in defined else None for of in models]
+    parts = [
+        influence(labels, model.scores) if isinstance(model, ModelOutput) and "auc" in defined else None for model in models
+    ]
     resampled = [model.take(used) for model in models]
     drawn = _bootstrap([name for name in defined if name != "auc"], labels[used], resampled, threshold, randomness)
-    spreads = [({} if part is None else {"auc": part}) | of for part, of in zip(parts, drawn, strict=True)]
+    spreads = [({} if part is None else {"auc": part}) | draws for part, draws in zip(parts, drawn, strict=True)]
 
     def intervals(values: Mapping[str, float | None], spread: Mapping[str, Floats], *, signed: bool = False) -> Intervals:
-        errors = ((name, values[name], _deviation(name, of, shrink)) for name, of in spread.items())
+        errors = ((name, values[name], _deviation(name, draws, shrink)) for name, draws in spread.items())
         return {
             name: _normal(name, value, sd, signed=signed) for name, value, sd in errors if value is not None and sd is not None
         }
 
-    own = [intervals(of, spread) for of, spread in zip(values, spreads, strict=True)]
+    own = [intervals(metrics, spread) for metrics, spread in zip(values, spreads, strict=True)]
     gains = []
     for other, spread in zip(values[1:], spreads[1:], strict=True):
         differences = {name: difference(values[0][name], other[name]) for name in names}
-        paired = {name: of - spread[name] for name, of in spreads[0].items() if name in spread}
+        paired = {name: draws - spread[name] for name, draws in spreads[0].items() if name in spread}
         gains.append(intervals(differences, paired, signed=True))
     return own, gains
 
@@ -180,9 +182,9 @@ def _bootstrap(
         return [{} for _ in models]
     drawn: list[list[dict[str, Floats]]] = [[] for _ in models]
     for counts in _resamples(len(labels), randomness):
-        for model, of in zip(models, drawn, strict=True):
-            of.append(model.compute_weighted(names, labels, counts, threshold))
-    return [{name: np.concatenate([chunk[name] for chunk in of]) for name in names} for of in drawn]
+        for model, chunks in zip(models, drawn, strict=True):
+            chunks.append(model.compute_weighted(names, labels, counts, threshold))
+    return [{name: np.concatenate([chunk[name] for chunk in chunks]) for name in names} for chunks in drawn]
 
 
 def _part(rows: int, model: Output, randomness: Randomness) -> NDArray[np.int64]:
@@ -223,14 +225,14 @@ def _normal(name: str, value: float, sd: float, *, signed: bool) -> ConfidenceIn
     """``value`` ± 1.96 standard errors, within the range of the metric, or of a difference of two (``signed``)."""
     half = NORMAL * sd
     if name == "auc" and not signed and 0 < value < 1:
-        low, high = _on_logit_scale(value, half)
+        low, high = _logit_interval(value, half)
     else:
         lowest, highest = bounds(name, signed=signed)
         low, high = max(lowest, value - half), min(highest, value + half)
     return {"mean": value, "sd": sd, "low": low, "high": high, "method": "delong" if name == "auc" else "bootstrap"}
 
 
-def _on_logit_scale(value: float, half: float) -> tuple[float, float]:
+def _logit_interval(value: float, half: float) -> tuple[float, float]:
     """The ends of an interval of this half width around ``value``, 0 … 1, made symmetric in logits by the delta method."""
     logit, step = math.log(value / (1 - value)), half / (value * (1 - value))
     low, high = ((1 + math.tanh((logit + side * step) / 2)) / 2 for side in (-1, 1))
@@ -247,11 +249,11 @@ def student_t(confidence: float, degrees: int) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
+        low, high = (middle, high) if _central_probability(middle, degrees) < confidence else (low, middle)
     return math.sqrt(degrees) * math.tan(low)
 
 
-def _within(theta: float, degrees: int) -> float:
+def _central_probability(theta: float, degrees: int) -> float:
     """P(|T| ≤ √degrees·tan θ)."""
     odd = degrees % 2
     term = math.cos(theta) if odd else 1.0

@@ -51,7 +51,7 @@ async def receive_tensor(channel: Channel, kind: type[M]) -> tuple[M, training_p
         raise ProtocolError(f"{channel.peer} sent a tensor that cannot be parsed") from None
 
 
-def received(
+def decode_tensor(
     channel: Channel, tensor: training_pb2.Tensor | codec.Described, shape: Sequence[int], *, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """The tensor of ``shape`` in a message; raises as :func:`~vfl_node.transport.codec.decode` and names the peer."""
@@ -65,13 +65,13 @@ FRAME_HEAD_BYTES = 1 << 10
 """More than a frame has beside the values of its tensors."""
 
 
-def check_batch_fits(rows: int, row_bytes: int, *, of: str, setting: str = "train.batch_size", narrower: str) -> None:
+def check_batch_fits(rows: int, row_bytes: int, *, cause: str, setting: str = "train.batch_size", narrower: str) -> None:
     """Refuse, before anything is trained, batches of ``rows`` rows that one message cannot hold.
 
     Args:
         rows: of a batch.
         row_bytes: that each has in the message.
-        of: what makes a row as large, for errors: "at a cut layer of width 128".
+        cause: what makes a row as large, for errors: "at a cut layer of width 128".
         setting: the job's key that sets ``rows``, for errors.
         narrower: what else makes a message smaller, for errors.
 
@@ -81,7 +81,7 @@ def check_batch_fits(rows: int, row_bytes: int, *, of: str, setting: str = "trai
     most = (MAX_FRAME_BYTES - FRAME_HEAD_BYTES) // row_bytes
     if rows > most:
         raise UsageError(
-            f"a batch of {rows} rows {of} has {row_bytes * rows} bytes, more than one message "
+            f"a batch of {rows} rows {cause} has {row_bytes * rows} bytes, more than one message "
             f"may have ({MAX_FRAME_BYTES}); at most {most} rows fit",
             code="E_SIZE",
             hint=f"set {setting} to at most {most}, or {narrower}",

@@ -31,7 +31,7 @@ RESCALED = (
 )
 
 
-def squeezed(table: Table, scaling: LinearScaling) -> tuple[str, ...]:
+def find_squeezed(table: Table, scaling: LinearScaling) -> tuple[str, ...]:
     """Columns to be standardised in which a few values make all others look alike, by the job's ``scaling``, or their own."""
     found = []
     for name, column in table.columns.items():
@@ -42,42 +42,42 @@ def squeezed(table: Table, scaling: LinearScaling) -> tuple[str, ...]:
     return tuple(found)
 
 
-def robust(table: Table, scaling: LinearScaling) -> Table:
+def make_robust(table: Table, scaling: LinearScaling) -> Table:
     """The table with columns that a few values neither spoil nor keep from a training.
 
-    :func:`squeezed` ones are to be scaled as ``auto`` chooses, but for their owner's own wish. With ``none`` large numbers are
-    cut off: were they refused, a partner's job would ask in that way whether there are any.
+    Those of :func:`find_squeezed` are scaled as ``auto`` chooses, but for their owner's own wish. With ``none`` large numbers
+    are cut off: were they refused, a partner's job would ask in that way whether there are any.
     """
     columns = dict(table.columns)
     for name, column in table.columns.items():
         if isinstance(column, NumericColumn) and (column.scaling or scaling) == "none":
             columns[name] = replace(column, values=column.values.clip(-MOST_AS_IT_IS, MOST_AS_IT_IS))
-    for name in squeezed(table, scaling):
+    for name in find_squeezed(table, scaling):
         column = columns[name]
         assert isinstance(column, NumericColumn | DateColumn)
         columns[name] = replace(column, scaling=column.scaling or "auto")
     return replace(table, columns=columns)
 
 
-def entering(encoder: LinearEncoder, used: NDArray[np.bool_]) -> tuple[Encoding, ...]:
+def select_used(encoder: LinearEncoder, used: NDArray[np.bool_]) -> tuple[Encoding, ...]:
     """The encoder's columns of which any part enters a model that reads the columns ``used``, bool[d], of the design."""
-    widths = [len(of.coded) if isinstance(of, Categories) else 1 for of in encoder.columns]
+    widths = [len(column.coded) if isinstance(column, Categories) else 1 for column in encoder.columns]
     parts = np.split(used, np.cumsum(widths)[:-1]) if widths else []
-    return tuple(of for of, part in zip(encoder.columns, parts, strict=True) if part.any())
+    return tuple(column for column, part in zip(encoder.columns, parts, strict=True) if part.any())
 
 
-def of_scaling(names: Sequence[str], encodings: Iterable[ColumnEncoding]) -> tuple[str, ...]:
-    """What :func:`squeezed` columns give rise to: how an encoder scales them, and what to do."""
-    standard = {of.name for of in encodings if of.method == "standard"}
+def scaling_warnings(names: Sequence[str], encodings: Iterable[ColumnEncoding]) -> tuple[str, ...]:
+    """What :func:`find_squeezed` columns give rise to: how an encoder scales them, and what to do."""
+    standard = {encoding.name for encoding in encodings if encoding.method == "standard"}
     alike, others = [name for name in names if name in standard], [name for name in names if name not in standard]
     return tuple(
-        text.format(columns=named(of), which="it is" if len(of) == 1 else "they are")
-        for text, of in ((SQUEEZED, alike), (RESCALED, others))
-        if of
+        text.format(columns=name_columns(columns), which="it is" if len(columns) == 1 else "they are")
+        for text, columns in ((SQUEEZED, alike), (RESCALED, others))
+        if columns
     )
 
 
-def left_out(shown: Iterable[str], why: str) -> tuple[str, ...]:
+def drop_warnings(shown: Iterable[str], why: str) -> tuple[str, ...]:
     """What is said of columns that do not enter the model; of none nothing.
 
     Args:
@@ -85,10 +85,10 @@ def left_out(shown: Iterable[str], why: str) -> tuple[str, ...]:
         why: a clause.
     """
     names = list(dict.fromkeys(shown))
-    return (f"{named(names)} left out: {why}.",) if names else ()
+    return (f"{name_columns(names)} left out: {why}.",) if names else ()
 
 
-def named(columns: Sequence[str]) -> str:
+def name_columns(columns: Sequence[str]) -> str:
     """``Column 'a'``, or the first of several and how many more there are."""
     first, more = ", ".join(map(repr, columns[:MOST_NAMED])), len(columns) - MOST_NAMED
     return f"Column{'s' if len(columns) > 1 else ''} {first}{f' and {more} more' if more > 0 else ''}"

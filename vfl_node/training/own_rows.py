@@ -36,7 +36,7 @@ class OwnRows:
     validation_positions: int = 0
 
     @classmethod
-    def of(
+    def select(
         cls,
         alignment: Alignment,
         testing: Rows,
@@ -57,7 +57,7 @@ class OwnRows:
             order: float64[records], where the last shared rows are held out. Then records after the last shared one that is
                 trained on stay out, too: from later records a model would know what no model can know in time.
         """
-        tested, decide = (alignment.rows[of][alignment.owned[of]] for of in (testing, validation))
+        tested, decide = (alignment.rows[positions][alignment.owned[positions]] for positions in (testing, validation))
         free = np.ones(records, np.bool_)
         free[tested] = not held_out
         free[decide] = False
@@ -66,7 +66,7 @@ class OwnRows:
             free &= order <= order[trained].max()
         return cls(np.flatnonzero(free), tested, len(testing), decide, len(validation))
 
-    def without(self, rows: Rows) -> OwnRows:
+    def exclude(self, rows: Rows) -> OwnRows:
         """The same, but that a model learns from none of ``rows``, int64[u]."""
         return replace(self, training=np.setdiff1d(self.training, rows))
 

@@ -57,6 +57,6 @@ class TrainerSection(Section):
         """Whether it tells what was measured on the rows that both parties own (``evaluate.matched``)."""
         return False
 
-    def words(self, of: ReportedTraining) -> TrainingWords:
+    def words(self, training: ReportedTraining) -> TrainingWords:
         """What the page of the report says of it."""
         return TrainingWords()

@@ -16,7 +16,7 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 DECIMALS = 3
 
 DIGITS = 4
-"""Of a metric with a unit."""
+"""Digits of a metric with a unit."""
 
 
 async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Values, *, validated: bool = False) -> None:
@@ -31,8 +31,8 @@ async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Val
     Leaks: these figures. All digits of an accuracy or AUC, a quotient of counts, would tell how many rows were counted. RMSE
     and R² together tell how far the targets spread.
     """
-    told = [_rounded({name: getattr(figures, name) for name in _told(validated)}) for figures in epochs]
-    figures = {"epochs": told, "metrics": _rounded(metrics)}
+    told = [_round_values({name: getattr(figures, name) for name in _figure_names(validated)}) for figures in epochs]
+    figures = {"epochs": told, "metrics": _round_values(metrics)}
     await channel.send(training_pb2.Shared(json=json.dumps(figures, sort_keys=True)))
 
 
@@ -47,7 +47,7 @@ async def receive_figures(
     text = (await channel.receive(training_pb2.Shared)).json
     try:
         document = json.loads(text)
-        figures = [Figures(**{name: _number(epoch[name]) for name in _told(validated)}) for epoch in document["epochs"]]
+        figures = [Figures(**{name: _number(epoch[name]) for name in _figure_names(validated)}) for epoch in document["epochs"]]
         metrics = {name: _number(document["metrics"][name]) for name in names}
         if len(figures) != epochs:
             raise ValueError("another number of epochs")
@@ -56,16 +56,16 @@ async def receive_figures(
     return figures, metrics
 
 
-def _told(validated: bool) -> tuple[str, ...]:
+def _figure_names(validated: bool) -> tuple[str, ...]:
     """The figures of an epoch that are told."""
     return ("loss", "auc", "validation_loss", "validation_auc") if validated else ("loss", "auc")
 
 
-def _rounded(values: Values) -> Values:
-    def told(name: str, value: float) -> float:
+def _round_values(values: Values) -> Values:
+    def round_value(name: str, value: float) -> float:
         return float(f"{value:.{DIGITS}g}") if name in WITH_UNIT else round(value, DECIMALS)
 
-    return {name: None if value is None else told(name, value) for name, value in values.items()}
+    return {name: None if value is None else round_value(name, value) for name, value in values.items()}
 
 
 def _number(value: Any) -> float | None:

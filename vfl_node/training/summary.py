@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Values
-from vfl_node.training.intervals import Intervals, bounds, difference, over_repeats
+from vfl_node.training.intervals import Intervals, bounds, difference, repeats_interval
 
 
 @dataclass(frozen=True)
@@ -81,28 +81,28 @@ def summarise(
         return [{name: difference(value, other[name]) for name, value in joint.items()} for joint, other in pairs]
 
     def intervals(values: Sequence[Values], *, signed: bool = False) -> Intervals:
-        """Of metrics, or of differences of metrics (``signed``)."""
-        by_metric = {name: _defined(values, name) for name in (values[0] if values else ())}
+        """Intervals of metrics, or of differences of metrics (``signed``)."""
+        by_metric = {name: _defined_values(values, name) for name in (values[0] if values else ())}
         ranges = {name: bounds(name, signed=signed) for name in by_metric}
         return {
-            name: over_repeats(of, train_rows, test_rows, lowest=ranges[name][0], highest=ranges[name][1])
-            for name, of in by_metric.items()
-            if len(of) > 1
+            name: repeats_interval(repeats, train_rows, test_rows, lowest=ranges[name][0], highest=ranges[name][1])
+            for name, repeats in by_metric.items()
+            if len(repeats) > 1
         }
 
     several = len(evaluations) > 1
 
-    def over_all(rivals: Sequence[Rival | None]) -> Rival | None:
-        each = [of for of in rivals if of]
+    def average_rivals(rivals: Sequence[Rival | None]) -> Rival | None:
+        each = [rival for rival in rivals if rival]
         if len(each) < len(rivals):
             return None
         if not several:
             return each[0]
-        values = [of.metrics for of in each]
+        values = [rival.metrics for rival in each]
         return replace(
             each[0],
             metrics=_mean(values),
-            repeats=_by_metric(values),
+            repeats=_group_by_metric(values),
             intervals=intervals(values),
             gains=intervals(gains(values), signed=True),
         )
@@ -113,17 +113,17 @@ def summarise(
             kind=kind,
             trained_rows=first.local_rows,
             metrics=_mean(alone),
-            repeats=_by_metric(alone),
+            repeats=_group_by_metric(alone),
             intervals=intervals(alone) if several else first.local_intervals,
             gains=intervals(gains(alone), signed=True) if several else first.gains,
             curve=first.local_curve,
             confusion=first.local_confusion,
         )
-    rival = over_all([evaluation.rival for evaluation in evaluations])
+    rival = average_rivals([evaluation.rival for evaluation in evaluations])
     return Summary(
         metrics=_mean(ours),
         intervals=intervals(ours) if several else first.intervals,
-        repeats=_by_metric(ours),
+        repeats=_group_by_metric(ours),
         constant=_mean([evaluation.constant for evaluation in evaluations]),
         population=Population("owned", first.rows, real_share),
         curve=first.curve,
@@ -131,18 +131,18 @@ def summarise(
         alone=own,
         rival=rival,
         rival_note="" if rival else next((evaluation.rival_note for evaluation in evaluations if evaluation.rival_note), ""),
-        aligned=over_all([evaluation.aligned for evaluation in evaluations]),
+        aligned=average_rivals([evaluation.aligned for evaluation in evaluations]),
     )
 
 
-def _defined(values: Sequence[Values], name: str) -> list[float]:
-    return [value for of in values if (value := of[name]) is not None]
+def _defined_values(values: Sequence[Values], name: str) -> list[float]:
+    return [value for metrics in values if (value := metrics[name]) is not None]
 
 
 def _mean(values: Sequence[Values]) -> Values:
-    defined = {name: _defined(values, name) for name in values[0]}
-    return {name: sum(of) / len(of) if of else None for name, of in defined.items()}
+    defined = {name: _defined_values(values, name) for name in values[0]}
+    return {name: sum(known) / len(known) if known else None for name, known in defined.items()}
 
 
-def _by_metric(values: Sequence[Values]) -> Repeats:
-    return {name: [of[name] for of in values] for name in values[0]}
+def _group_by_metric(values: Sequence[Values]) -> Repeats:
+    return {name: [metrics[name] for metrics in values] for name in values[0]}

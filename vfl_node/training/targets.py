@@ -26,8 +26,8 @@ class TargetScale:
     deviation: float
 
     @classmethod
-    def of(cls, targets: Floats) -> TargetScale:
-        """Of the ``targets`` trained on, at least one.
+    def fit(cls, targets: Floats) -> TargetScale:
+        """Mean and deviation of the ``targets`` trained on, at least one.
 
         Raises:
             DataError: they are all the same (``E_ONE_CLASS``).
@@ -44,15 +44,15 @@ class TargetScale:
         return cls(mean, deviation)
 
     @classmethod
-    def within(cls, low: float, high: float) -> TargetScale:
-        """Of targets that usually lie between two numbers, taken to be two deviations from their mean."""
+    def from_range(cls, low: float, high: float) -> TargetScale:
+        """The scale of targets that usually lie between two numbers, taken to be two deviations from their mean."""
         return cls((low + high) / 2, (high - low) / 4)
 
-    def scaled(self, targets: Floats) -> Floats:
+    def apply(self, targets: Floats) -> Floats:
         """``targets`` in standard deviations from the mean."""
         return (targets - self.mean) / self.deviation
 
-    def original(self, scaled: NDArray[Any]) -> Floats:
+    def undo(self, scaled: NDArray[Any]) -> Floats:
         """Scaled numbers in the target's own unit, float64."""
         return self.mean + self.deviation * scaled.astype(np.float64)
 

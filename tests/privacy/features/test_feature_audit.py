@@ -42,7 +42,7 @@ class World:
         self.mix = rng.normal(size=(3, WIDTH))
 
     def inputs(self, positions: Any) -> ModelInput:
-        return ModelInput.of(torch.from_numpy(self.hidden[positions]).float())
+        return ModelInput.from_tensors(torch.from_numpy(self.hidden[positions]).float())
 
     def audit(self, **changes: Any) -> DecoderAudit:
         real = np.ones(len(self.hidden), dtype=bool)

@@ -47,7 +47,7 @@ class JointModel:
             OPTIMISERS[self.train.optimizer](half.parameters(), self.train) for half in (self.active, self.bottom)
         ]
         if self.train.task == "regression":
-            scaled = TargetScale.of(linkage.clinic.labels[self.training]).scaled(linkage.clinic.labels)
+            scaled = TargetScale.fit(linkage.clinic.labels[self.training]).apply(linkage.clinic.labels)
             self.targets = torch.from_numpy(scaled.astype(np.float32))
         else:
             self.targets = torch.from_numpy(linkage.clinic.labels.astype(np.float32))

@@ -43,7 +43,7 @@ from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.rows import FAR, RowEncoder
 from vfl_node.training.hidden.trainer import HiddenTrainer
-from vfl_node.training.own_columns import robust
+from vfl_node.training.own_columns import make_robust
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import Coordination, Trained, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms
@@ -333,7 +333,7 @@ async def _ending_all(conversation: Any, channels: Any) -> None:
 def plain_rows(table: Table, train: Hidden, least: int) -> NDArray[np.float64]:
     """A party's columns: as they are trained on if they are bounded, else of an encoder of its own."""
     if train.epsilon is None:
-        return LinearEncoder.fit(robust(table, train.scaling), train.scaling).transform(table).values.clip(-FAR, FAR)
+        return LinearEncoder.fit(make_robust(table, train.scaling), train.scaling).transform(table).values.clip(-FAR, FAR)
     found = find(table, least)
     features = [feature for of in found.entering.values() for feature in of]
     bins = train.columns == "bins"
@@ -356,7 +356,7 @@ def plain_inputs(
             if train.task == "classification":
                 said = one_hot(labels, train.classes)
             else:
-                said = TargetScale.of(labels).scaled(labels)[:, None]
+                said = TargetScale.fit(labels).apply(labels)[:, None]
             targets[view.owned] = said[view.rows[view.owned]]
         parts.append(values)
     return np.hstack(parts), targets

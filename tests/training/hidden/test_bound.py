@@ -123,12 +123,12 @@ def test_one_target_moves_a_gradient_no_further_than_the_bound(outlier: float) -
 
     def apart(scales: tuple[TargetScale, TargetScale]) -> float:
         each = [
-            rows.T @ RESIDUALS["robust"](0 * of, np.clip(scale.scaled(of), -10, 10))
+            rows.T @ RESIDUALS["robust"](0 * of, np.clip(scale.apply(of), -10, 10))
             for of, scale in zip((targets, changed), scales, strict=True)
         ]
         return float(np.linalg.norm(each[0] - each[1]))
 
     most = 2 * bound.MARGIN * bound.row_norm(2)
-    assert apart((TargetScale.within(80, 120), TargetScale.within(80, 120))) <= most
+    assert apart((TargetScale.from_range(80, 120), TargetScale.from_range(80, 120))) <= most
     if outlier > 10:
-        assert apart((TargetScale.of(targets), TargetScale.of(changed))) > 10 * most
+        assert apart((TargetScale.fit(targets), TargetScale.fit(changed))) > 10 * most

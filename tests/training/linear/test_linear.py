@@ -176,7 +176,7 @@ def test_targets_that_do_not_differ_are_refused(attempt: Any, numbers: Any, line
 def test_the_widest_values_fit(given: Any, bits: int) -> None:
     """Scores of both parties and targets at the end of their range, columns at their largest, noise in each row."""
     train = LinearRegression(algorithm="linear", key_bits=bits, **given)
-    scales, most, genuine = Scales.of(train), 2**SCORE_RANGE, 1000
+    scales, most, genuine = Scales.from_config(train), 2**SCORE_RANGE, 1000
     assert max(scales.groups) * scales.slot <= bits - SPARE_BITS
     if train.flow == "coordinator":
         one = round(2**WEIGHT / genuine) * (most << SCORE) + (2 * most << (SCORE + WEIGHT)) // genuine + 2**DITHER

@@ -317,7 +317,7 @@ class Attempt:
             starts.append(side.weights)
         loss, labels = plain.LOSSES[train.objective], over.labels if labels is None else labels
         if loss.numbers:
-            labels = TargetScale.of(labels[own if train.labels == "active" else training]).scaled(labels)
+            labels = TargetScale.fit(labels[own if train.labels == "active" else training]).apply(labels)
         return plain.fit(
             parts,
             labels,

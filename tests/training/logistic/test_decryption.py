@@ -212,7 +212,7 @@ def test_slots_of_another_shape_than_the_jobs_are_refused(holder: Holder, hub: A
 def test_a_gradient_is_planned_for_all_models(hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
     """Four models in two units a column, of two each: a unit too many would be one that nothing is due in."""
     train = logistic(**TAYLOR | {"tolerance": 0}, classes=4)
-    assert Scales.of(train).groups == (2, 2)
+    assert Scales.from_config(train).groups == (2, 2)
     holder = Holder(hub, train, monkeypatch)
     refusal = holder.refuses(Sender(hub, plan=(MaskedTensor("gradient", units, 2, 174),)))
     assert "another shape than the job's" in refusal.message
@@ -323,7 +323,7 @@ def test_answers_are_given_again_so_often_and_no_more(holder: Holder, hub: Any, 
 
 def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: Any) -> None:
     train = logistic()
-    expected = shapes(("gradient",), 5, Scales.of(train))
+    expected = shapes(("gradient",), 5, Scales.from_config(train))
 
     def plan(announced: tuple[MaskedTensor, ...]) -> Any:
         ours, theirs = memory_channels("clinic", "lab")
@@ -388,7 +388,7 @@ def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], te
         decryptor = Decryptor(ours, train, Inline())
         await decryptor.meet()
         await decryptor.plan([tensor], 0)
-        return await decryptor.opened(0, "gradient")
+        return await decryptor.receive_values(0, "gradient")
 
     return run_together((party(), ours), (holder(), theirs))[0]
 

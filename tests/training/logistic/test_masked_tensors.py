@@ -28,7 +28,7 @@ def test_a_plaintext_holds_nothing_beyond_its_slots() -> None:
     assert tensor.values(3) == 6
     assert tensor.returned_bits == 15
     plaintexts = [packing.join([1, 2, 3, 4, 5], 80), 6]
-    assert tensor.masked(plaintexts, 3, 3, "additive") == [1, 2, 3, 4, 5, 6]
+    assert tensor.unpack(plaintexts, 3, 3, "additive") == [1, 2, 3, 4, 5, 6]
     for place, bit in [(0, 480), (0, 400), (1, 160), (1, 80)]:
         more = [value + (1 << bit) * (place == of) for of, value in enumerate(plaintexts)]
-        assert tensor.masked(more, 3, 3, "additive") is None
+        assert tensor.unpack(more, 3, 3, "additive") is None

@@ -96,7 +96,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
     """What was decrypted since the last call."""
     found: Opened = []
     decrypted: list[list[int]] = []
-    masked_values, remove = MaskedTensor.masked, Mask.remove
+    masked_values, remove = MaskedTensor.unpack, Mask.remove
 
     def seeing(*arguments: Any) -> list[int] | None:
         masked = masked_values(*arguments)
@@ -110,7 +110,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
         found.append((seen, values))
         return values
 
-    monkeypatch.setattr(MaskedTensor, "masked", seeing)
+    monkeypatch.setattr(MaskedTensor, "unpack", seeing)
     monkeypatch.setattr(Mask, "remove", spying)
 
     def since() -> Opened:
@@ -149,7 +149,7 @@ def test_the_holder_sees_masked_values_only(
     monkeypatch.setattr(decryption, "decrypt", spying)
     train = logistic(**given)
     attempt(train)(over)
-    seen, scales = opened(), Scales.of(train)
+    seen, scales = opened(), Scales.from_config(train)
     # the lab's columns, the clinic's and its intercept, a loss
     assert {len(values) for _, values in seen} == ({4, 3, 1} if train.flow == "coordinator" else {4})
     masked = {value for values, _ in seen for value in values}

@@ -55,7 +55,7 @@ def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any
     """The residuals that one answer to the attacker holds, and what the holder has counted."""
     clinic, lab = memory_channels("clinic", "lab")
     public, workers = private.public, Inline()
-    log, (tensor,) = MemoryDecryptionLog(), shapes(("gradient",), COLUMNS, Scales.of(train))
+    log, (tensor,) = MemoryDecryptionLog(), shapes(("gradient",), COLUMNS, Scales.from_config(train))
     per = packing.slots(public, tensor.unit_bits)
     rows = Encryptor(public, Randomness(b"a" * 32), workers).encrypt(residuals, "residuals")
 
@@ -98,7 +98,7 @@ def test_a_slot_tells_one_residual(hub: Any, logistic: Any, residuals: list[int]
     found, count = read(hub, train, residuals)
     assert found == residuals[:COLUMNS]
     assert (count.values, count.bits) == (18, 18 * 62)  # that is what ledger and report say; 31 residuals would fit into it
-    assert Scales.of(train).returned_bits == 62
+    assert Scales.from_config(train).returned_bits == 62
 
 
 def test_told_whole_it_would_tell_three_and_a_half(

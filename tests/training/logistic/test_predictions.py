@@ -59,12 +59,12 @@ def test_every_asker_gets_what_the_model_says(kind: str) -> None:
     table, train = KINDS[kind]
     asked, results = asking(table(), train())
     parts = [
-        asked.predictor.opened(asked.models[name]).columns(table)[view.rows] @ results[name].weights["weight"].numpy().T
+        asked.predictor.open_half(asked.models[name]).columns(table)[view.rows] @ results[name].weights["weight"].numpy().T
         for name, (table, view) in asked.data.items()
     ]
     z = sum(parts) + results["clinic"].weights["bias"].numpy()
     unit = results["clinic"].weights.get("target")
-    expected = plain.probabilities(z) if unit is None else TargetScale(*unit.tolist()).original(z)
+    expected = plain.probabilities(z) if unit is None else TargetScale(*unit.tolist()).undo(z)
     for to in ("active", asked.parties.role_or_name(list(asked.data)[-1])):
         request, positions = asked.all_rows(to)
         assert errors_of(asked.talk(to, request)) == {}

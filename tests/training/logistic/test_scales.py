@@ -17,7 +17,7 @@ from vfl_node.errors import UsageError
 from vfl_node.training.glm.blind import DITHER
 from vfl_node.training.glm.masked_tensors import shapes
 from vfl_node.training.glm.masks import Mask
-from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed
+from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, pack_rows
 from vfl_node.training.linear.config import LinearRegression
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
@@ -38,7 +38,7 @@ def job(**given: Any) -> Logistic:
 @pytest.mark.parametrize("bits", [2048, 3072, 4096])
 def test_the_widest_sum_fits_its_bound_and_its_slot_the_key(given: Any, bits: int) -> None:
     train = job(key_bits=bits, **given)
-    scales = Scales.of(train)
+    scales = Scales.from_config(train)
     widest = 2**scales.gradient - 1
     assert sum(scales.groups) == train.outputs
     assert max(scales.groups) * scales.slot <= bits - SPARE_BITS
@@ -61,7 +61,7 @@ def test_the_widest_sum_fits_its_bound_and_its_slot_the_key(given: Any, bits: in
 def test_residuals_in_clear_add_up_to_their_bound(genuine: int) -> None:
     """All wrong as far as they can be, all columns at their largest: the bound is as narrow as whole bits make it."""
     for chosen, most in (({}, 1.0), ({"loss": "taylor"}, 2.0**SCORE_RANGE)):
-        scales = Scales.of(job(**chosen))
+        scales = Scales.from_config(job(**chosen))
         sums = sum(encode(np.full(genuine, most / genuine), scales.fraction)) * MOST
         assert 2 ** (scales.gradient - 1) - genuine * MOST < sums < 2**scales.gradient
         assert sums + 2**32 * MOST < 2**scales.gradient  # half a last bit in each of any number of rows
@@ -70,12 +70,12 @@ def test_residuals_in_clear_add_up_to_their_bound(genuine: int) -> None:
 @pytest.mark.parametrize("genuine", [2, 20, 10**6])
 def test_products_under_encryption_fit_too(genuine: int) -> None:
     """Of scores within ±2⁸ each, with factors 1/|I| as they are rounded, and noise in each row."""
-    scales = Scales.of(job(flow="coordinator", loss="taylor"))
+    scales = Scales.from_config(job(flow="coordinator", loss="taylor"))
     assert scales.fraction == SCORE + WEIGHT
     most, noise = 2 ** (SCORE_RANGE + SCORE), 2**DITHER
     one = round(0.25 / genuine * 2**WEIGHT) * most + ((most // 4 + 2 ** (SCORE - 1)) << WEIGHT) // genuine + noise
     assert one * genuine * MOST < 2**scales.gradient
-    labels = Scales.of(job(flow="coordinator", loss="taylor", labels="passive"))
+    labels = Scales.from_config(job(flow="coordinator", loss="taylor", labels="passive"))
     four = round(2**WEIGHT / genuine) * (most + 2 ** (SCORE + 1)) + (most << WEIGHT) // genuine + noise
     assert four * genuine * MOST < 2**labels.gradient
 
@@ -90,7 +90,7 @@ def test_the_widest_scores_of_several_passive_parties_fit(parties: int, rows: in
         (taylor, 0.25, 0.5, math.log(2) + joint / 2 + joint**2 / 8),
         (squares, 1.0, most, (joint + most) ** 2 / 2),
     ):
-        scales = Scales.of(train, parties)
+        scales = Scales.from_config(train, parties)
         factor, fixed = round(curvature / rows * 2**WEIGHT) + 1, int((curvature * most + slope) * 2 ** (SCORE + WEIGHT))
         one = factor * parties * ((most << SCORE) + 1) + fixed // rows + 2**DITHER
         assert one * rows * MOST < 2**scales.gradient
@@ -104,7 +104,7 @@ def test_the_widest_scores_of_several_passive_parties_fit(parties: int, rows: in
     "train", [job(flow="coordinator-open-scores", loss="taylor"), job(flow="coordinator-open-scores")], ids=["taylor", "exact"]
 )
 def test_residuals_in_clear_of_several_fit_too(parties: int, train: Logistic) -> None:
-    scales = Scales.of(train, parties)
+    scales = Scales.from_config(train, parties)
     most = 1.0 if train.loss == "exact" else 2.0 ** (scales.residual - scales.fraction)
     if train.loss == "taylor":
         assert (parties + 1) * 2**SCORE_RANGE / 4 + 0.5 < most
@@ -113,10 +113,10 @@ def test_residuals_in_clear_of_several_fit_too(parties: int, train: Logistic) ->
 
 def test_an_overflow_is_told_with_its_numbers() -> None:
     train = job(flow="coordinator", loss="taylor").model_copy(update={"key_bits": 176})
-    fits = Scales.of(train)
+    fits = Scales.from_config(train)
     assert (fits.gradient, fits.slot, fits.returned_bits) == (108, 174, 109)
     with pytest.raises(UsageError) as caught:
-        Scales.of(train.model_copy(update={"key_bits": 175}))
+        Scales.from_config(train.model_copy(update={"key_bits": 175}))
     assert caught.value.code == "E_OVERFLOW"
     for number in ("21 bits", "add up to 88", "up to 108", "takes 174", "175 bits", "room for 173"):
         assert number in caught.value.message
@@ -136,7 +136,7 @@ def test_an_overflow_is_told_with_its_numbers() -> None:
     ],
 )
 def test_outputs_share_as_few_ciphertexts_as_hold_them(classes: int, bits: int, groups: tuple[int, ...]) -> None:
-    scales = Scales.of(job(classes=classes, key_bits=bits))
+    scales = Scales.from_config(job(classes=classes, key_bits=bits))
     assert scales.slot == 40 + 20 + 1 + MASK_BITS + SPARE_BITS
     assert scales.groups == groups
 
@@ -148,7 +148,7 @@ def test_outputs_share_as_few_ciphertexts_as_hold_them(classes: int, bits: int, 
 )
 def test_packed_values_come_apart_again(rows: list[list[int]], groups: tuple[int, ...]) -> None:
     slot = 40
-    columns = packed(rows, groups, slot)
+    columns = pack_rows(rows, groups, slot)
     assert [len(column) for column in columns] == [len(rows)] * len(groups)
     for place, row in enumerate(rows):
         found = []
@@ -160,7 +160,7 @@ def test_packed_values_come_apart_again(rows: list[list[int]], groups: tuple[int
 
 def test_a_plan_fits_its_message() -> None:
     """What is announced travels as 32-bit numbers."""
-    scales = Scales.of(job(classes=64, key_bits=2048))
+    scales = Scales.from_config(job(classes=64, key_bits=2048))
     for tensor in shapes(("gradient", "loss"), 10**5, scales):
         message = pb.MaskedTensor(**vars(tensor))
         assert (message.units, message.slots, message.slot_bits) == (tensor.units, tensor.slots, tensor.slot_bits)

@@ -67,7 +67,7 @@ def test_nothing_that_a_passive_party_gets_in_clear_depends_on_another_one(over:
     for party in ("lab", "shop"):
         assert in_clear(made[0], party) == in_clear(made[1], party)
         assert {sent.sender for sent in made[0].transcript if sent.receiver == party} == {"clinic", "hub"}
-        wide, answers = HUB.public.width, -(-Scales.of(made[0].train, 3).returned_bits // 8)
+        wide, answers = HUB.public.width, -(-Scales.from_config(made[0].train, 3).returned_bits // 8)
         columns = {(column.sender, column.rows.shape[1]) for column in made[0].columns(party)}
         assert columns == {("clinic", wide), ("hub", answers)}
     assert not torch.equal(results[0][1].weights["weight"], results[1][1].weights["weight"])  # its own gradients depend on all
@@ -367,7 +367,7 @@ def test_and_of_what_the_loss_takes(shared: Any, logistic: Any) -> None:
     assert "one number an iteration, its weights times its gradient, under" in clinic.disclosures["clinic"][1].text
     assert entries(clinic, "hub") == entries(hub, "hub")
     assert hub.section.decryptions == {"clinic": 12, **dict.fromkeys(PASSIVE, 6)}
-    bits = Scales.of(logistic(**STOPPING), 3)
+    bits = Scales.from_config(logistic(**STOPPING), 3)
     assert bits.returned_bits == 110
     assert hub.section.decrypted_bits["lab"] == 6 * 110
     assert all("110 bits an entry" in entry.text for entry in clinic.disclosures["hub"] if entry.what == "masked gradient")

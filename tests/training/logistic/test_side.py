@@ -12,7 +12,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design
 from vfl_node.errors import DataError
 from vfl_node.training.glm import side as module
-from vfl_node.training.glm.side import START_SCORES, START_WEIGHTS, Side, check_finite, common_enough
+from vfl_node.training.glm.side import START_SCORES, START_WEIGHTS, Side, check_finite, find_varied
 
 ROWS = np.array([3, -1, 0, 7, -1, -1, 5], dtype=np.int64)
 OWNED = [0, 2, 3, 6]
@@ -36,16 +36,16 @@ def test_own_rows_are_its_own_and_the_others_decoys(logistic: Any) -> None:
     assert of.owned.tolist() == (ROWS >= 0).tolist()
     assert of.width == 4
     expected = np.column_stack([table.integers, np.ones(8, np.int64)])
-    np.testing.assert_array_equal(of.at(np.array(OWNED)), expected[ROWS[OWNED]])
+    np.testing.assert_array_equal(of.take(np.array(OWNED)), expected[ROWS[OWNED]])
     possible = {tuple(row) for row in expected.tolist()}
-    assert all(tuple(row) in possible for row in of.at(ALL).tolist())
-    assert made(logistic(), seed=1).at(ALL).tolist() != of.at(ALL).tolist()
-    assert made(logistic()).at(ALL).tolist() == of.at(ALL).tolist()  # after a restart the same
+    assert all(tuple(row) in possible for row in of.take(ALL).tolist())
+    assert made(logistic(), seed=1).take(ALL).tolist() != of.take(ALL).tolist()
+    assert made(logistic()).take(ALL).tolist() == of.take(ALL).tolist()  # after a restart the same
 
 
 def test_many_decoys_are_drawn_evenly_from_its_own_rows(logistic: Any) -> None:
     of = made(logistic(), rows=np.full(8000, -1, dtype=np.int64), intercept=False)
-    kinds, counts = np.unique(of.at(np.arange(8000)), axis=0, return_counts=True)
+    kinds, counts = np.unique(of.take(np.arange(8000)), axis=0, return_counts=True)
     assert len(kinds) == 8
     assert counts.min() > 850
 
@@ -68,7 +68,7 @@ def test_exact_sums_become_a_gradient(logistic: Any) -> None:
     of = made(logistic(classes=4), intercept=False)
     sums = [[(1 << 90) * (row + 1) * (column - 1) for column in range(4)] for row in range(3)]
     expected = np.outer([1, 2, 3], [-1, 0, 1, 2]) * 4.0 * design().steps[:, None]
-    np.testing.assert_array_equal(of.scaled(sums, 88), expected)
+    np.testing.assert_array_equal(of.decode_sums(sums, 88), expected)
 
 
 def test_the_start_is_small_private_and_of_known_spread(logistic: Any) -> None:
@@ -157,7 +157,7 @@ def test_rare_columns_are_found_whatever_their_usual_value() -> None:
     columns[:2, 1] = [5, 6]
     columns[:, 2] = np.arange(10)
     columns[:5, 3] = -4
-    assert common_enough(columns, 3).tolist() == [True, False, True, True, False]
-    assert common_enough(columns, 0).all()
-    assert common_enough(columns, 5).tolist() == [False, False, True, True, False]
-    assert common_enough(columns[:0], 1).tolist() == [False] * 5
+    assert find_varied(columns, 3).tolist() == [True, False, True, True, False]
+    assert find_varied(columns, 0).all()
+    assert find_varied(columns, 5).tolist() == [False, False, True, True, False]
+    assert find_varied(columns[:0], 1).tolist() == [False] * 5

@@ -54,7 +54,7 @@ def test_ciphertexts_are_as_many_as_rows_and_no_two_alike(attempt: Any, shared: 
     over = shared(labels=given.get("labels", "active"), classes=given.get("classes", 2))
     made = attempt(logistic(**given))
     made(over)
-    groups = len(Scales.of(made.train).groups)  # two to four outputs fit a ciphertext of this small key
+    groups = len(Scales.from_config(made.train).groups)  # two to four outputs fit a ciphertext of this small key
     kinds = 3 if made.train.labels == "passive" else 1  # weights, weighted scores and squares; or residuals
     columns = encrypted(made, "lab")
     assert [len(column) for column in columns] == [len(over) * groups] * kinds * 3
@@ -133,7 +133,7 @@ def test_numbers_under_encryption_end_in_noise(
         assert [value == 0 for value in values] == (~over.genuine).tolist()
     found.clear()
     for module in (blind, strong_labels):
-        monkeypatch.setattr(module, "dithered", lambda values, genuine, randomness: values)
+        monkeypatch.setattr(module, "dither", lambda values, genuine, randomness: values)
     attempt(logistic(**given))(over)
     assert {value % 2**16 for value in found[0]} == {0}
 
@@ -180,7 +180,7 @@ def test_what_the_passive_party_gets_in_clear_is_the_same_whoever_is_genuine(
     assert clear(made[0], "clinic") != clear(made[1], "clinic") or given.get("flow") == "coordinator"
     wide = made[0].hub[0].public.width
     senders = {column.head.DESCRIPTOR.name: column.rows.shape[1] for column in made[0].columns("lab")}
-    assert senders == {"Encrypted": wide, "Decrypted": -(-Scales.of(made[0].train).returned_bits // 8)}
+    assert senders == {"Encrypted": wide, "Decrypted": -(-Scales.from_config(made[0].train).returned_bits // 8)}
 
 
 def test_figures_that_the_job_shares_would_differ(attempt: Any, shared: Any, logistic: Any) -> None:

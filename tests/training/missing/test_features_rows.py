@@ -282,7 +282,7 @@ def test_in_many_independent_columns_the_row_that_it_is_drawn_around_stands_out_
     bottom = MlpBottom(InputSchema(24), (128, 128))
     initialise(bottom, Randomness(b"w" * 32))
     with torch.no_grad():
-        rows = bottom(ModelInput.of(torch.from_numpy(both.numeric)))
+        rows = bottom(ModelInput.from_tensors(torch.from_numpy(both.numeric)))
     assert auc(np.arange(3000) >= 2000, distance_ratio.scores(rows).numpy()) == pytest.approx(found, abs=0.04)
 
 
@@ -306,7 +306,7 @@ def test_on_small_tables_smoothed_rows_are_found_and_the_audit_says_so(
     bottom = MlpBottom(InputSchema(own.width), (128, 128))
     initialise(bottom, Randomness(b"w" * 32))
     with torch.no_grad():
-        rows = bottom(ModelInput.of(torch.from_numpy(both.numeric)))
+        rows = bottom(ModelInput.from_tensors(torch.from_numpy(both.numeric)))
     judged = audit_equal_weights(rows, np.arange(len(both)) >= len(own), Randomness(b"a" * 32))
     assert judged.attacks[attack] == pytest.approx(found, abs=0.05)
 

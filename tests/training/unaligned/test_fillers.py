@@ -23,7 +23,7 @@ def _one_thread() -> None:
 
 
 def part(columns: Tensor, targets: Tensor, groups: list[int] | None = None) -> OwnPart:
-    inputs = lambda places: ModelInput.of(columns[torch.from_numpy(places)])  # noqa: E731
+    inputs = lambda places: ModelInput.from_tensors(columns[torch.from_numpy(places)])  # noqa: E731
     return OwnPart(inputs, columns.__getitem__, targets, np.arange(len(columns)), None if groups is None else np.array(groups))
 
 

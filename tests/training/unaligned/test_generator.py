@@ -36,7 +36,7 @@ def two_classes(rows: int, seed: int) -> tuple[Tensor, Tensor]:
 def drawn(settings: Diffusion, count: int = 20_000) -> tuple[Tensor, Tensor]:
     """What a generator draws that has learnt from 20,000 rows, and the labels it was given."""
     values, labels = two_classes(20_000, 1)
-    of_values, of_labels = Standardised.of(values), Standardised.of(labels)
+    of_values, of_labels = Standardised.fit(values), Standardised.fit(labels)
     randomness = Randomness(bytes(32))
     generator = Generator(settings, of_values.apply(values), of_labels.apply(labels), randomness.derive("generator"))
     asked = two_classes(count, 2)[1]
@@ -91,14 +91,14 @@ def test_the_same_randomness_gives_the_same_bits_and_another_one_other_rows() ->
 
 @pytest.mark.parametrize("steps", [2, 50, 200, 1000, 10_000])
 def test_the_last_step_is_noise_for_any_number_of_steps(steps: int) -> None:
-    kept = NoiseSchedule.of(steps, torch.device("cpu")).kept
+    kept = NoiseSchedule.from_steps(steps, torch.device("cpu")).kept
     assert 0 < kept[-1] < 0.01
     assert bool((kept.diff() < 0).all())
 
 
 def test_a_constant_column_stays_constant() -> None:
     values = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
-    scale = Standardised.of(values)
+    scale = Standardised.fit(values)
     assert torch.equal(scale.undo(scale.apply(values)), values)
     assert torch.equal(scale.undo(torch.tensor([[0.0, 7.0]])), torch.tensor([[2.0, 5.0]]))
 

@@ -23,7 +23,7 @@ from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.network import journal
 from vfl_node.training.split.trainer import SplitTrainer
-from vfl_node.training.unaligned.self_supervised import apart, disturbed, shuffled
+from vfl_node.training.unaligned.self_supervised import disturb, negative_cosine, shuffle_batches
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
@@ -296,19 +296,19 @@ def test_the_audit_of_columns_sees_projections_and_changes_no_message(run: Any, 
 
 
 def test_copies_are_disturbed_in_a_share_of_their_cells() -> None:
-    rows = ModelInput.of(torch.zeros(500, 4), torch.zeros(500, 2, dtype=torch.int64))
-    others = ModelInput.of(torch.ones(500, 4), torch.ones(500, 2, dtype=torch.int64))
-    copy = disturbed(rows, others, 0.3, Randomness(bytes(32)))
+    rows = ModelInput.from_tensors(torch.zeros(500, 4), torch.zeros(500, 2, dtype=torch.int64))
+    others = ModelInput.from_tensors(torch.ones(500, 4), torch.ones(500, 2, dtype=torch.int64))
+    copy = disturb(rows, others, 0.3, Randomness(bytes(32)))
     assert float(copy.numeric.mean()) == pytest.approx(0.3, abs=0.05)
     assert float(copy.categorical.float().mean()) == pytest.approx(0.3, abs=0.05)
-    again = disturbed(rows, others, 0.3, Randomness(bytes(32)))
+    again = disturb(rows, others, 0.3, Randomness(bytes(32)))
     assert torch.equal(copy.numeric, again.numeric)
 
 
 def test_the_similarity_is_a_cosine_without_a_gradient_into_the_aim() -> None:
     aim = torch.tensor([[1.0, 0.0], [0.0, 2.0]], requires_grad=True)
     given = torch.tensor([[2.0, 0.0], [1.0, 1.0]], requires_grad=True)
-    value = apart(given, aim)
+    value = negative_cosine(given, aim)
     assert value.item() == pytest.approx(-(1 + 2**-0.5) / 2)
     value.backward()
     assert aim.grad is None
@@ -316,10 +316,10 @@ def test_the_similarity_is_a_cosine_without_a_gradient_into_the_aim() -> None:
 
 
 def test_a_last_batch_of_one_row_joins_the_one_before() -> None:
-    assert [len(rows) for rows in shuffled(9, 4, Randomness(bytes(32)))] == [4, 5]
-    assert sorted(np.concatenate(shuffled(9, 4, Randomness(bytes(32)))).tolist()) == list(range(9))
-    assert [len(rows) for rows in shuffled(10, 4, Randomness(bytes(32)))] == [4, 4, 2]
-    assert [len(rows) for rows in shuffled(1, 4, Randomness(bytes(32)))] == [1]
+    assert [len(rows) for rows in shuffle_batches(9, 4, Randomness(bytes(32)))] == [4, 5]
+    assert sorted(np.concatenate(shuffle_batches(9, 4, Randomness(bytes(32)))).tolist()) == list(range(9))
+    assert [len(rows) for rows in shuffle_batches(10, 4, Randomness(bytes(32)))] == [4, 4, 2]
+    assert [len(rows) for rows in shuffle_batches(1, 4, Randomness(bytes(32)))] == [1]
 
 
 @pytest.mark.parametrize("method", ["mpd", "fedhssl"])

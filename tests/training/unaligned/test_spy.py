@@ -18,7 +18,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.execution import simulation
 from vfl_node.execution.extras import Extras
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.private import private, trial_settings
+from vfl_node.execution.private import private_settings, trial_settings
 from vfl_node.job import Evaluate, Job
 from vfl_node.job.unaligned import unaligned_of
 from vfl_node.settings.defences import read_params
@@ -171,7 +171,7 @@ def test_filled_in_embeddings_and_the_generator_are_in_no_file_that_is_left(
         }
     )
     files = written(tmp_path)
-    settings = trial_settings(job, files, given={"clinic": private({"data": {"group": "user"}}, source="clinic")})
+    settings = trial_settings(job, files, given={"clinic": private_settings({"data": {"group": "user"}}, source="clinic")})
     folders = simulation.simulate(job, files, tmp_path / "out", settings=settings, extras=Extras(seed=1))
     result = Result(folders)
     theirs = result.report("lab").figures

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.defences.decoding import DecoderParams
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Targets
@@ -71,12 +71,12 @@ class SimulatedDecoder:
     def tensors(self) -> dict[str, Tensor]:
         """Weights and the state of their optimiser."""
         weights = {name: tensor.detach().cpu().clone() for name, tensor in self.network.state_dict().items()}
-        return {**prefixed("network", weights), **prefixed("optimizer", tensors_of_optimiser(self._optimizer))}
+        return {**add_prefix("network", weights), **add_prefix("optimizer", tensors_of_optimiser(self._optimizer))}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave."""
-        self.network.load_state_dict(under("network", tensors))
-        restore_optimiser(self._optimizer, under("optimizer", tensors))
+        self.network.load_state_dict(take_part("network", tensors))
+        restore_optimiser(self._optimizer, take_part("optimizer", tensors))
 
 
 def example(model: nn.Module, inputs: Callable[[NDArray[np.int64]], ModelInput]) -> Tensor:

@@ -30,7 +30,7 @@ from typing_extensions import override
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender
 from vfl_node.privacy.defences.simulated import BETAS, SimulatedDecoder, example
 from vfl_node.privacy.defences.specs import FbsFixedParams, FbsParams, ProximalParams, SplittingParams
@@ -89,8 +89,8 @@ class Splitting(Defence):
             return {}
         protected = {str(number): weights.cpu().clone() for number, weights in enumerate(self._protected)}
         return {
-            **prefixed("minimax", self._minimax.tensors()),
-            **prefixed("protected", protected),
+            **add_prefix("minimax", self._minimax.tensors()),
+            **add_prefix("protected", protected),
             "steps": torch.tensor(self._steps),
         }
 
@@ -98,7 +98,7 @@ class Splitting(Defence):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         if self._minimax is None:
             return
-        self._minimax.restore(under("minimax", state))
+        self._minimax.restore(take_part("minimax", state))
         for number, weights in enumerate(self._protected):
             weights.copy_(state[f"protected.{number}"])
         self._steps = int(state["steps"])
@@ -223,15 +223,19 @@ class Minimax:
             str(number): parameter.detach().cpu().clone() for number, parameter in enumerate(self._weighting.parameters())
         }
         moments = tensors_of_optimiser(self._optimizer)
-        return {**prefixed("decoder", self._decoder.tensors()), **prefixed("weighting", learnt), **prefixed("moments", moments)}
+        return {
+            **add_prefix("decoder", self._decoder.tensors()),
+            **add_prefix("weighting", learnt),
+            **add_prefix("moments", moments),
+        }
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave."""
-        self._decoder.restore(under("decoder", tensors))
+        self._decoder.restore(take_part("decoder", tensors))
         for number, parameter in enumerate(self._weighting.parameters()):
             parameter.copy_(tensors[f"weighting.{number}"])
-        restore_optimiser(self._optimizer, under("moments", tensors))
+        restore_optimiser(self._optimizer, take_part("moments", tensors))
 
 
 def _half_square(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:

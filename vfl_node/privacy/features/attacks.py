@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.fitting import EFFORT, Effort, fit_decoders
 from vfl_node.privacy.features.targets import Targets
@@ -174,7 +174,7 @@ class Adaptive:
         }
         return {
             **kept,
-            **prefixed("decoder", self._decoder.state_dict()),
+            **add_prefix("decoder", self._decoder.state_dict()),
             **{f"moments.{index}.{key}": value for index, parts in moments.items() for key, value in parts.items()},
         }
 
@@ -184,9 +184,9 @@ class Adaptive:
         self._mean, self._variance = tensors["mean"].to(device), tensors["variance"].to(device)
         self._newest, self._newest_at = tensors["newest"].to(device), tensors["newest_at"].to(device)
         self._batches = int(tensors["batches"])
-        self._decoder.load_state_dict(under("decoder", tensors))
+        self._decoder.load_state_dict(take_part("decoder", tensors))
         state: dict[int, dict[str, Tensor]] = {}
-        for name, value in under("moments", tensors).items():
+        for name, value in take_part("moments", tensors).items():
             index, key = name.split(".")
             state.setdefault(int(index), {})[key] = value.clone()
         self._optimiser.load_state_dict({**self._optimiser.state_dict(), "state": state})

@@ -31,7 +31,7 @@ from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.features.attacks import Adaptive, rebuild, spread
@@ -225,8 +225,8 @@ class DecoderAudit(Attachment):
             return {}
         kept = {"epoch": torch.tensor(self._epoch), **self._embeddings.tensors()}
         adaptive = self._adaptive.tensors() if self._adaptive else {}
-        projected = prefixed(PROJECTIONS, self._projections.tensors())
-        return {**kept, **projected, **prefixed("worst", self._worst.tensors()), **prefixed("adaptive", adaptive)}
+        projected = add_prefix(PROJECTIONS, self._projections.tensors())
+        return {**kept, **projected, **add_prefix("worst", self._worst.tensors()), **add_prefix("adaptive", adaptive)}
 
     @override
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -235,9 +235,9 @@ class DecoderAudit(Attachment):
         self._epoch = int(tensors["epoch"])
         device = self._known_at.device
         self._embeddings.restore({"count": tensors["epoch"], **tensors}, device)  # an earlier version saw no projections
-        self._projections.restore(under(PROJECTIONS, tensors), device)
-        self._worst.restore(under("worst", tensors))
-        if adaptive := under("adaptive", tensors):
+        self._projections.restore(take_part(PROJECTIONS, tensors), device)
+        self._worst.restore(take_part("worst", tensors))
+        if adaptive := take_part("adaptive", tensors):
             self._adaptive_of(self._embeddings.epochs[-1].shape[1]).restore(adaptive)
 
     def _judge_projections(self) -> None:

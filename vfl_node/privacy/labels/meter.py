@@ -28,7 +28,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from vfl_node.errors import PolicyError
-from vfl_node.models.storage import in_parts, parted, prefixed, under
+from vfl_node.models.storage import add_prefix, join_parts, split_parts, take_part
 from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.labels.attacks import Informed
@@ -202,21 +202,21 @@ class LabelMeter(Attachment):
         worst = {
             name: torch.tensor(np.nan if value is None else value, dtype=torch.float64) for name, value in self._worst.items()
         }
-        courses = in_parts({attacker: course.tensors() for attacker, course in self._courses.items()})
+        courses = join_parts({attacker: course.tensors() for attacker, course in self._courses.items()})
         scores = {f"{attacker}.{attack}": score for (attacker, attack), score in self._scores.items()}
-        figures = {**prefixed("worst", worst), **prefixed("scores", scores)}
-        return {"epoch": torch.tensor(self._epoch), **prefixed("courses", courses), **figures}
+        figures = {**add_prefix("worst", worst), **add_prefix("scores", scores)}
+        return {"epoch": torch.tensor(self._epoch), **add_prefix("courses", courses), **figures}
 
     @override
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        if not under("courses", tensors):  # nothing, or what an earlier version kept
+        if not take_part("courses", tensors):  # nothing, or what an earlier version kept
             return
         self._epoch = int(tensors["epoch"])
-        for attacker, courses in parted(under("courses", tensors), self._attackers).items():
+        for attacker, courses in split_parts(take_part("courses", tensors), self._attackers).items():
             self._courses[attacker].restore(courses)
-        scores = under("scores", tensors)
+        scores = take_part("scores", tensors)
         self._scores = {told: scores[".".join(told)].cpu() for told in self._summed if ".".join(told) in scores}
-        self._worst = {name: None if value.isnan() else value.item() for name, value in under("worst", tensors).items()}
+        self._worst = {name: None if value.isnan() else value.item() for name, value in take_part("worst", tensors).items()}
 
     def break_off(self) -> None:
         """As :meth:`Attachment.break_off`: rows that were not seen in the epoch count as telling nothing in it."""
@@ -242,7 +242,7 @@ class LabelMeter(Attachment):
     @override
     def follow_on(self, carried: Mapping[str, Tensor]) -> None:
         for told in self._summed:
-            if part := under(".".join(told), carried):
+            if part := take_part(".".join(told), carried):
                 names, sums, squares, counts = (part[name].numpy() for name in ("names", "sums", "squares", "counts"))
                 self._repeats[told] = Evidence(names.view(np.uint64), sums, squares, counts)
 

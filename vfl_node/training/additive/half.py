@@ -61,19 +61,19 @@ Opened = Callable[[StoredModel], AdditiveHalf]
 def kept_weights(model: StoredModel, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
     """The stored weights by name: finite float64 of exactly these names and shapes. Raises StateError (``E_STATE_CORRUPT``)."""
     kept: dict[str, Tensor] = dict(model.weights)
-    if {name: tuple(of.shape) for name, of in kept.items()} != dict(shapes):
+    if {name: tuple(weight.shape) for name, weight in kept.items()} != dict(shapes):
         raise damage_error(WHAT, HINT)
-    if not all(of.dtype == torch.float64 and torch.isfinite(of).all() for of in kept.values()):
+    if not all(weight.dtype == torch.float64 and torch.isfinite(weight).all() for weight in kept.values()):
         raise damage_error(WHAT, HINT)
-    return {name: of.numpy() for name, of in kept.items()}
+    return {name: weight.numpy() for name, weight in kept.items()}
 
 
-def said(z: Floats, unit: Floats | None) -> Floats:
+def interpret(z: Floats, unit: Floats | None) -> Floats:
     """What scores z, float64[n, K], say: probabilities, or with a ``unit`` (mean, deviation) numbers in it."""
-    return output_of(z).probabilities if unit is None else TargetScale(*unit.tolist()).original(z[:, 0])
+    return output_of(z).probabilities if unit is None else TargetScale(*unit.tolist()).undo(z[:, 0])
 
 
-def joined(opened: Opened, active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> Floats:
+def predict_jointly(opened: Opened, active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> Floats:
     """What the model says of the rows at shared ``positions``, with all halves in one place; as `AdditiveHalf.predicted`."""
     first = opened(active.model)
     parts = [

@@ -33,15 +33,15 @@ class AdditivePredictor(ABC):
     defended: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
-    def opened(self, model: StoredModel) -> AdditiveHalf:
+    def open_half(self, model: StoredModel) -> AdditiveHalf:
         """One party's half. Raises StateError where it is damaged (``E_STATE_CORRUPT``)."""
 
     def check(self, model: StoredModel) -> None:
         """As the base: the weights must be those of the job's model."""
-        terms_of(model, self.opened(model))
+        terms_of(model, self.open_half(model))
 
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
-        """As the base."""
+        """Column → its kind, of the columns that a stored ``encoder`` reads."""
         stored = LinearEncoder.from_json(encoder)
         return stored.declare(stored.kinds)
 
@@ -81,7 +81,7 @@ class AdditivePredictor(ABC):
     def _side(self, session: Session, model: StoredModel, alignment: Alignment, table: Table) -> PartOfScores | SumOfScores:
         """This party's half, over the training's alignment or a new one."""
         side = SumOfScores if session.role == "active" else PartOfScores
-        return side(model, self.opened(model), alignment, table)
+        return side(model, self.open_half(model), alignment, table)
 
 
 def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:

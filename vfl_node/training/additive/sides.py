@@ -60,13 +60,13 @@ class AdditiveSide(ServiceSide):
 class PartOfScores(AdditiveSide, EmbeddingSide):
     """A passive party's half."""
 
-    def shared(self, positions: Positions) -> Tensor:
+    def embed_shared(self, positions: Positions) -> Tensor:
         """X W at shared ``positions``, float64[B, width]."""
         return torch.from_numpy(self._part(positions))
 
-    def new(self, positions: Positions) -> Tensor:
+    def embed_new(self, positions: Positions) -> Tensor:
         """The same: a row has the same bits in every batch and alignment, on one machine."""
-        return self.shared(positions)
+        return self.embed_shared(positions)
 
 
 class SumOfScores(AdditiveSide, ScoringSide):
@@ -78,7 +78,7 @@ class SumOfScores(AdditiveSide, ScoringSide):
             raise damage_error(WHAT, HINT)
         self._predicted = half.predicted
 
-    def expected(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
+    def own_probability(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
         """What the model says; every party owns every row, so it is the same for all."""
         return self.probability(positions, embeddings)
 

@@ -25,8 +25,8 @@ class StoredBatches(BaseModel, extra="forbid", frozen=True):
     batches: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
     @classmethod
-    def of(cls, schedule: Schedule) -> StoredBatches:
-        """That of a training by ``schedule``."""
+    def from_schedule(cls, schedule: Schedule) -> StoredBatches:
+        """The batches that follow from the ``schedule`` of a training."""
         return cls(batches=schedule.derive("predictions").hex())
 
     def to_json(self) -> str:

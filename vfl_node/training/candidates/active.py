@@ -17,7 +17,7 @@ from torch import Tensor
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.metrics.numbers import spearman
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
@@ -26,7 +26,7 @@ from vfl_node.training.candidates.config import Linked
 from vfl_node.training.candidates.halves import Crossed
 from vfl_node.training.candidates.network import ActiveNetwork
 from vfl_node.training.evaluation import Evaluation, Figures, assess, measure
-from vfl_node.training.messages import check_step, received
+from vfl_node.training.messages import check_step, decode_tensor
 from vfl_node.training.network.alone import logits_alone
 from vfl_node.training.network.half import Defended, ForwardPass, Positions, RepeatStart, learner
 from vfl_node.training.network.local import check_finite
@@ -66,7 +66,7 @@ class LinkedActive:
         self._crossed = Crossed()
         if saved is not None:
             self.learner.restore(saved)
-            self._crossed = Crossed.from_tensors(under("crossed", saved))
+            self._crossed = Crossed.from_tensors(take_part("crossed", saved))
         self._private = randomness.derive(f"alone/{repeat}")
         self._resampling = randomness.derive(f"resampling/{repeat}")
         self._met: list[tuple[Positions, Tensor, float]] = []
@@ -117,7 +117,7 @@ class LinkedActive:
         labels, table = self._labels[held_out], self._data.table
         self._found = {"pairs": self._pair_metrics(logits, labels), "spearman": self._rank_correlation(held_out)}
         apart = self._evaluate.test_fraction > 0
-        own = OwnRows.of(self._data.alignment, held_out, held_out=apart, records=len(table), validation=self._validation)
+        own = OwnRows.select(self._data.alignment, held_out, held_out=apart, records=len(table), validation=self._validation)
         alone = logits_alone(self._session, self._data, own, self._task, self._private.derive("network"))
         return assess(
             self._evaluate,
@@ -206,8 +206,8 @@ class LinkedActive:
         distinct = message.embeddings.shape[0] if message.embeddings.shape else 0
         if not 1 <= distinct <= places[0] * places[1]:
             raise ProtocolError(f"{channel.peer} sent {distinct} embeddings for {places[0] * places[1]} places", code="E_SHAPE")
-        embeddings = received(channel, message.embeddings, (distinct, self._train.bottom[-1]))
-        index = received(channel, message.index, places, dtype=torch.int32).long()
+        embeddings = decode_tensor(channel, message.embeddings, (distinct, self._train.bottom[-1]))
+        index = decode_tensor(channel, message.index, places, dtype=torch.int32).long()
         if int(index.min()) < 0 or int(index.max()) >= distinct:
             raise ProtocolError(f"{channel.peer} names an embedding that it did not send", code="E_SHAPE")
         self._crossed.count(distinct, index.numel())

@@ -49,7 +49,7 @@ def cost(train: Linked, evaluate: Evaluate, m: int, beside: Beside) -> TrainingC
 
 def parameters(train: Linked, role: DataRole, table: TableShape, beside: Beside) -> int:
     """Weights of this party's networks, the active party's own model included; of the layers alone where no table is known."""
-    architecture, options = architecture_of(train.model), LayerOptions.of(train)
+    architecture, options = architecture_of(train.model), LayerOptions.from_job(train)
     schema = InputSchema(table.numeric, table.cardinalities, lists=table.lists)
     if role == "passive":
         return architecture.bottom_weights(schema, train.bottom, train)
@@ -75,7 +75,7 @@ def batch_bytes(train: Linked, role: DataRole, table: TableShape, beside: Beside
     if role == "passive":
         return VALUE_BYTES * min(pairs, table.rows + 1) * dense_values(schema, train.bottom, train)
     own = dense_values(schema, train.active_bottom, train) * (pairs if train.how.each else train.batch_size)
-    values, width, flat = LayerOptions.of(train).values, _pair_width(train), _convolution_outputs(train, beside)
+    values, width, flat = LayerOptions.from_job(train).values, _pair_width(train), _convolution_outputs(train, beside)
     local = values * sum(train.top) + 2 * (train.bottom[-1] + train.active_bottom[-1]) + width
     weighted = train.similarity_hidden + width if train.how.gates else 0
     merged = values * (flat + sum(train.merge_hidden)) if flat else 0

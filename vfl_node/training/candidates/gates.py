@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vfl_node.models.layers import Dropout, hidden, linear
+from vfl_node.models.layers import Dropout, hidden_layers, linear
 from vfl_node.models.settings import LayerOptions
 
 FLOOR = 1e-7
@@ -48,7 +48,7 @@ class WeightGate(nn.Module):
 
     def __init__(self, units: int) -> None:
         super().__init__()
-        self.layers = hidden(1, [units], LayerOptions())
+        self.layers = hidden_layers(1, [units], LayerOptions())
         self.output = linear(units, 1)
 
     def forward(self, scaled: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class ConvolutionMerge(nn.Module):
         self.convolution = convolution.to_empty(device=torch.get_default_device())
         self.dropout = Dropout(options.dropout) if options.dropout else nn.Identity()
         flat = channels * (candidates + kernel - 1) * width
-        self.layers = hidden(flat, sizes, options)
+        self.layers = hidden_layers(flat, sizes, options)
         self.output = linear(sizes[-1] if sizes else flat, outputs)
 
     def forward(self, pairs: Tensor, weights: Tensor) -> Tensor:

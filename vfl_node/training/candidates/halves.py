@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from vfl_node.models.storage import prefixed
+from vfl_node.models.storage import add_prefix
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Crossed:
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold."""
-        return prefixed("crossed", {"counts": torch.tensor([self.distinct, self.places, self.gradients])})
+        return add_prefix("crossed", {"counts": torch.tensor([self.distinct, self.places, self.gradients])})
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Crossed:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.layers import hidden, linear
+from vfl_node.models.layers import hidden_layers, linear
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions
@@ -46,7 +46,7 @@ class LinearCut(nn.Module):
     def __init__(self, schema: InputSchema, sizes: Sequence[int], train: Linked) -> None:
         super().__init__()
         read = schema.numeric + train.embedding_size * len(schema.cardinalities)
-        options = LayerOptions.of(train)
+        options = LayerOptions.from_job(train)
         self.hidden = MlpBottom(schema, sizes[:-1], embedding_size=train.embedding_size, options=options)
         self.cut = linear(sizes[-2] if len(sizes) > 1 else read, sizes[-1])
 
@@ -73,11 +73,11 @@ class ActiveNetwork(nn.Module):
         self.scale = SimilarityScale(similarities)
         read = replace(schema, numeric=schema.numeric + 1) if self._method.each else schema
         self.bottom = None if read.empty else LinearCut(read, train.active_bottom, train)
-        options = LayerOptions.of(train)
+        options = LayerOptions.from_job(train)
         sorts = self._method.gates and train.sorts
         width = train.pair_outputs if sorts else train.outputs
         cuts = train.bottom[-1] + (train.active_bottom[-1] if self.bottom else 0)
-        self.local = hidden(cuts, train.top, options)
+        self.local = hidden_layers(cuts, train.top, options)
         self.pair = linear(train.top[-1] if train.top else cuts, width)
         self.gate = WeightGate(train.similarity_hidden) if self._method.gates else None
         self.merge: nn.Module | None = WeightedMean() if self.gate else None

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.data.features import Encoder, Features
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
@@ -34,7 +34,7 @@ from vfl_node.training.candidates.config import Linked
 from vfl_node.training.candidates.halves import Crossed
 from vfl_node.training.candidates.network import LinearCut
 from vfl_node.training.evaluation import Figures
-from vfl_node.training.messages import check_step, received
+from vfl_node.training.messages import check_step, decode_tensor
 from vfl_node.training.network.half import Defended, ForwardPass, Positions, RepeatStart, attach, learner
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.positioned_input import PositionedInput
@@ -69,7 +69,7 @@ class LinkedPassive:
         self.attachments: Sequence[Attachment] = attach(self._recorder)
         if (saved := start.saved) is not None:
             self.learner.restore(saved)
-            self._crossed = Crossed.from_tensors(under("crossed", saved))
+            self._crossed = Crossed.from_tensors(take_part("crossed", saved))
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
@@ -77,7 +77,7 @@ class LinkedPassive:
         embeddings, index = await self._send(number, positions)  # (U, d), (B, K)
         message = await self._channel.receive(training_pb2.Gradient)
         check_step(self._channel, message.step, number)
-        gradient = received(self._channel, message.tensor, tuple(embeddings.shape)).to(embeddings.device)
+        gradient = decode_tensor(self._channel, message.tensor, tuple(embeddings.shape)).to(embeddings.device)
         self._crossed.gradients += len(gradient)
         embeddings.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()

@@ -84,7 +84,7 @@ def _check_batch(rows: int, *, train: Linked, candidates: int) -> None:
     """Refuse batches whose embeddings one message cannot hold, if no two places have the same. Raises UsageError."""
     width = train.bottom[-1]
     size, narrower = f"with {candidates} candidates at a cut layer of width {width}", "lower align.candidates"
-    check_batch_fits(rows, row_bytes(train, candidates), of=size, narrower=narrower)
+    check_batch_fits(rows, row_bytes(train, candidates), cause=size, narrower=narrower)
 
 
 def _result(session: Session, data: TrainingData, journal: Journal) -> Trained:

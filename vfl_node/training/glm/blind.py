@@ -37,12 +37,12 @@ from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.training.glm.blind_loss import PRODUCTS, SQUARES, GenuineRows, sent_for_loss
+from vfl_node.training.glm.blind_loss import PRODUCTS, SQUARES, GenuineRows, loss_tensor
 from vfl_node.training.glm.exchange import receive_encrypted, receive_end, send_encrypted, send_end
 from vfl_node.training.glm.flow import IterationContext, Outcome
 from vfl_node.training.glm.plain import LOSSES, Polynomial
-from vfl_node.training.glm.scales import SCORE, WEIGHT, loss_fraction, packed
-from vfl_node.training.glm.side import Floats, in_range
+from vfl_node.training.glm.scales import SCORE, WEIGHT, loss_fraction, pack_rows
+from vfl_node.training.glm.side import Floats, check_range
 
 SCORES, RESIDUALS = "scores", "residuals"
 
@@ -56,7 +56,7 @@ class ActiveBlind:
     def __init__(self, context: IterationContext) -> None:
         self._context = context
         self._polynomial = polynomial_of(context)
-        self._for_loss = sent_for_loss(context.train, context.passive_parties)
+        self._for_loss = loss_tensor(context.train, context.passive_parties)
         one = np.frombuffer((1).to_bytes(context.public.width, "big"), np.uint8)
         self._zero = context.encryptor.blind(one[None, :], "nothing")  # an Enc(0) as large as any ciphertext
 
@@ -65,7 +65,7 @@ class ActiveBlind:
         context, positions = self._context, self._context.positions(step)
         genuine, count = context.genuine(positions)
         assert context.targets is not None
-        ours, targets = in_range(context.side.scores(positions)), context.targets[positions]
+        ours, targets = check_range(context.side.scores(positions)), context.targets[positions]
         groups = len(context.scales.groups)
         context.prepare(step, lambda ahead: _labels(context, ahead, RESIDUALS))
         theirs = np.split(await self._receive_scores(step, groups * len(positions)), groups)  # a column for each group
@@ -81,7 +81,7 @@ class ActiveBlind:
             rows = GenuineRows(context, self._polynomial, ours[:, 0], targets[:, 0], genuine)
             loss = await self._open_loss(step, rows, theirs[0], squares, gradient)
         context.side.update(gradient)
-        last = step + 1 == context.train.iterations or context.converged(loss)
+        last = step + 1 == context.train.iterations or context.has_converged(loss)
         for channel in context.channels:
             await send_end(channel, step, last=last)
         return Outcome(last, loss)
@@ -105,8 +105,8 @@ class ActiveBlind:
         context = self._context
         factor = round(self._polynomial.curvature / count * 2**WEIGHT)
         noise = context.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
-        columns = [dithered(encode(column, SCORE + WEIGHT), genuine, noise) for column in own.T]
-        values = packed(list(zip(*columns, strict=True)), context.scales.groups, context.scales.slot)
+        columns = [dither(encode(column, SCORE + WEIGHT), genuine, noise) for column in own.T]
+        values = pack_rows(list(zip(*columns, strict=True)), context.scales.groups, context.scales.slot)
         residuals = []
         labels = _labels(context, step, RESIDUALS)
         for group, column in enumerate(theirs):
@@ -123,10 +123,10 @@ class ActiveBlind:
         context = self._context
         assert context.opening is not None
         if squares:
-            encrypted = rows.by_squares(theirs, *squares)
+            encrypted = rows.loss_from_squares(theirs, *squares)
         else:
-            products = [await receive_encrypted(of, step, PRODUCTS, 1, context.public) for of in context.channels]
-            encrypted = rows.by_products(theirs, products, context.side.product(gradient))
+            products = [await receive_encrypted(channel, step, PRODUCTS, 1, context.public) for channel in context.channels]
+            encrypted = rows.loss_from_products(theirs, products, context.side.product(gradient))
         opened = await context.opening.loss(step, encrypted)
         return self._polynomial.reported * opened / 2.0 ** loss_fraction(context.train)
 
@@ -136,17 +136,17 @@ class PassiveBlind:
 
     def __init__(self, context: IterationContext) -> None:
         self._context = context
-        self._for_loss = sent_for_loss(context.train, context.passive_parties)
+        self._for_loss = loss_tensor(context.train, context.passive_parties)
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
         context, positions = self._context, self._context.positions(step)
-        scores = in_range(context.side.scores(positions))
+        scores = check_range(context.side.scores(positions))
         groups = len(context.scales.groups)
         context.prepare(step, self._labels)
-        values = packed([encode(row, SCORE) for row in scores], context.scales.groups, context.scales.slot)
+        values = pack_rows([encode(row, SCORE) for row in scores], context.scales.groups, context.scales.slot)
         labels = _labels(context, step, SCORES)
-        columns = [context.encryptor.encrypt(of, label) for of, label in zip(values, labels, strict=True)]
+        columns = [context.encryptor.encrypt(group, label) for group, label in zip(values, labels, strict=True)]
         await send_encrypted(context.channel, step, SCORES, np.concatenate(columns))
         if self._for_loss == SQUARES:
             squares = encode(scores[:, 0] ** 2, SCORE)
@@ -161,7 +161,7 @@ class PassiveBlind:
     async def _send_product(self, step: int, product: float) -> None:
         context = self._context
         noise = context.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
-        values = dithered(encode(np.array([product / 2]), SCORE + WEIGHT), np.array([True]), noise)
+        values = dither(encode(np.array([product / 2]), SCORE + WEIGHT), np.array([True]), noise)
         await send_encrypted(context.channel, step, PRODUCTS, context.encryptor.encrypt(values, f"{step}/{PRODUCTS}"))
 
     def _labels(self, step: int) -> list[str]:
@@ -176,7 +176,7 @@ def polynomial_of(context: IterationContext) -> Polynomial:
     return polynomial
 
 
-def dithered(values: list[int], genuine: NDArray[np.bool_], randomness: Randomness) -> list[int]:
+def dither(values: list[int], genuine: NDArray[np.bool_], randomness: Randomness) -> list[int]:
     """``values`` with uniform noise of :data:`DITHER` bits where ``genuine``, bool[B], and 0 elsewhere.
 
     A float has 53 bits, so a number at 80 fractional bits that comes from a float ends in zeros, and a multiple of 1/|I|

@@ -36,7 +36,7 @@ from vfl_node.training.glm.side import Floats
 SQUARES, PRODUCTS = "squares", "products"
 
 
-def sent_for_loss(train: GeneralisedLinear, passive_parties: int) -> str | None:
+def loss_tensor(train: GeneralisedLinear, passive_parties: int) -> str | None:
     """What passive parties send so that the active one can compute the loss; None where it is not computed."""
     if train.tolerance == 0:
         return None
@@ -61,14 +61,14 @@ class GenuineRows:
         self._scores, self._targets, self._genuine = scores, targets, genuine
         self._count = int(np.count_nonzero(genuine))
 
-    def by_squares(self, theirs: Ciphertexts, squares: Ciphertexts) -> Ciphertexts:
+    def loss_from_squares(self, theirs: Ciphertexts, squares: Ciphertexts) -> Ciphertexts:
         """Enc(mean loss), at SCORE + WEIGHT fractional bits, from Enc(u) and Enc(u²)."""
         polynomial, ours, targets = self._polynomial, self._scores, self._targets
         linear = encode(polynomial.derivative(ours, targets) / self._count, WEIGHT)
         quadratic = [round(polynomial.curvature / 2 / self._count * 2**WEIGHT)] * len(linear)
         return self._sum([*linear, *quadratic], [theirs, squares], polynomial.value(ours, targets))
 
-    def by_products(self, theirs: Ciphertexts, products: Sequence[Ciphertexts], own: float) -> Ciphertexts:
+    def loss_from_products(self, theirs: Ciphertexts, products: Sequence[Ciphertexts], own: float) -> Ciphertexts:
         """The same from Enc(Σ_j u_j), each Enc(½θ_j·G_j), and ``own``, the active party's θ·G."""
         slope = self._polynomial.slope(self._targets)
         rest = self._polynomial.constant(self._targets) - slope * self._scores / 2

@@ -41,8 +41,8 @@ from vfl_node.training.glm.exchange import (
 )
 from vfl_node.training.glm.flow import IterationContext, Outcome
 from vfl_node.training.glm.plain import LOSSES, mean_loss
-from vfl_node.training.glm.scales import packed
-from vfl_node.training.glm.side import Floats, diverged, in_range
+from vfl_node.training.glm.scales import pack_rows
+from vfl_node.training.glm.side import Floats, check_range, divergence_error
 
 RESIDUALS = "residuals"
 
@@ -63,7 +63,7 @@ class ActiveClear:
         theirs = [await receive_scores(channel, step, len(positions), context.train.outputs) for channel in context.channels]
         if self._loss.polynomial:  # check every row: a check of the genuine ones alone would reveal which they are
             for scores in theirs:
-                in_range(scores)
+                check_range(scores)
         scores, targets = np.sum(theirs, axis=0) + context.side.scores(positions), context.targets[positions]
         shares = context.shares(positions)
         residuals = self._loss.residual(scores, targets) * shares[:, None]  # a dummy's is 0
@@ -76,7 +76,7 @@ class ActiveClear:
         if context.service:
             await context.service.answer()
         context.side.update(gradient)
-        last = step + 1 == context.train.iterations or context.converged(loss)
+        last = step + 1 == context.train.iterations or context.has_converged(loss)
         for channel in context.channels:
             await send_end(channel, step, last=last)
         return Outcome(last, loss, scores)
@@ -86,10 +86,10 @@ class ActiveClear:
         context = self._context
         largest = 2.0 ** (context.scales.residual - context.scales.fraction) * (1 + 1e-9)  # an allowance for rounding
         if not (np.abs(residuals).sum(axis=0) <= largest).all():  # a loss whose residuals have no bound of their own
-            raise diverged()
+            raise divergence_error()
         rows = [encode(row, context.scales.fraction) for row in residuals]
-        values = packed(rows, context.scales.groups, context.scales.slot)
-        columns = [context.encryptor.encrypt(of, label) for of, label in zip(values, self._labels(step), strict=True)]
+        values = pack_rows(rows, context.scales.groups, context.scales.slot)
+        columns = [context.encryptor.encrypt(group, label) for group, label in zip(values, self._labels(step), strict=True)]
         for channel in context.channels:
             await send_encrypted(channel, step, RESIDUALS, np.concatenate(columns))
 

@@ -19,7 +19,7 @@ SCORE_BYTES = 8
 """A score in clear: a float64."""
 
 ROUND_TRIPS = 2
-"""Of an iteration: scores for residuals, and a masked gradient for its decryption."""
+"""Round trips of an iteration: scores for residuals, and a masked gradient for its decryption."""
 
 
 def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int, passive_parties: int = 1) -> TrainingCost:
@@ -57,7 +57,7 @@ def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int, passive_parties: 
 def _bytes_a_row(train: GeneralisedLinear, passive_parties: int) -> tuple[int, int]:
     """What the active party sends to each passive one, and each to it, for a row in an iteration (see the flows' modules)."""
     ciphertext = 2 * train.key_bits // 8
-    groups = len(Scales.of(train, passive_parties).groups) * ciphertext
+    groups = len(Scales.from_config(train, passive_parties).groups) * ciphertext
     squares = ciphertext if train.tolerance > 0 and passive_parties == 1 else 0  # for the loss
     if train.flow != "coordinator":
         return groups, SCORE_BYTES * train.outputs
@@ -67,7 +67,7 @@ def _bytes_a_row(train: GeneralisedLinear, passive_parties: int) -> tuple[int, i
 
 
 class GlmPlan(TrainingPlan["GeneralisedLinear"]):
-    """Of a generalised linear model under encryption."""
+    """Plan of a generalised linear model under encryption."""
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """Iterations, however many rows there are."""

@@ -94,7 +94,7 @@ class DecryptionService:
         self._channel, self._private, self._workers = channel, private, workers
         self._train, self._allowed = train, tensors_of(train, str(role_in(parties, channel.peer)))
         self._log, self._pins, self._others = log, pins, parties.others(channel.peer)
-        self._scales = Scales.of(train, len(parties.passive))
+        self._scales = Scales.from_config(train, len(parties.passive))
         self.count = log.read()
         self._plan: Mapping[str, MaskedTensor] = {}
         self._next = self._before = 0
@@ -119,18 +119,18 @@ class DecryptionService:
         plan = await self._channel.receive(pb.DecryptionPlan)
         tensors = _read(plan.tensors)
         if tuple(tensor.name for tensor in tensors) != self._allowed:
-            raise self._refused("plans to have other tensors decrypted than the job gives it")
+            raise self._refusal("plans to have other tensors decrypted than the job gives it")
         if expected is not None and tensors != tuple(expected):
-            raise self._refused("plans other shapes than those of a gradient of its columns")
+            raise self._refusal("plans other shapes than those of a gradient of its columns")
         scales = self._scales
         shapes = {GRADIENT: (scales.groups[0], scales.slot, len(scales.groups)), LOSS: (1, slot_bits(scales.loss), 1)}
         for tensor in tensors:
             slots, bits, groups = shapes[tensor.name]
             fits = tensor.units < 1 << 24 and tensor.units % groups == 0 and (tensor.name == GRADIENT or tensor.units == 1)
             if not fits or (tensor.slots, tensor.slot_bits) != (slots, bits):
-                raise self._refused("plans tensors of another shape than the job's")
+                raise self._refusal("plans tensors of another shape than the job's")
         self._pin(self._channel.peer, tensors)
-        for party, stated in self._stated(plan.theirs).items():
+        for party, stated in self._read_plans(plan.theirs).items():
             self._pin(party, stated)
         if tensors and self.count.step < 0 < plan.first_step:
             raise StateError(
@@ -140,7 +140,7 @@ class DecryptionService:
                 for_peer="it has lost what it stored of the job",
             )
         if tensors and not max(self.count.step, 0) <= plan.first_step <= self.count.step + 1:
-            raise self._refused(f"goes on from iteration {plan.first_step}, and the last one answered is {self.count.step}")
+            raise self._refusal(f"goes on from iteration {plan.first_step}, and the last one answered is {self.count.step}")
         self._plan, self._next = {tensor.name: tensor for tensor in tensors}, plan.first_step * len(tensors)
         self._before = (self.count.step + 1) * len(tensors)
 
@@ -159,17 +159,17 @@ class DecryptionService:
         if request.done:
             return False
         if not self._allowed:
-            raise self._refused("asks for a decryption, and the job gives it none")
+            raise self._refusal("asks for a decryption, and the job gives it none")
         step, place = divmod(self._next, len(self._allowed))
         due = self._allowed[place]
         if (request.step, request.tensor) != (step, due):
-            raise self._refused(f"asks for {request.tensor[:20]!r} of iteration {request.step}; {due!r} of {step} is due")
+            raise self._refusal(f"asks for {request.tensor[:20]!r} of iteration {request.step}; {due!r} of {step} is due")
         if step >= self._train.iterations:
-            raise self._refused(f"asks for iteration {step} of {self._train.iterations}")
+            raise self._refusal(f"asks for iteration {step} of {self._train.iterations}")
         self._next += 1
         again = self._next <= self._before
         if again and self.count.repeated >= REPEATED:
-            raise self._refused(f"asks again for what it was told, the {REPEATED + 1}th time")
+            raise self._refusal(f"asks again for what it was told, the {REPEATED + 1}th time")
         tensor, public, outputs = self._plan[due], self._private.public, self._train.outputs
         per = packing.slots(public.bits, tensor.unit_bits)
         packed = await self._channel.receive_rows(width=public.width, count=-(-tensor.units // per))
@@ -181,9 +181,9 @@ class DecryptionService:
         self._log.write(count)  # before the answer: what may have been seen is counted
         failpoints.reach("decrypt")
         kind = self._train.mask if due == GRADIENT else "additive"
-        masked = tensor.masked(decrypt(self._private, packed, self._workers), per, outputs, kind)
+        masked = tensor.unpack(decrypt(self._private, packed, self._workers), per, outputs, kind)
         if masked is None:
-            raise self._refused("asks for values that lie where no masked value can")
+            raise self._refusal("asks for values that lie where no masked value can")
         size, last = tensor.returned_bytes, (1 << tensor.returned_bits) - 1
         rows = np.frombuffer(b"".join((value & last).to_bytes(size, "big") for value in masked), np.uint8)
         failpoints.reach("decrypted")
@@ -191,11 +191,11 @@ class DecryptionService:
         await self._channel.send_rows(rows.reshape(-1, size), count=len(masked), width=size)
         return True
 
-    def _stated(self, theirs: Sequence[pb.MaskedTensor]) -> dict[str, tuple[MaskedTensor, ...]]:
+    def _read_plans(self, theirs: Sequence[pb.MaskedTensor]) -> dict[str, tuple[MaskedTensor, ...]]:
         """Other data party → what its plan must be, as the sender says; an only other party is not named."""
         named = {"" if len(self._others) == 1 else party: party for party in self._others}
         if any(tensor.party not in named for tensor in theirs):
-            raise self._refused("states the plan of a party that is none of the others with data")
+            raise self._refusal("states the plan of a party that is none of the others with data")
         stated = {party: _read(tensor for tensor in theirs if tensor.party == name) for name, party in named.items()}
         return {party: tensors for party, tensors in stated.items() if tensors}
 
@@ -212,7 +212,7 @@ class DecryptionService:
                 hint="the widths of a job's columns do not change; submit a new job",
             ) from None
 
-    def _refused(self, what: str) -> ProtocolError:
+    def _refusal(self, what: str) -> ProtocolError:
         return ProtocolError(
             f"{self._channel.peer} {what}",
             code="E_DECRYPTION",
@@ -278,7 +278,7 @@ class Decryptor:
         await self._channel.send(pb.DecryptionRequest(step=step, tensor=name))
         await self._channel.send_rows(packed, count=len(packed), width=self.public.width)
 
-    async def opened(self, step: int, name: str) -> list[int]:
+    async def receive_values(self, step: int, name: str) -> list[int]:
         """The last bits of each masked value of tensor ``name``, unit by unit (:attr:`MaskedTensor.returned_bits`).
 
         Raises:
@@ -294,6 +294,6 @@ class Decryptor:
             raise ProtocolError(f"{self._channel.peer} returned values wider than they may be", code="E_DECRYPTION")
         return values
 
-    async def done(self) -> None:
+    async def end(self) -> None:
         """Say that nothing more will be asked."""
         await self._channel.send(pb.DecryptionRequest(done=True))

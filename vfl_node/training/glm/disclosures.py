@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from vfl_node.job import Evaluate, Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.training.class_weight import BALANCED
-from vfl_node.training.glm.blind_loss import PRODUCTS, SQUARES, sent_for_loss
+from vfl_node.training.glm.blind_loss import PRODUCTS, SQUARES, loss_tensor
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.scales import Scales
 
@@ -37,17 +37,17 @@ def learns(
     parties: Parties, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
 ) -> dict[str, tuple[Disclosure, ...]]:
     """Party → what it learnt, as far as a party with these ``numbers`` can know."""
-    disclosures = {parties.active: _active(parties, train, numbers)}
-    disclosures |= {passive: _passive(parties, passive, train, evaluate, numbers) for passive in parties.passive}
+    disclosures = {parties.active: _active_disclosures(parties, train, numbers)}
+    disclosures |= {passive: _passive_disclosures(parties, passive, train, evaluate, numbers) for passive in parties.passive}
     if parties.coordinator:
-        disclosures[parties.coordinator] = _coordinator(parties, train, numbers)
+        disclosures[parties.coordinator] = _coordinator_disclosures(parties, train, numbers)
     return disclosures
 
 
-def _active(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
+def _active_disclosures(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
     disclosures = [_rounds(numbers)]
     for passive in parties.passive:
-        disclosures += _of_passive(passive, parties, train, numbers)
+        disclosures += _sender_disclosures(passive, parties, train, numbers)
     if train.flow == "coordinator":
         labels = "targets" if train.task == "regression" else "labels"
         what = labels if train.labels == "passive" else "scores"
@@ -67,7 +67,7 @@ def _active(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tup
     return tuple(disclosures)
 
 
-def _of_passive(passive: str, parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> Iterator[Disclosure]:
+def _sender_disclosures(passive: str, parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> Iterator[Disclosure]:
     """What the active party gets from one passive party."""
     if train.flow != "coordinator":
         width = numbers.features.get(passive)
@@ -84,11 +84,11 @@ def _of_passive(passive: str, parties: Parties, train: GeneralisedLinear, number
             None: "",
             SQUARES: " and their squares",
             PRODUCTS: ", and one number an iteration, its weights times its gradient,",
-        }[sent_for_loss(train, len(parties.passive))]
+        }[loss_tensor(train, len(parties.passive))]
         text = f"from {passive} its scores{beside} under the coordinator's key"
         yield Disclosure("encrypted scores", _times(numbers), text)
     if train.flow == "two-party":
-        yield _masked(passive, parties, train, numbers)
+        yield _masked_gradient(passive, parties, train, numbers)
     if train.labels == "passive":
         text = f"from {passive} the residuals of the shared rows under the coordinator's key"
         yield Disclosure("residuals", _times(numbers), text)
@@ -97,7 +97,7 @@ def _of_passive(passive: str, parties: Parties, train: GeneralisedLinear, number
         yield Disclosure("held-out scores", numbers.held_out, text)
 
 
-def _passive(
+def _passive_disclosures(
     parties: Parties, passive: str, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
 ) -> tuple[Disclosure, ...]:
     disclosures, active = [_rounds(numbers)], parties.active
@@ -126,8 +126,8 @@ def _passive(
         Disclosure(
             "gradient",
             _entries(passive, train, numbers),
-            f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals{_joint(parties, passive)}. "
-            f"Which rows are dummies shows in it a little{warned}; how many are genuine, roughly{_weighted(train)}",
+            f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals{_mixture(parties, passive)}"
+            f". Which rows are dummies shows in it a little{warned}; how many are genuine, roughly{_weight_words(train)}",
         )
     )
     if train.labels == "passive" and train.tolerance > 0:
@@ -141,13 +141,13 @@ def _passive(
     return tuple(disclosures)
 
 
-def _joint(parties: Parties, passive: str) -> str:
+def _mixture(parties: Parties, passive: str) -> str:
     """What residuals tell a passive party of the other ones."""
     others = [party for party in parties.passive if party != passive]
     return f", in which {' and '.join(others)}'s scores stand, too" if others else ""
 
 
-def _weighted(train: GeneralisedLinear) -> str:
+def _weight_words(train: GeneralisedLinear) -> str:
     """What class weights tell."""
     if train.weights is None:
         return ""
@@ -155,23 +155,23 @@ def _weighted(train: GeneralisedLinear) -> str:
     return f". Residuals are weighted by class{how} (train.class_weight)"
 
 
-def _coordinator(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
-    disclosures = [_rounds(numbers), *(_masked(passive, parties, train, numbers) for passive in parties.passive)]
+def _coordinator_disclosures(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
+    disclosures = [_rounds(numbers), *(_masked_gradient(passive, parties, train, numbers) for passive in parties.passive)]
     if train.flow == "coordinator":
-        disclosures.append(_masked(parties.active, parties, train, numbers))
+        disclosures.append(_masked_gradient(parties.active, parties, train, numbers))
         if train.tolerance > 0:
             labelled = parties.active if train.labels == "active" else parties.pair["passive"]
             disclosures.append(Disclosure("masked loss", numbers.rounds, f"from {labelled} the loss, masked: noise"))
     return tuple(disclosures)
 
 
-def _masked(sender: str, parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> Disclosure:
+def _masked_gradient(sender: str, parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> Disclosure:
     how = (
         "masked by noise 64 bits wider than they are"
         if train.mask == "additive"
         else "each times a secret factor: an entry that is 0 shows, and factoring a product leaves few values for another"
     )
-    entries, bits = _entries(sender, train, numbers), Scales.of(train, len(parties.passive)).returned_bits
+    entries, bits = _entries(sender, train, numbers), Scales.from_config(train, len(parties.passive)).returned_bits
     total = numbers.returned_bits.get(sender, bits * (entries or 0))
     amount = f"{bits} bits an entry" + (f", {total} in all" if total else "")
     return Disclosure(

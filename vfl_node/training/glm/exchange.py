@@ -31,7 +31,7 @@ async def receive_scores(channel: Channel, step: int, rows: int, outputs: int) -
     """
     message = await channel.receive(training_pb2.Scores)
     _check(channel, message.step, step)
-    with _named(channel):
+    with _name_peer(channel):
         return codec.decode(message.tensor, dtype=torch.float64, shape=(rows, outputs)).numpy()
 
 
@@ -60,7 +60,7 @@ async def receive_encrypted(channel: Channel, step: int, tensor: str, count: int
 
 def check_ciphertexts(channel: Channel, public: PublicKey, ciphertexts: Ciphertexts) -> None:
     """Refuse rows from the peer that are not ciphertexts. Raises ProtocolError (``E_CIPHERTEXT``), which names the peer."""
-    with _named(channel):
+    with _name_peer(channel):
         homomorphic.check(public, ciphertexts)
 
 
@@ -77,7 +77,7 @@ async def receive_end(channel: Channel, step: int) -> bool:
 
 
 @contextmanager
-def _named(channel: Channel) -> Iterator[None]:
+def _name_peer(channel: Channel) -> Iterator[None]:
     """Name the peer in errors about what it sent."""
     try:
         yield

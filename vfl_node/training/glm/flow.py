@@ -113,11 +113,11 @@ class IterationContext:
         """
         if self.opening is None:
             raise RuntimeError("this party has nothing to open")
-        integers = self.side.at(positions)
+        integers = self.side.take(positions)
         sums = [matrix.multiply(self.public, integers, column, self.workers) for column in residuals]
-        return self.side.scaled(await self.opening.gradient(step, sums), fraction)
+        return self.side.decode_sums(await self.opening.gradient(step, sums), fraction)
 
-    def converged(self, loss: float | None) -> bool:
+    def has_converged(self, loss: float | None) -> bool:
         """Whether ``loss`` differs from the one before by no more than the job's tolerance."""
         before = self.losses[-1] if self.losses else None
         if self.train.tolerance == 0 or loss is None or before is None:

@@ -94,6 +94,6 @@ class MaskedDecryption:
         packed = homomorphic.add_plain(public, packed, self._decryptor.packed_units(name, shifted), self._workers)
         failpoints.reach("mask")
         await self._decryptor.ask(step, name, self._encryptor.blind(packed, f"{step}/{name}"))
-        opened = await self._decryptor.opened(step, name)
+        opened = await self._decryptor.receive_values(step, name)
         failpoints.reach("unmask")
         return mask.remove(opened)

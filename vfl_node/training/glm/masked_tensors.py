@@ -65,7 +65,7 @@ class MaskedTensor:
         """Number of values in all units together."""
         return sum(self.layout(outputs))
 
-    def masked(self, plaintexts: Sequence[int], per: int, outputs: int, kind: masks.MaskKind) -> list[int] | None:
+    def unpack(self, plaintexts: Sequence[int], per: int, outputs: int, kind: masks.MaskKind) -> list[int] | None:
         """The masked values in ``plaintexts``, of which all but the last hold ``per`` units.
 
         None if one of them lies outside the range of masked values.

@@ -41,9 +41,9 @@ def measure(
     table_rows, genuine = data.alignment.rows, own.side.owned[testing]
     labels = data.table.labels[table_rows[testing[genuine]]]
     trained_on = data.table.labels[table_rows[training[own.side.owned[training]]]]
-    rows = OwnRows.of(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
-    joint = _said(own, (theirs + own.side.scores(testing))[genuine])
-    alone = _said(own, _alone(session, own, data, rows, trained_on)) if len(own.design.steps) else None
+    rows = OwnRows.select(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
+    joint = _interpret(own, (theirs + own.side.scores(testing))[genuine])
+    alone = _interpret(own, _score_alone(session, own, data, rows, trained_on)) if len(own.design.steps) else None
     constant: Output | None
     if own.scale is not None:
         constant = PredictedNumbers.constant(own.scale.mean, len(labels))
@@ -57,9 +57,9 @@ def measure(
     return replace(measured, local_rows=None if alone is None else len(rows.training))
 
 
-def _said(own: PreparedInputs, scores: Floats) -> Output:
+def _interpret(own: PreparedInputs, scores: Floats) -> Output:
     """What linear scores float64[n, K] say: numbers in the target's unit, or classes."""
-    return output_of(scores) if own.scale is None else PredictedNumbers(own.scale.original(scores[:, 0]))
+    return output_of(scores) if own.scale is None else PredictedNumbers(own.scale.undo(scores[:, 0]))
 
 
 def output_of(scores: Floats) -> ModelOutput:
@@ -73,7 +73,7 @@ def labels_of(targets: Floats) -> Floats:
     return targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1).astype(np.float64)
 
 
-def _alone(session: Session, own: PreparedInputs, data: TrainingData, rows: OwnRows, joint: LabelColumn) -> Floats:
+def _score_alone(session: Session, own: PreparedInputs, data: TrainingData, rows: OwnRows, joint: LabelColumn) -> Floats:
     """Scores float64[n, K] of the active party's own model at ``rows.tested``, trained alike on its own columns.
 
     Its classes weigh as in the federated model, whose labels ``joint`` are.

@@ -18,7 +18,7 @@ class IterationPlace:
     over: bool = False
     epochs: list[Epoch] = dataclasses.field(default_factory=list)
 
-    def done(self, epoch: Epoch, *, last: bool) -> None:
+    def advance(self, epoch: Epoch, *, last: bool) -> None:
         """Note an iteration."""
         self.step, self.over = self.step + 1, last
         self.epochs.append(epoch)

@@ -11,7 +11,7 @@ from typing_extensions import override
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.training.additive import half
-from vfl_node.training.additive.half import AdditiveHalf, Floats, kept_weights, said
+from vfl_node.training.additive.half import AdditiveHalf, Floats, interpret, kept_weights
 from vfl_node.training.additive.predictor import AdditivePredictor
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.predictor import KeptHalf, StoredModel
@@ -21,16 +21,16 @@ class GlmPredictor(AdditivePredictor):
     """Predictions between nodes."""
 
     @override
-    def opened(self, model: StoredModel) -> AdditiveHalf:
-        return opened(model)
+    def open_half(self, model: StoredModel) -> AdditiveHalf:
+        return open_half(model)
 
 
 def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Predictions in one place, for a trial whose tables have one owner: as :func:`vfl_node.training.additive.half.joined`."""
-    return half.joined(opened, active, passives, positions)
+    """Predictions in one place, for a trial whose tables have one owner: as :func:`.half.predict_jointly`."""
+    return half.predict_jointly(open_half, active, passives, positions)
 
 
-def opened(model: StoredModel) -> AdditiveHalf:
+def open_half(model: StoredModel) -> AdditiveHalf:
     """One party's half; the party with the labels has the bias, and in a regression of numbers their unit.
 
     Raises:
@@ -50,6 +50,6 @@ def opened(model: StoredModel) -> AdditiveHalf:
         return encoder.transform(table).values
 
     def predicted(sums: Floats) -> Floats:
-        return said(sums + kept["bias"], kept.get("target"))
+        return interpret(sums + kept["bias"], kept.get("target"))
 
     return AdditiveHalf(columns, kept["weight"].T, predicted if labelled else None)

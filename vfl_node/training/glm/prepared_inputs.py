@@ -16,9 +16,9 @@ from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.glm import plain
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.scales import SCORE_RANGE
-from vfl_node.training.glm.side import Floats, Positions, Side, common_enough
+from vfl_node.training.glm.side import Floats, Positions, Side, find_varied
 from vfl_node.training.glm.table_use import no_column
-from vfl_node.training.own_columns import of_scaling, squeezed
+from vfl_node.training.own_columns import find_squeezed, scaling_warnings
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 
@@ -80,7 +80,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     own = training[rows[training] >= 0]
     used = np.ones(len(design.steps), np.bool_)
     if not (active and labelled):  # this party's gradient would show it residuals, or the other's scores
-        used = common_enough(design.integers[rows[own]], train.least_rows)
+        used = find_varied(design.integers[rows[own]], train.least_rows)
     if not active and not used.any():
         raise no_column()
     side = Side(rows, design, used, train, randomness, intercept=active)
@@ -90,7 +90,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     labels, scale = _labels(data, train, own) if labelled else (None, None)
     targets = None if labels is None else _targets(labels, data, train)
     weights = _row_weights(data, train, own) if labelled else None
-    warnings = of_scaling(squeezed(data.table, train.scaling), encoder.columns)
+    warnings = scaling_warnings(find_squeezed(data.table, train.scaling), encoder.columns)
     return PreparedInputs(encoder, design, side, targets, labels, scale, used, dropped, warnings, weights)
 
 
@@ -112,8 +112,8 @@ def _labels(data: TrainingData, train: GeneralisedLinear, own: Positions) -> tup
                 peer_code="E_STOPPED",
             )
         return labels, None
-    scale = TargetScale.of(trained)
-    if not (np.abs(scale.scaled(trained)) < 2.0**SCORE_RANGE).all():
+    scale = TargetScale.fit(trained)
+    if not (np.abs(scale.apply(trained)) < 2.0**SCORE_RANGE).all():
         raise DataError(
             f"a target lies {2**SCORE_RANGE} or more standard deviations from the mean of those trained on",
             code="E_OVERFLOW",
@@ -121,7 +121,7 @@ def _labels(data: TrainingData, train: GeneralisedLinear, own: Positions) -> tup
             for_peer="its owner does not go on",
             peer_code="E_STOPPED",
         )
-    return scale.scaled(labels), scale
+    return scale.apply(labels), scale
 
 
 def _targets(labels: LabelColumn, data: TrainingData, train: GeneralisedLinear) -> Floats:

@@ -58,7 +58,7 @@ from vfl_node.training.glm.scales import Scales
 from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.glm.side import Positions
 from vfl_node.training.glm.strong_labels import ActiveWithoutLabels, PassiveWithLabels
-from vfl_node.training.own_columns import entering
+from vfl_node.training.own_columns import select_used
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.summary import Summary, summarise
@@ -133,7 +133,7 @@ class _Regression:
         self._decryptor: Decryptor | None = None
 
     async def train(self, resume_from: str | None, traffic: Sequence[Traffic]) -> Trained:
-        """From the toss to the metrics."""
+        """Train, from the toss to the metrics."""
         session, train = self._session, self._train
         seed = await toss(session, self._randomness.derive("toss"))
         self._schedule = schedule = Schedule(seed, len(self._data.alignment), train.seed)
@@ -151,21 +151,21 @@ class _Regression:
             moved = bytes_moved(traffic) - moved
             epoch = Epoch(outcome.loss, self._auc(outcome, context, place.step), session.machine.clock() - started, moved)
             failpoints.reach("updated")
-            place.done(epoch, last=outcome.last)
+            place.advance(epoch, last=outcome.last)
             context.losses.append(outcome.loss)
             place.save(self._checkpoints, own.side, schedule.fingerprint)
             session.progress.emit(Advanced(1))
             if outcome.loss is not None:
                 session.progress.emit(EpochTrained(outcome.loss))
         if self._coordinator and self._decryptor:
-            await self._decryptor.done()
+            await self._decryptor.end()
         return await self._finish(own, place)
 
     async def _context(self, own: PreparedInputs, schedule: Schedule, place: IterationPlace) -> IterationContext:
         """Send or receive the key, and agree on the numbers of columns."""
         session, train = self._session, self._train
         self._size = min(train.batch_size or len(self._training), len(self._training))
-        self._scales = scales = Scales.of(train, self._passive_parties)
+        self._scales = scales = Scales.from_config(train, self._passive_parties)
         if train.flow == "two-party":
             public, encrypting = await self._meet_in_two_party_flow(session.peer)
         else:
@@ -249,10 +249,10 @@ class _Regression:
             epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(epochs, shared, strict=True)]
         plans = {name: plan for name, plan in self._plans(self._scales).items() if plan}
         each = {name: [tensor.values(train.outputs) for tensor in plan] for name, plan in plans.items()}
-        decryptions = {name: place.step * sum(of) for name, of in each.items()}
+        decryptions = {name: place.step * sum(counts) for name, counts in each.items()}
         bits = {
-            name: place.step * sum(count * tensor.returned_bits for count, tensor in zip(of, plans[name], strict=True))
-            for name, of in each.items()
+            name: place.step * sum(count * tensor.returned_bits for count, tensor in zip(counts, plans[name], strict=True))
+            for name, counts in each.items()
         }
         if self._service:  # which knows better: an iteration that was repeated was decrypted again
             count = self._service.count
@@ -278,8 +278,8 @@ class _Regression:
             warnings=(*own.warnings, *self._warnings),
             weights={**own.side.model(), **_unit(own)},
             encoder=own.encoder.to_json(),
-            servable=Servable(StoredBatches.of(self._schedule).to_json(), self._shown),
-            columns=encoded_columns(self._data.table, entering(own.encoder, own.used)),
+            servable=Servable(StoredBatches.from_schedule(self._schedule).to_json(), self._shown),
+            columns=encoded_columns(self._data.table, select_used(own.encoder, own.used)),
             results=results,
             held_out=self._testing if evaluate.test_fraction else np.empty(0, dtype=np.int64),
         )
@@ -299,7 +299,7 @@ class _Regression:
         if self._session.role == "passive":
             await send_scores(self._session.peer, train.iterations, own.side.scores(self._testing))
             return None
-        theirs = [await receive_scores(of, train.iterations, len(self._testing), train.outputs) for of in self._channels]
+        theirs = [await receive_scores(peer, train.iterations, len(self._testing), train.outputs) for peer in self._channels]
         return measure(self._session, self._data, own, self._training, self._testing, np.sum(theirs, axis=0))
 
     def _plans(self, scales: Scales) -> dict[str, tuple[MaskedTensor, ...]]:

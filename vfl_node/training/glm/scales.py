@@ -69,7 +69,7 @@ class Scales:
         return masks.returned_bits(self.gradient)
 
     @classmethod
-    def of(cls, train: GeneralisedLinear, passive_parties: int = 1) -> Scales:
+    def from_config(cls, train: GeneralisedLinear, passive_parties: int = 1) -> Scales:
         """The widths of a job, for any number of rows below :data:`ROWS`.
 
         By the exact loss the magnitudes of an iteration's residuals add up to at most 1 (each is below 1, divided by
@@ -116,7 +116,7 @@ def loss_fraction(train: GeneralisedLinear) -> int:
     return SCORE + WEIGHT + (SCORE if train.labels == "passive" else 0)
 
 
-def packed(values: Sequence[Sequence[int]], groups: Sequence[int], slot: int) -> list[list[int]]:
+def pack_rows(values: Sequence[Sequence[int]], groups: Sequence[int], slot: int) -> list[list[int]]:
     """Rows of K integers as one signed integer a row and group, each value in a slot of its own.
 
     Args:

@@ -31,14 +31,14 @@ class GlmSection(TrainerSection):
     decrypted_bits: dict[str, Count] = Field(description="party → bits it was told of these, whatever they were of")
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns left out")
 
-    def words(self, of: ReportedTraining) -> TrainingWords:
+    def words(self, training: ReportedTraining) -> TrainingWords:
         """Who has the key, and how much was decrypted for whom."""
-        passive = [name for name in self.features if name != of.active]
-        masking = "each of them masks" if len(passive) > 1 else f"{of.passive} masks"
+        passive = [name for name in self.features if name != training.active]
+        masking = "each of them masks" if len(passive) > 1 else f"{training.passive} masks"
         dropped = [Term("Columns left out", tuple((Code(name),) for name in self.dropped))] if self.dropped else []
         return TrainingWords(
             figures=(
-                Figure(self.rounds, several(self.rounds, of.train.traits.unit)),
+                Figure(self.rounds, several(self.rounds, training.train.traits.unit)),
                 *(
                     Figure(values, f"{several(values, 'value')} decrypted for {name}")
                     for name, values in self.decryptions.items()
@@ -47,7 +47,7 @@ class GlmSection(TrainerSection):
             panel=Panel(
                 "Under encryption",
                 FLOWS[self.flow].format(
-                    active=of.active, passive=" and ".join(passive), coordinator=of.coordinator, masking=masking
+                    active=training.active, passive=" and ".join(passive), coordinator=training.coordinator, masking=masking
                 ),
                 (
                     Term("Shared rows", ((self.rows,),)),

@@ -90,7 +90,7 @@ class Side:
         """Number of columns d, the intercept's included."""
         return len(self._steps)
 
-    def at(self, positions: Positions) -> NDArray[np.int64]:
+    def take(self, positions: Positions) -> NDArray[np.int64]:
         """The integers at shared ``positions``, int64[B, d]; those of a decoy where the row is not ours."""
         return self.integers[self._source[positions]]
 
@@ -102,21 +102,21 @@ class Side:
         """
         scaled = self._steps[:, None] * self.weights
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            parts = [self.at(part).astype(np.float64) @ scaled for part in _cut(positions)]
+            parts = [self.take(part).astype(np.float64) @ scaled for part in _cut(positions)]
         return check_finite(np.concatenate(parts) if parts else np.empty((0, scaled.shape[1])))
 
     def gradient(self, positions: Positions, residuals: Floats) -> Floats:
         """Σ residual · x over ``positions``, float64[d, K], from residuals float64[B, K] in clear."""
         total = np.zeros_like(self.weights)
         for start, part in zip(range(0, len(positions), ROWS_AT_ONCE), _cut(positions), strict=True):
-            total += self.at(part).astype(np.float64).T @ residuals[start : start + ROWS_AT_ONCE]
+            total += self.take(part).astype(np.float64).T @ residuals[start : start + ROWS_AT_ONCE]
         return total * self._steps[:, None]
 
     def product(self, gradient: Floats) -> float:
         """θ·g over all weights, of a gradient float64[d, K]: Σ residual · score over the rows of the gradient."""
         return float((self.weights * gradient).sum())
 
-    def scaled(self, sums: list[list[int]], fraction: int) -> Floats:
+    def decode_sums(self, sums: list[list[int]], fraction: int) -> Floats:
         """float64[d, K] from exact sums of integers: ``sums[j][k]`` has ``fraction`` fractional bits and no step."""
         values = np.array([decode(row, fraction) for row in sums]).reshape(self.weights.shape)
         return values * self._steps[:, None]
@@ -143,13 +143,13 @@ class Side:
         self.weights = tensors["weights"].numpy().copy()
 
 
-def common_enough(integers: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
+def find_varied(integers: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
     """bool[d]: columns of int64[m, d] in which at least ``least`` rows differ from the most frequent value.
 
     The gradient of a column in which only a few rows differ is the sum of their residuals, and so shows them.
     """
     counts = (np.unique(column, return_counts=True)[1] for column in integers.T)
-    return np.fromiter((len(integers) - of.max(initial=0) >= least for of in counts), np.bool_, integers.shape[1])
+    return np.fromiter((len(integers) - frequency.max(initial=0) >= least for frequency in counts), np.bool_, integers.shape[1])
 
 
 def check_finite(values: Floats) -> Floats:
@@ -159,18 +159,18 @@ def check_finite(values: Floats) -> Floats:
         DataError: training has diverged (``E_DIVERGED``).
     """
     if not (np.abs(values) <= MOST).all():  # NaN is not
-        raise diverged()
+        raise divergence_error()
     return values
 
 
-def in_range(scores: Floats) -> Floats:
+def check_range(scores: Floats) -> Floats:
     """``scores`` themselves, if all are within the fixed-point range. Raises DataError (``E_DIVERGED``)."""
     if not (np.abs(scores) < 2.0**SCORE_RANGE).all():
-        raise diverged()
+        raise divergence_error()
     return scores
 
 
-def diverged() -> DataError:
+def divergence_error() -> DataError:
     """The error of a training whose values grow without bound."""
     return DataError(
         "training diverged: scores have left the range they are computed in",

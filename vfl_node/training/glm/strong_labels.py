@@ -32,11 +32,11 @@ from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
-from vfl_node.training.glm.blind import dithered, polynomial_of
+from vfl_node.training.glm.blind import dither, polynomial_of
 from vfl_node.training.glm.exchange import receive_encrypted, receive_end, send_encrypted, send_end
 from vfl_node.training.glm.flow import IterationContext, Outcome
 from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, bits_of, loss_fraction, widest_score
-from vfl_node.training.glm.side import Floats, in_range
+from vfl_node.training.glm.side import Floats, check_range
 
 WEIGHTS, SCORES, SQUARES, RESIDUALS = "weights", "weighted scores", "weighted squares", "residuals"
 
@@ -52,13 +52,13 @@ class ActiveWithoutLabels:
         context, positions = self._context, self._context.positions(step)
         genuine, count = context.genuine(positions)
         weight = round(2**WEIGHT / count)
-        scores = in_range(context.side.scores(positions))[:, 0]
+        scores = check_range(context.side.scores(positions))[:, 0]
         context.prepare(step, self._labels)
         noise = context.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
         await self._send(step, WEIGHTS, [weight * int(own) for own in genuine])
-        await self._send(step, SCORES, dithered(encode(scores / count, SCORE + WEIGHT), genuine, noise))
+        await self._send(step, SCORES, dither(encode(scores / count, SCORE + WEIGHT), genuine, noise))
         if context.train.tolerance > 0:
-            await self._send(step, SQUARES, dithered(encode(scores**2 / count, SCORE + WEIGHT), genuine, noise))
+            await self._send(step, SQUARES, dither(encode(scores**2 / count, SCORE + WEIGHT), genuine, noise))
         residuals = await receive_encrypted(context.channel, step, RESIDUALS, len(positions), context.public)
         larger = polynomial_of(context).shift  # by so many bits than a residual
         gradient = await context.own_gradient(step, positions, [residuals], context.scales.fraction + larger)
@@ -85,7 +85,7 @@ class PassiveWithLabels:
         assert context.targets is not None
         rows, public = len(positions), context.public
         polynomial = polynomial_of(context)
-        ours, targets = in_range(context.side.scores(positions))[:, 0], context.targets[positions][:, 0]
+        ours, targets = check_range(context.side.scores(positions))[:, 0], context.targets[positions][:, 0]
         weights = await receive_encrypted(context.channel, step, WEIGHTS, rows, public)
         theirs = await receive_encrypted(context.channel, step, SCORES, rows, public)
         squares = await receive_encrypted(context.channel, step, SQUARES, rows, public) if context.train.tolerance > 0 else None
@@ -97,7 +97,7 @@ class PassiveWithLabels:
         gradient = await context.own_gradient(step, positions, [residuals], context.scales.fraction + polynomial.shift)
         loss = None if squares is None else await self._open_loss(step, weights, theirs, squares, ours, targets)
         context.side.update(gradient)
-        last = step + 1 == context.train.iterations or context.converged(loss)
+        last = step + 1 == context.train.iterations or context.has_converged(loss)
         await send_end(context.channel, step, last=last)
         return Outcome(last, loss)
 

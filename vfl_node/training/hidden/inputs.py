@@ -112,13 +112,13 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
     scaled = {encoding.name for encoding in fitted.encodings if encoding.method}
-    squeezed = [name for name in own_columns.squeezed(whole, train.scaling) if name in scaled]
+    squeezed = [name for name in own_columns.find_squeezed(whole, train.scaling) if name in scaled]
     late = tuple(frequent.late_features(found, features))
     warnings = (
-        *own_columns.of_scaling(squeezed, fitted.encodings),
-        *own_columns.left_out(_names_shown(found, "rare"), RARE.format(least=least)),
-        *own_columns.left_out(_names_shown(found, "outstanding"), OUTSTANDING),
-        *own_columns.left_out([feature.shown for feature in late], LATE),
+        *own_columns.scaling_warnings(squeezed, fitted.encodings),
+        *own_columns.drop_warnings(_names_shown(found, "rare"), RARE.format(least=least)),
+        *own_columns.drop_warnings(_names_shown(found, "outstanding"), OUTSTANDING),
+        *own_columns.drop_warnings([feature.shown for feature in late], LATE),
     )
     unread = [name for name in whole.columns if name not in fitted.kinds]
     dropped = tuple(dict.fromkeys([*unread, *(feature.shown for feature in (*found.left_out, *late))]))
@@ -142,8 +142,8 @@ def _labels(labels: LabelColumn | None, whole: LabelColumn | None, train: Hidden
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
     if train.task == "classification":
         return one_hot(labels, train.classes), None
-    scale = TargetScale.within(*train.target_range) if train.target_range else TargetScale.of(whole)
-    return np.clip(scale.scaled(labels), -2 * FAR, 2 * FAR)[:, None], scale
+    scale = TargetScale.from_range(*train.target_range) if train.target_range else TargetScale.fit(whole)
+    return np.clip(scale.apply(labels), -2 * FAR, 2 * FAR)[:, None], scale
 
 
 def first_parts(form: Form, randomness: Randomness, *, bounded: bool) -> WeightShares:

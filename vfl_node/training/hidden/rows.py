@@ -42,7 +42,7 @@ from vfl_node.data.transforms import Finite, Positive
 from vfl_node.job.names import LinearScaling
 from vfl_node.settings.declared import Kind
 from vfl_node.training.hidden.frequent import CUT, Feature, FoundFeatures
-from vfl_node.training.own_columns import robust
+from vfl_node.training.own_columns import make_robust
 
 Floats = NDArray[np.float64]
 
@@ -211,7 +211,7 @@ def _encodings(table: Table, features: Sequence[Feature], found: FoundFeatures, 
     of_part: dict[tuple[str, Part | None], list[Feature]] = {}
     for feature in places:
         of_part.setdefault((feature.name, feature.part), []).append(feature)
-    readers: list[Reader] = [*LinearEncoder.fit(robust(needed, scaling), scaling).columns]
+    readers: list[Reader] = [*LinearEncoder.fit(make_robust(needed, scaling), scaling).columns]
     readers += [found.bins[part] for part in of_part if part in found.bins]
     placed = []
     for reader in readers:

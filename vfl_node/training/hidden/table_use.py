@@ -8,7 +8,7 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.data.encoded import EncodedColumn, encoded_columns
 from vfl_node.data.tables import Table
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.own_columns import robust
+from vfl_node.training.own_columns import make_robust
 from vfl_node.training.table_use import TableUse
 
 
@@ -19,4 +19,4 @@ class HiddenTableUse(TableUse[Hidden]):
     def columns(self, table: Table) -> tuple[EncodedColumn, ...]:
         """As the base; ``limits.least_rows`` may leave more of them out."""
         scaling = self.train.scaling
-        return encoded_columns(table, LinearEncoder.fit(robust(table, scaling), scaling).columns)
+        return encoded_columns(table, LinearEncoder.fit(make_robust(table, scaling), scaling).columns)

@@ -317,14 +317,14 @@ class _Training:
         assert labels is not None
         assert data.table.labels is not None
         _, testing = plan.schedule.split(0, session.job.evaluate.test_fraction)
-        rows = OwnRows.of(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
+        rows = OwnRows.select(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
         if inputs.width < 2 or not len(rows.training) or not len(rows.tested):
             return results
         weights = alone.fit(
             inputs.values[rows.training], labels[rows.training], self._train, session.randomness.derive("alone")
         )
         z = alone.scores(inputs.values[rows.tested], weights)
-        said: Output = PredictedNumbers(inputs.scale.original(z[:, 0])) if inputs.scale else output_of(z)
+        said: Output = PredictedNumbers(inputs.scale.undo(z[:, 0])) if inputs.scale else output_of(z)
         tested = data.table.labels[rows.tested]
         local = said.metrics(session.job.evaluate.metrics, tested, session.job.evaluate.threshold)
         own = Rival(

@@ -137,7 +137,7 @@ def train_on_aligned_rows(
     """
     if not len(outside):
         return None
-    aligned = own.without(outside)
+    aligned = own.exclude(outside)
     logits = logits_alone(session, data, aligned, task, randomness, width=len(data.alignment))
     output = None if logits is None else task.output(task.plain_scores(logits))
     return RivalOutput(output, KIND, len(aligned.training))

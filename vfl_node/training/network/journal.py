@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.silent import silent
 from vfl_node.training.checkpoints import Checkpoints, load_of
@@ -134,9 +134,9 @@ class Journal:
             "stopped": self.stopped,
         }
         tensors = {
-            **prefixed("half", half.tensors() | _prefix_parts({kept.name: kept.tensors() for kept in half.attachments})),
-            **prefixed("first", self.weights),
-            **prefixed("best", self.best),
+            **add_prefix("half", half.tensors() | _prefix_parts({kept.name: kept.tensors() for kept in half.attachments})),
+            **add_prefix("first", self.weights),
+            **add_prefix("best", self.best),
             **_prefix_parts(self.so_far),
         }
         before = "" if self.epoch else f"-p{self.pretrained:06d}"
@@ -161,15 +161,15 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         exchanges=meta["exchanges"],
         epochs=[Epoch(**epoch) for epoch in meta["epochs"]],
         evaluations=[Evaluation.from_json(evaluation) for evaluation in meta["evaluations"]],
-        weights=under("first", checkpoint.tensors),
+        weights=take_part("first", checkpoint.tensors),
         encoder=meta["encoder"],
         scoring=meta["scoring"],
         findings=meta["findings"] if "findings" in meta else {name: meta[name] for name in _EARLIER if name in meta},
-        so_far={part: under(part, checkpoint.tensors) for part in parts if part not in ("half", "first", "best")},
-        saved=under("half", checkpoint.tensors),
+        so_far={part: take_part(part, checkpoint.tensors) for part in parts if part not in ("half", "first", "best")},
+        saved=take_part("half", checkpoint.tensors),
         steps=meta["steps"],
         stopping=meta["stopping"] and Stopping(**meta["stopping"]),
-        best=under("best", checkpoint.tensors),
+        best=take_part("best", checkpoint.tensors),
         stopped=[(best, last) for best, last in meta["stopped"]],
     )
 
@@ -179,7 +179,7 @@ _EARLIER = ("audit", "held_out", "rebuilt", "labels", "trainings", "unaligned")
 
 
 def _prefix_parts(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: tensor for part, tensors in parts.items() for name, tensor in prefixed(part, tensors).items()}
+    return {name: tensor for part, tensors in parts.items() for name, tensor in add_prefix(part, tensors).items()}
 
 
 def is_due(epoch: int, last: int, steps_per_epoch: int) -> bool:

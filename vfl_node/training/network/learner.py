@@ -12,7 +12,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
 from vfl_node.models import check_version
 from vfl_node.models.layers import Dropout
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.models.updates import Updates, clip_gradients
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.network.rate import rate_factor
@@ -105,8 +105,8 @@ class Learner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights as ``model.NAME``, the optimiser's state as ``optimizer.PARAMETER.KEY``, the architecture's ``version``."""
-        moments = prefixed("optimizer", self._optimizer.tensors())
-        return {**prefixed("model", self.weights()), **moments, "version": torch.tensor(self._version)}
+        moments = add_prefix("optimizer", self._optimizer.tensors())
+        return {**add_prefix("model", self.weights()), **moments, "version": torch.tensor(self._version)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave.
@@ -118,7 +118,7 @@ class Learner:
         stored = tensors.get("version")
         check_version(self._name, self._version, 1 if stored is None else int(stored))
         try:
-            self.model.load_state_dict(under("model", tensors))
+            self.model.load_state_dict(take_part("model", tensors))
         except RuntimeError:
             raise StateError(
                 f"the stored weights do not fit model {self._name!r}",
@@ -126,7 +126,7 @@ class Learner:
                 hint="an own network must raise its version when its weights change; submit the job again as a new one",
                 for_peer="what it stored does not fit its model",
             ) from None
-        self._optimizer.restore(under("optimizer", tensors))
+        self._optimizer.restore(take_part("optimizer", tensors))
 
 
 def _learns(weight: Tensor) -> bool:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.session.transcript import Rows, Steps
@@ -28,7 +28,7 @@ class StepRecorder(Attachment):
 
     def __init__(self, name: str, steps: Steps, repeat: int, rows: NDArray[np.int64], saved: Mapping[str, Tensor]) -> None:
         self.name, self._steps, self._repeat, self._rows = name, steps, repeat, rows
-        if kept := under(name, saved):
+        if kept := take_part(name, saved):
             steps.cut(*map(int, kept["extent"]))
         elif repeat == 0:
             steps.cut(0, 0)

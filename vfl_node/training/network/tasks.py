@@ -99,7 +99,7 @@ class NumberTask:
 
     def targets(self, labels: NDArray[Any]) -> Tensor:
         """Scaled, float32[m]."""
-        return torch.from_numpy(self.scale.scaled(labels).astype(np.float32))
+        return torch.from_numpy(self.scale.apply(labels).astype(np.float32))
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of each row, float32[B]: the squared error in scaled units."""
@@ -112,7 +112,7 @@ class NumberTask:
 
     def mean_loss(self, labels: NDArray[Any], scores: Numbers) -> float | None:
         """What validation looks at: the mean squared error of rows with these targets, in scaled units; None without rows."""
-        return float(((scores - self.scale.scaled(labels)) ** 2).mean()) if len(labels) else None
+        return float(((scores - self.scale.apply(labels)) ** 2).mean()) if len(labels) else None
 
     def plain_scores(self, logits: Tensor) -> Numbers:
         """Scores as logits give them, without calibration: the same as float64."""
@@ -120,11 +120,11 @@ class NumberTask:
 
     def output(self, scores: Numbers) -> Output:
         """What is measured of ``scores``: numbers in the target's unit."""
-        return PredictedNumbers(self.scale.original(scores))
+        return PredictedNumbers(self.scale.undo(scores))
 
     def prediction(self, scores: Numbers) -> Numbers:
         """What ``scores`` predict: numbers in the target's unit."""
-        return self.scale.original(scores)
+        return self.scale.undo(scores)
 
     def constant(self, rows: int) -> Output:
         """The mean for each row."""
@@ -144,7 +144,7 @@ def task_of(train: NetworkConfig, labels: NDArray[Any]) -> NetworkTask:
     Raises:
         DataError: of a regression, they are all the same (``E_ONE_CLASS``).
     """
-    return NumberTask(TargetScale.of(labels)) if train.task == "regression" else ClassTask(*facts_of_classes(train, labels))
+    return NumberTask(TargetScale.fit(labels)) if train.task == "regression" else ClassTask(*facts_of_classes(train, labels))
 
 
 def facts_of_classes(train: NetworkConfig, labels: NDArray[Any]) -> tuple[int, Numbers | None, float, Numbers | None]:

@@ -91,7 +91,7 @@ class PredictionAudit:
         """
         if self._limit is None or self.strongest <= self._limit:
             return
-        synthetic = sum(int(of.sum()) for of in self._synthetic)
+        synthetic = sum(int(rows.sum()) for rows in self._synthetic)
         by_chance = min(synthetic, self._size - synthetic) < ENOUGH if expected is None else expected.strongest <= self._limit
         if by_chance:
             return
@@ -139,7 +139,7 @@ class PredictionLabelAudit:
         about = labels_key(table, column, classes)
         summed = attacks_on(classes).summed
         self._said = Said(memory, f"{about} said", columns, predictions_by(model), names)
-        self._histories = [History(memory, f"{about} {of}", columns, predictions_by(model), names) for of in summed]
+        self._histories = [History(memory, f"{about} {name}", columns, predictions_by(model), names) for name in summed]
         self._attacked = self._admitted = 0
         self.figure: float | None = None
 
@@ -160,25 +160,25 @@ class PredictionLabelAudit:
         due = self._admitted >= self._attacked * GROWN
         judged: list[Evidence] = []
 
-        def added(own: Evidence) -> Evidence:  # to what other services of this model may be adding to, too
-            told = self._bounded(own.replace_rows(names, sums))
+        def add(own: Evidence) -> Evidence:  # to what other services of this model may be adding to, too
+            told = self._limit_rows(own.replace_rows(names, sums))
             if due and (predicted := self._judge(told)):
                 judged.append(predicted)
             return told
 
-        self._said.change_own(added)
+        self._said.change_own(add)
         self._attacked = self._admitted if due else self._attacked
         for predicted in judged:
             for history in self._histories:
                 history.keep(predicted)
 
-    def _bounded(self, told: Evidence) -> Evidence:
+    def _limit_rows(self, told: Evidence) -> Evidence:
         """At most :data:`MOST_ROWS` rows, of each class alike, by the smallest names: a rare class is not crowded out."""
         if len(told.names) <= MOST_ROWS:
             return told
         labels, most = self._labels_of(told.names), MOST_ROWS // max(self._classes, 1)
         kinds = np.unique(labels) if self._classes else [None]
-        kept = [(np.flatnonzero(labels == of) if self._classes else np.arange(len(labels)))[:most] for of in kinds]
+        kept = [(np.flatnonzero(labels == kind) if self._classes else np.arange(len(labels)))[:most] for kind in kinds]
         return told.select(np.sort(np.concatenate(kept)))
 
     def _labels_of(self, names: Names) -> Labels:
@@ -202,7 +202,7 @@ class PredictionLabelAudit:
         predicted = Evidence.from_scores(followed, now[places], truth.targets(np.arange(len(followed))), trainings=0)
         together = [history.earlier.add(predicted).scores(followed) for history in self._histories]
         figures = [truth.figure(each) for each in (alone, *together)]
-        self.figure = max((of for of in figures if of is not None), default=None)
+        self.figure = max((figure for figure in figures if figure is not None), default=None)
         if self._limit is None or self.figure is None or self.figure <= self._limit:
             return predicted
         raise PolicyError(

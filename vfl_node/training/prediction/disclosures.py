@@ -51,7 +51,7 @@ def learnt(
     entries[active] = tuple(sent(name, RowsTold(rows, which, of_all)) for name in passive)
     if isinstance(exchanged, ServiceCount):
         asked = requests(asker, exchanged)
-        entries = {name: of if name == asker else (*of, asked) for name, of in entries.items()}
+        entries = {name: told if name == asker else (*told, asked) for name, told in entries.items()}
     if asker != active:
         made_up = "" if job.align.spec.every_row_is_shared else " and of the rows for which it made them up"
         others = "".join(f", and of the columns of {name}{made_up}" for name in passive if name != asker)

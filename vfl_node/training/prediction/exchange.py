@@ -26,7 +26,7 @@ from torch import Tensor
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
-from vfl_node.training.messages import check_step, received
+from vfl_node.training.messages import check_step, decode_tensor
 from vfl_node.training.prediction.shown import DisclosureGuard, OutgoingBatch, names_of_new, names_of_unnamed
 from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
 from vfl_node.transport import codec
@@ -52,8 +52,8 @@ class Asking:
     asker: Channel | None
 
     @classmethod
-    def of(cls, session: Session) -> Asking:
-        """That of a party in a job of predictions."""
+    def from_session(cls, session: Session) -> Asking:
+        """Whom a party asks, and who asks it, in a job of predictions."""
         asker, peers = session.job.asker, session.data_peers
         if asker == session.name:
             return cls(tuple(peers.values()), None)
@@ -81,11 +81,11 @@ class PredictionBatch:
     def outgoing(self, side: ServiceSide, sent: Tensor, received: Tensor | None = None) -> OutgoingBatch:
         """This batch as it is sent: ``sent``, which depends on ``received`` from others, if anything was received."""
         if self.positions is None:
-            return self._unnamed(side, sent, sent if received is None else received)
+            return self._unnamed_outgoing(side, sent, sent if received is None else received)
         names = names_of_new(side, self.positions, received) if self.new else self.positions
         return OutgoingBatch(names, sent, ~side.alignment.owned[self.positions], side.alignment.rows[self.positions])
 
-    def _unnamed(self, side: ServiceSide, sent: Tensor, embedding: Tensor) -> OutgoingBatch:
+    def _unnamed_outgoing(self, side: ServiceSide, sent: Tensor, embedding: Tensor) -> OutgoingBatch:
         """An agreed batch may be recognised, so its rows are counted as those that they are."""
         nobodys = np.full(len(sent), NOT_MINE)
         if self.unnamed is None:
@@ -107,7 +107,7 @@ class Exchanging(Protocol):
     async def run(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
         """Exchange ``batches``; returns the probabilities of each at the asker, nothing at another party."""
 
-    def joined(self, parts: Sequence[Probabilities]) -> Probabilities:
+    def join(self, parts: Sequence[Probabilities]) -> Probabilities:
         """The probabilities of all batches in one array, float64[n] or float64[n, K]."""
 
 
@@ -123,7 +123,7 @@ class Exchange:
     """
 
     def __init__(self, session: Session, side: EmbeddingSide | ScoringSide, guard: DisclosureGuard) -> None:
-        self.asking = Asking.of(session)
+        self.asking = Asking.from_session(session)
         self._channels, self._side, self._guard = tuple(session.data_peers.values()), side, guard
         self._numbers, self._outputs = side.terms.task == "regression", side.terms.outputs
         self._step = 0
@@ -148,13 +148,13 @@ class Exchange:
             await active.send(training_pb2.Embedding(step=step, tensor=codec.encode(embedding)))
         if self.asking.asker:
             return []
-        return [await self._received(active, step, batch) for step, batch in enumerate(batches, start=first)]
+        return [await self._receive(active, step, batch) for step, batch in enumerate(batches, start=first)]
 
     async def _score(self, side: ScoringSide, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
         asker, scores, outgoing = self.asking.asker, [], []
         for step, batch in enumerate(batches, start=first):
             embeddings = [await self._embedding(channel, side, step, batch) for channel in self._channels]  # (B, d) each
-            scores.append(probabilities := self._scored(side, batch, embeddings))
+            scores.append(probabilities := self._predict(side, batch, embeddings))
             if asker:
                 outgoing.append(batch.outgoing(side, torch.from_numpy(probabilities), torch.cat(embeddings, dim=1)))
         if asker is None:
@@ -164,21 +164,21 @@ class Exchange:
             await asker.send(prediction_pb2.Probabilities(step=step, values=probabilities.astype(_EXACT).tobytes()))
         return []
 
-    def joined(self, parts: Sequence[Probabilities]) -> Probabilities:
+    def join(self, parts: Sequence[Probabilities]) -> Probabilities:
         """The probabilities of all batches in one array, float64[n] or float64[n, K]."""
         return np.concatenate([np.empty((0, *self._outputs)), *parts])
 
     async def _embedding(self, channel: Channel, side: ScoringSide, step: int, batch: PredictionBatch) -> Tensor:
         message = await channel.receive(training_pb2.Embedding)
         check_step(channel, message.step, step)
-        return received(channel, message.tensor, (self._rows(batch), side.terms.width), dtype=side.terms.dtype)
+        return decode_tensor(channel, message.tensor, (self._rows(batch), side.terms.width), dtype=side.terms.dtype)
 
-    def _scored(self, side: ScoringSide, batch: PredictionBatch, embeddings: Sequence[Tensor]) -> Probabilities:
+    def _predict(self, side: ScoringSide, batch: PredictionBatch, embeddings: Sequence[Tensor]) -> Probabilities:
         if batch.positions is None:
             return side.probability_unnamed(embeddings)
-        return (side.probability if self.asking.asker else side.expected)(batch.positions, embeddings)
+        return (side.probability if self.asking.asker else side.own_probability)(batch.positions, embeddings)
 
-    async def _received(self, active: Channel, step: int, batch: PredictionBatch) -> Probabilities:
+    async def _receive(self, active: Channel, step: int, batch: PredictionBatch) -> Probabilities:
         message = await active.receive(prediction_pb2.Probabilities)
         check_step(active, message.step, step)
         shape = (self._rows(batch), *self._outputs)
@@ -197,6 +197,6 @@ class Exchange:
 
 def _embedding(side: EmbeddingSide, batch: PredictionBatch) -> Tensor:
     if batch.positions is not None:
-        return side.new(batch.positions) if batch.new else side.shared(batch.positions)
+        return side.embed_new(batch.positions) if batch.new else side.embed_shared(batch.positions)
     assert batch.unnamed is not None
     return batch.unnamed.embedding(batch.number)

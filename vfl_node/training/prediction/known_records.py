@@ -103,7 +103,7 @@ class _Service:
         for channel in self._asked:
             terms = await channel.receive(prediction_pb2.PredictionTerms)
             if terms.batches != self._side.batches.fingerprint:
-                raise _refused(channel, "cuts the shared rows into other batches")
+                raise _refusal(channel, "cuts the shared rows into other batches")
             self.counted.unnamed = terms.unnamed and isinstance(self._side, EmbeddingSide)
         if self._asker:
             await self._answer(self._asker)
@@ -115,18 +115,18 @@ class _Service:
 
     async def _ask(self, requests: RequestQueue) -> None:
         """Ask for the rows of all ``requests``."""
-        async for request in _arriving(self._asked, requests):
+        async for request in _await_requests(self._asked, requests):
             try:
-                requested = self._requested(request)
+                requested = self._find_batches(request)
             except (DataError, PolicyError) as error:
                 request.fail(error)
                 continue
             answers: list[Probabilities] = []
             for first in range(0, len(requested.batches), AT_ONCE):
                 part = requested.batches[first : first + AT_ONCE]
-                answers += await self._exchanged(part)
+                answers += await self._exchange_batches(part)
             self._count(requests=1)
-            request.answer(self._exchange.joined(answers)[requested.places])
+            request.answer(self._exchange.join(answers)[requested.places])
 
     async def _answer(self, asker: Channel) -> None:
         """Answer until ``asker`` has no more to ask."""
@@ -136,7 +136,7 @@ class _Service:
         terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.counted.unnamed)
         await asker.send(terms)
         while not (ask := await asker.receive(prediction_pb2.PredictionAsk)).done:
-            await self._exchanged(self._batches(asker, ask))
+            await self._exchange_batches(self._batches(asker, ask))
 
     def _count(self, *, batches: int = 0, requests: int = 0) -> None:
         self.counted.batches += batches
@@ -144,7 +144,7 @@ class _Service:
         if self._tally:
             self._tally.write(self.counted)
 
-    async def _exchanged(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
+    async def _exchange_batches(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
         self._count(batches=len(batches))
         for channel in self._asked:
             await channel.send(_ask_for(batches))
@@ -164,7 +164,7 @@ class _Service:
             self._count()
             self._progress.emit(PredictionsAudited(judged.attacks, judged.judged, labels))
 
-    def _requested(self, request: Request) -> _RequestedBatches:
+    def _find_batches(self, request: Request) -> _RequestedBatches:
         """The batches to ask for.
 
         Raises:
@@ -173,7 +173,7 @@ class _Service:
         """
         side = self._side
         if self.counted.unnamed and isinstance(side, EmbeddingSide):
-            unnamed = side.unnamed(request.table)
+            unnamed = side.hide_rows(request.table)
             batches = [PredictionBatch(None, number, unnamed) for number in range(unnamed.count)]
             return _RequestedBatches(batches, unnamed.places)
         positions = side.positions(request.table.ids)
@@ -186,7 +186,7 @@ class _Service:
                 hint="leave them out, or predict new records: vfl-node predict --align",
             )
         numbers, places = side.batches.find(positions)
-        requested = _RequestedBatches([self._named(number) for number in numbers.tolist()], places)
+        requested = _RequestedBatches([self._named_batch(number) for number in numbers.tolist()], places)
         if isinstance(side, EmbeddingSide) and requested.batches:
             self._guard.check(np.concatenate([batch.positions for batch in requested.batches if batch.positions is not None]))
         return requested
@@ -204,12 +204,12 @@ class _Service:
             or (ask.unnamed > 0) != self.counted.unnamed
             or (numbers and ask.unnamed)
         ):
-            raise _refused(asker, f"asks for {len(numbers)} batches and {ask.unnamed} of rows that are not named")
+            raise _refusal(asker, f"asks for {len(numbers)} batches and {ask.unnamed} of rows that are not named")
         if numbers != sorted(set(numbers)) or any(number >= len(self._side.batches) for number in numbers):
-            raise _refused(asker, f"asks for batches out of order, or beyond the {len(self._side.batches)} there are")
-        return [self._named(number) for number in numbers] or [PredictionBatch(None, 0)] * ask.unnamed
+            raise _refusal(asker, f"asks for batches out of order, or beyond the {len(self._side.batches)} there are")
+        return [self._named_batch(number) for number in numbers] or [PredictionBatch(None, 0)] * ask.unnamed
 
-    def _named(self, number: int) -> PredictionBatch:
+    def _named_batch(self, number: int) -> PredictionBatch:
         return PredictionBatch(self._side.batches.positions(number), number)
 
 
@@ -226,7 +226,7 @@ class _RequestedBatches:
     places: Positions
 
 
-async def _arriving(asked: Sequence[Channel], requests: RequestQueue) -> AsyncIterator[Request]:
+async def _await_requests(asked: Sequence[Channel], requests: RequestQueue) -> AsyncIterator[Request]:
     """Requests as they arrive, until the owner ends the service or one of those ``asked`` is gone."""
     for channel in cycle(asked):
         closed = requests.closed  # read first: a request may arrive in between
@@ -245,5 +245,5 @@ def _ask_for(batches: Sequence[PredictionBatch]) -> prediction_pb2.PredictionAsk
     return prediction_pb2.PredictionAsk(batches=[batch.number for batch in batches])
 
 
-def _refused(channel: Channel, what: str) -> ProtocolError:
+def _refusal(channel: Channel, what: str) -> ProtocolError:
     return ProtocolError(f"{channel.peer} {what}", code="E_PREDICT")

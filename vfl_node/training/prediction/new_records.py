@@ -59,4 +59,4 @@ async def predict_new(
         return None
     own = np.flatnonzero(view.owned)
     own = own[np.argsort(view.rows[own])]
-    return Predicted(view.rows[own], exchanging.joined(probabilities)[own], len(view))
+    return Predicted(view.rows[own], exchanging.join(probabilities)[own], len(view))

@@ -64,7 +64,7 @@ class DisclosureGuard:
         self._expected: PredictionAudit | None = None
         if self._embedder and limit is not None:
             self._expected = PredictionAudit(audit, limit=limit)
-            _embed(self._expected, self._embedder, self._embedder.some(shown.most))
+            _embed(self._expected, self._embedder, self._embedder.draw_positions(shown.most))
 
     @property
     def rows_told(self) -> int:
@@ -197,5 +197,5 @@ def _embed(audit: PredictionAudit, side: EmbeddingSide, positions: Positions) ->
     synthetic = ~side.alignment.owned
     for start in range(0, len(positions), ROWS_AT_ONCE):
         part = positions[start : start + ROWS_AT_ONCE]
-        audit.see(side.shared(part), synthetic[part])
+        audit.see(side.embed_shared(part), synthetic[part])
     audit.attack()

@@ -89,7 +89,7 @@ class ServiceSide(ABC):
 
     @property
     def table_ids(self) -> Identifiers:
-        """Of this party's table."""
+        """Ids of this party's table."""
         return self._table.ids
 
     @cached_property
@@ -150,14 +150,14 @@ class EmbeddingSide(ServiceSide):
     """A passive party's half. Its embeddings may be sent as they are."""
 
     @abstractmethod
-    def shared(self, positions: Positions) -> Tensor:
+    def embed_shared(self, positions: Positions) -> Tensor:
         """Embedding float[B, d] at shared ``positions`` of the training; on one machine the same bits every time."""
 
     @abstractmethod
-    def new(self, positions: Positions) -> Tensor:
-        """As :meth:`shared`, for rows of a new alignment: a function of their columns, up to rounding."""
+    def embed_new(self, positions: Positions) -> Tensor:
+        """As :meth:`embed_shared`, for rows of a new alignment: a function of their columns, up to rounding."""
 
-    def some(self, most: int) -> Positions:
+    def draw_positions(self, most: int) -> Positions:
         """At most ``most`` different shared positions: those of whole batches, in a random order."""
         positions = np.empty(0, dtype=np.int64)
         for number in self.draws.derive("audit of predictions").permutation(len(self.batches)).tolist():
@@ -166,7 +166,7 @@ class EmbeddingSide(ServiceSide):
             positions = np.union1d(positions, self.batches.positions(number))
         return positions[:most]
 
-    def unnamed(self, table: Table) -> Unnamed:
+    def hide_rows(self, table: Table) -> Unnamed:
         """The rows of ``table``, whose ids need not be known, hidden in full batches.
 
         Called only if the active party's half is :attr:`ScoringSide.unnamed`.
@@ -187,7 +187,7 @@ class ScoringSide(ServiceSide):
     unnamed: bool = False
 
     @abstractmethod
-    def expected(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
+    def own_probability(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
         """Predictions for this party, float64[B] or float64[B, K], of the rows at ``positions``.
 
         They are probabilities; in a regression numbers in the target's unit.
@@ -199,7 +199,7 @@ class ScoringSide(ServiceSide):
 
     @abstractmethod
     def probability(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
-        """As :meth:`expected`, for a passive party."""
+        """As :meth:`own_probability`, for a passive party."""
 
     def probability_unnamed(self, embeddings: Sequence[Tensor]) -> Probabilities:
         """As :meth:`probability`, for rows that are not named; possible only if this party is :attr:`unnamed`."""

@@ -18,7 +18,7 @@ from vfl_node.process.files import add_head, read_checked, write_checked
 from vfl_node.training.predictor import Names, ServiceCount
 
 VERSION = 2
-"""Of the form of its JSON; version 1 has no names of classes."""
+"""Version of the form of its JSON; version 1 has no names of classes."""
 
 STEPS: versions.Steps = {1: lambda document: {**document, "classes": []}}
 
@@ -122,14 +122,14 @@ class FileShown:
 
     def check(self, rows: Names) -> None:
         """As :meth:`vfl_node.training.predictor.ShownRows.check`."""
-        self._with(rows)
+        self._merge(rows)
 
     def add(self, rows: Names) -> None:
         """As :meth:`vfl_node.training.predictor.ShownRows.add`."""
         with _COUNTING:  # two services over one model may run at once
-            _write(self._path, *self._with(rows))
+            _write(self._path, *self._merge(rows))
 
-    def _with(self, rows: Names) -> tuple[Names, Names]:
+    def _merge(self, rows: Names) -> tuple[Names, Names]:
         held_out, later = self._read()
         every = np.setdiff1d(np.union1d(later, rows), held_out)
         if len(every) > max(self.most, len(later)):  # rows told about earlier stay free if the limit was lowered

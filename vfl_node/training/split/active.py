@@ -12,7 +12,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Attachment, Forward, TrainingStep
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.process import failpoints
@@ -70,9 +70,9 @@ class ActiveHalf:
         self.attachments: Sequence[Attachment] = attach(audit, meter, compared, outside, self.pretraining)
         if saved is not None:
             self.learner.restore(saved)
-            self._peers.restore(under("defences", saved))
+            self._peers.restore(take_part("defences", saved))
             for attachment in self.attachments:
-                attachment.restore(under(attachment.name, saved))
+                attachment.restore(take_part(attachment.name, saved))
         supervision.learn_base_rates(session, self._inputs, randomness.derive(f"local/{repeat}"), saved)
         columns = not self._inputs.schema.empty
         self._held_out = HeldOutRows(
@@ -90,7 +90,7 @@ class ActiveHalf:
         embeddings = [
             embedding.requires_grad_() for embedding in await self._peers.embeddings(number, positions)
         ]  # (B, d) each
-        logits = self._model.above([*([] if own is None else [own]), *embeddings])  # (B,) or (B, K)
+        logits = self._model.head_logits([*([] if own is None else [own]), *embeddings])  # (B,) or (B, K)
         targets = self._supervision.step_targets(number, positions, logits.detach(), embeddings)
         loss = self._supervision.loss(logits, targets, positions)
         beside = self._added_loss(Forward(positions, own, embeddings, targets))
@@ -141,7 +141,7 @@ class ActiveHalf:
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        defended = prefixed("defences", self._peers.state())
+        defended = add_prefix("defences", self._peers.state())
         return {**self.learner.tensors(), **defended, **self._supervision.tensors()}
 
     def weights(self) -> dict[str, Tensor]:
@@ -179,7 +179,7 @@ class ActiveHalf:
             beside,
             randomness,
         )
-        return make_branch(parts, under("outside", saved))
+        return make_branch(parts, take_part("outside", saved))
 
     def _make_pretraining(
         self,

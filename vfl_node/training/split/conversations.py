@@ -13,11 +13,11 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import cut_width
-from vfl_node.models.storage import in_parts, parted
+from vfl_node.models.storage import join_parts, split_parts
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
-from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
+from vfl_node.training.messages import check_step, decode_tensor, receive_tensor, send_tensor
 from vfl_node.training.network.half import Positions, way_out
 from vfl_node.training.network.local import check_finite
 from vfl_node.training.split.config import Train
@@ -61,7 +61,7 @@ class Conversations:
         for channel, width in zip(self._channels.values(), self.widths, strict=True):
             message, tensor = await receive_tensor(channel, training_pb2.Embedding)
             check_step(channel, message.step, number)
-            embeddings.append(received(channel, tensor, (len(positions), width)).to(self._device))
+            embeddings.append(decode_tensor(channel, tensor, (len(positions), width)).to(self._device))
         return embeddings
 
     async def send(self, number: int, gradients: Sequence[Tensor], leaving: Leaving) -> None:
@@ -82,9 +82,9 @@ class Conversations:
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold of the defences."""
-        return in_parts({peer: way.state() for peer, way in self.exits.items()})
+        return join_parts({peer: way.state() for peer, way in self.exits.items()})
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`state` gave."""
-        for peer, of_peer in parted(state, self.exits).items():
+        for peer, of_peer in split_parts(state, self.exits).items():
             self.exits[peer].restore(of_peer)

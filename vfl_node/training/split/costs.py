@@ -151,7 +151,7 @@ def batch_bytes(train: Train, role: DataRole, table: TableShape, passive_parties
     """
     kind = architecture_of(train.model if train.model in ARCHITECTURES else "mlp")  # an own one is counted as a dense one
     bottom = kind.bottom_values(input_schema(table, images=kind.reads_images()), _bottom_sizes(train, role), train)
-    head = LayerOptions.of(train).values * sum(train.top) + train.outputs if role == "active" else 0
+    head = LayerOptions.from_job(train).values * sum(train.top) + train.outputs if role == "active" else 0
     crossing = 2 * cut_width(train) * (passive_parties if role == "active" else 1)
     audits = passive_parties if role == "active" and passive_parties > 1 else 0  # one of each peer and one of all, less one
     kept = AUDIT_BYTES * table.rows * audits

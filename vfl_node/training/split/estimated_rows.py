@@ -13,7 +13,7 @@ from typing_extensions import override
 from vfl_node.configuration.registry import load
 from vfl_node.job.costs import ROWS_AT_ONCE
 from vfl_node.models.initial_weights import initialise
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Forward, TrainingStep
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.learner import Learner
@@ -42,9 +42,9 @@ class EstimatedRows(LocalBranch):
         self._note()
         if "received" in saved:
             self._received = saved["received"].to(active.session.machine.device)
-            self._heads.restore(under("heads", saved))
+            self._heads.restore(take_part("heads", saved))
             self._federated = int(saved["federated"])
-            self._figures = {name: float(value) for name, value in under("figures", saved).items()}
+            self._figures = {name: float(value) for name, value in take_part("figures", saved).items()}
 
     @override
     def epoch_begins(self, epoch: int, steps: int) -> None:
@@ -109,8 +109,8 @@ class EstimatedRows(LocalBranch):
             **super().tensors(),
             "received": self._received.cpu(),
             "federated": torch.tensor(self._federated),
-            **prefixed("heads", self._heads.tensors()),
-            **prefixed("figures", figures),
+            **add_prefix("heads", self._heads.tensors()),
+            **add_prefix("figures", figures),
         }
 
     @override

@@ -14,7 +14,7 @@ from typing_extensions import override
 from vfl_node.job.costs import ROWS_AT_ONCE
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.models.updates import Updates
 from vfl_node.process import failpoints
 from vfl_node.training.network.half import Positions
@@ -39,7 +39,7 @@ class FilledRows(LocalBranch):
         self._figures: dict[str, float] = {}
         if "embeddings" in saved:
             self._embeddings = saved["embeddings"].to(active.session.machine.device)
-            self._figures = {name: float(value) for name, value in under("figures", saved).items()}
+            self._figures = {name: float(value) for name, value in take_part("figures", saved).items()}
 
     @override
     def epoch_begins(self, epoch: int, steps: int) -> None:
@@ -127,7 +127,7 @@ class FilledRows(LocalBranch):
             return bottom.to(self._session.machine.device)
 
         def logits(own: Tensor, received: Tensor) -> Tensor:
-            return active.model.above([own, received])
+            return active.model.head_logits([own, received])
 
         def adam(model: nn.Module, learning_rate: float) -> Updates:
             return Updates(model, "adam", train.model_copy(update={"learning_rate": learning_rate, "weight_decay": 0.0}))
@@ -139,7 +139,7 @@ class FilledRows(LocalBranch):
         if self._embeddings is None:
             return {}
         figures = {name: torch.tensor(value, dtype=torch.float64) for name, value in self._figures.items()}
-        return {**super().tensors(), "embeddings": self._embeddings.cpu(), **prefixed("figures", figures)}
+        return {**super().tensors(), "embeddings": self._embeddings.cpu(), **add_prefix("figures", figures)}
 
     @override
     def report(self) -> dict[str, Any]:

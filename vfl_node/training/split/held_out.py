@@ -121,7 +121,7 @@ class HeldOutRows:
     def _measure_alone(self, testing: Positions) -> tuple[Output | None, OwnRows]:
         """What a network of this party alone says of the rows measured on, None if it has no columns; and its rows."""
         table = self._data.table
-        own = OwnRows.of(
+        own = OwnRows.select(
             self._data.alignment,
             testing,
             held_out=self._evaluate.test_fraction > 0,

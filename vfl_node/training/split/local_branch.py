@@ -21,7 +21,7 @@ from vfl_node.models import Architecture, architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import NORMS, initialise
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Attachment, TrainingStep
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
@@ -124,7 +124,7 @@ class LocalBranch(Attachment):
         version = active.architecture.version
         self._learner = Learner(self._branch, self._train, self._randomness.derive("branch"), version)
         if "steps" in saved:
-            self._learner.restore(under("learner", saved))
+            self._learner.restore(take_part("learner", saved))
             self._steps, self._seconds = int(saved["steps"]), float(saved["seconds"])
 
     def _build_branch(self) -> Classifier:
@@ -180,7 +180,7 @@ class LocalBranch(Attachment):
         self._learner.pace(place, (self._train.epochs - self._filling_after) * of_an_epoch)
         assert self._branch.bottom is not None
         own = self._branch.bottom(self._inputs.take(batch))
-        logits = self._branch.above([own, self._embeddings_of(batch, own)])
+        logits = self._branch.head_logits([own, self._embeddings_of(batch, own)])
         loss = self._active.task.losses(logits, self._targets[torch.from_numpy(batch)]).mean()
         check_finite(loss).backward()  # type: ignore[no-untyped-call]
         self._learner.step()
@@ -196,7 +196,7 @@ class LocalBranch(Attachment):
         return {
             "steps": torch.tensor(self._steps),
             "seconds": torch.tensor(self._seconds, dtype=torch.float64),
-            **prefixed("learner", self._learner.tensors()),
+            **add_prefix("learner", self._learner.tensors()),
         }
 
     def report(self) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Attachment
 from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_positions
 from vfl_node.privacy.features.targets import Targets, targets_of
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
-from vfl_node.training.messages import check_step, receive_tensor, received, send_tensor
+from vfl_node.training.messages import check_step, decode_tensor, receive_tensor, send_tensor
 from vfl_node.training.network.half import (
     Defended,
     ForwardPass,
@@ -72,7 +72,7 @@ class PassiveHalf:
             recorder = StepRecorder("transcript", kept.embeddings, repeat, rows, before)
             projected = StepRecorder("projected", kept.projections, repeat, rows, before)
         if session.recording.received and repeat == 0:
-            received = Received(session.recording.received, training, under("received", before))
+            received = Received(session.recording.received, training, take_part("received", before))
         observers = (observer for observer in (membership, decoders, recorder, received) if observer is not None)
         self.exit = way_out(session, sender, draws, repeat, *observers)
         self._clock, self._seconds = session.machine.clock if session.policy.protection.defences else None, 0.0
@@ -88,10 +88,10 @@ class PassiveHalf:
         if (saved := start.saved) is not None:
             self.learner.restore(saved)
             for attachment in self.attachments:
-                attachment.restore(under(attachment.name, saved))
-            self.exit.restore(under("defences", saved))
+                attachment.restore(take_part(attachment.name, saved))
+            self.exit.restore(take_part("defences", saved))
             if self._substitute:
-                self._substitute.restore(under("substitute", saved))
+                self._substitute.restore(take_part("substitute", saved))
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
@@ -165,7 +165,7 @@ class PassiveHalf:
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        return {**self.learner.tensors(), **prefixed("defences", self.exit.state()), **self._averages()}
+        return {**self.learner.tensors(), **add_prefix("defences", self.exit.state()), **self._averages()}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""
@@ -175,14 +175,14 @@ class PassiveHalf:
         """As :meth:`Half.go_back`."""
         self.learner.go_back(weights)
         if self._substitute:
-            self._substitute.restore(under("substitute", weights))
+            self._substitute.restore(take_part("substitute", weights))
 
     def scoring(self) -> dict[str, Any]:
         """As :meth:`Half.scoring`: nothing."""
         return {}
 
     def _averages(self) -> dict[str, Tensor]:
-        return prefixed("substitute", self._substitute.tensors()) if self._substitute else {}
+        return add_prefix("substitute", self._substitute.tensors()) if self._substitute else {}
 
     def _embedding(self, label: str, positions: Positions, *, learn: bool) -> Tensor:
         """float32[B, d]; where the strategy says so, embeddings of rows that are not its own are drawn."""
@@ -198,7 +198,7 @@ class PassiveHalf:
     async def _gradient(self, number: int, embedding: Tensor) -> Tensor:
         message, tensor = await receive_tensor(self._channel, training_pb2.Gradient)
         check_step(self._channel, message.step, number)
-        return received(self._channel, tensor, tuple(embedding.shape)).to(embedding.device)
+        return decode_tensor(self._channel, tensor, tuple(embedding.shape)).to(embedding.device)
 
 
 def _targets(session: Session, data: TrainingData, names: Sequence[str]) -> Targets:

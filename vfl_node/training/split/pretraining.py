@@ -14,7 +14,7 @@ from vfl_node.privacy.defences.defence import Leaving
 from vfl_node.privacy.outgoing import Exit
 from vfl_node.process import failpoints
 from vfl_node.session.session import Session
-from vfl_node.training.messages import check_step, received
+from vfl_node.training.messages import check_step, decode_tensor
 from vfl_node.training.network.half import NO_ROWS, Positions
 from vfl_node.training.network.learner import Learner
 from vfl_node.training.network.local import check_finite
@@ -129,7 +129,7 @@ class PretrainingMeeting:
             await self._send(number, sent)
         message = await self._channel.receive(training_pb2.Projection)
         check_step(self._channel, message.step, number)
-        theirs = received(self._channel, message.tensor, tuple(own.shape)).to(self._device)
+        theirs = decode_tensor(self._channel, message.tensor, tuple(own.shape)).to(self._device)
         if not self._first:
             await self._send(number, sent)
         self._projections.step_done(theirs)

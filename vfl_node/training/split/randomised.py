@@ -153,7 +153,7 @@ def own_task(session: Session, learnt: SplitTask, labels: NDArray[Any]) -> Split
         return learnt
     if train.task == "regression":
         assert params.target_range is not None
-        return ScaledTargets(replace(TargetScale.within(*params.target_range), mean=float(labels.mean())))
+        return ScaledTargets(replace(TargetScale.from_range(*params.target_range), mean=float(labels.mean())))
     return ClassLabels(*facts_of_classes(train, labels))
 
 

@@ -22,7 +22,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
 from vfl_node.models.classifier import Classifier
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.positioned_input import PositionedInput
@@ -98,7 +98,7 @@ class Supervision:
             return
         self._alone = model_alone(session, inputs)
         if saved is not None:
-            self._alone.load_state_dict(under("local", saved))
+            self._alone.load_state_dict(take_part("local", saved))
             self._base_rate = saved["rate"].to(session.machine.device)
             return
         self._base_rate = base_rates(
@@ -159,7 +159,8 @@ class Supervision:
 
     def weights(self) -> dict[str, Tensor]:
         """``local.NAME``: those of the model that gives q, on the CPU; none without one."""
-        return prefixed("local", {name: value.cpu() for name, value in self._alone.state_dict().items()} if self._alone else {})
+        weights = self._alone.state_dict() if self._alone else {}
+        return add_prefix("local", {name: weight.cpu() for name, weight in weights.items()})
 
     def to_json(self) -> dict[str, Any]:
         """What predictions need: calibration, and what the task knows of its labels."""

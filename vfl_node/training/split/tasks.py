@@ -53,7 +53,7 @@ class ScaledTargets(NumberTask):
 
     def build_known(self, labels: NDArray[Any], shared: int, randomness: Randomness) -> Known:
         """What a strategy for made-up targets may know: all real ``labels`` of so many ``shared`` rows."""
-        return Known(self.scale.scaled(labels), shared, 0, randomness, self.scale)
+        return Known(self.scale.apply(labels), shared, 0, randomness, self.scale)
 
     @property
     def start(self) -> None:
@@ -74,7 +74,7 @@ SplitTask = ClassLabels | ScaledTargets
 def task_of(train: Train, labels: NDArray[Any]) -> SplitTask:
     """As :func:`vfl_node.training.network.tasks.task_of`."""
     return (
-        ScaledTargets(TargetScale.of(labels)) if train.task == "regression" else ClassLabels(*facts_of_classes(train, labels))
+        ScaledTargets(TargetScale.fit(labels)) if train.task == "regression" else ClassLabels(*facts_of_classes(train, labels))
     )
 
 

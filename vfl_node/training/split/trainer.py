@@ -104,7 +104,7 @@ def _check_batch(rows: int, train: Train, *, setting: str = "train.batch_size") 
     """Refuse batches whose embeddings one message cannot hold; ``setting`` sets ``rows``. Raises UsageError (``E_SIZE``)."""
     width = max(cut_width(train), train.unaligned.exchanged_width(cut_width(train)))
     narrower = "narrow the last layer of train.bottom"
-    check_batch_fits(rows, 4 * width, of=f"at a cut layer of width {width}", setting=setting, narrower=narrower)
+    check_batch_fits(rows, 4 * width, cause=f"at a cut layer of width {width}", setting=setting, narrower=narrower)
 
 
 def _check_defences(session: Session) -> None:

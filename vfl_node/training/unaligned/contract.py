@@ -141,14 +141,14 @@ class Standardised:
     varies: Tensor
 
     @classmethod
-    def of(cls, values: Tensor) -> Standardised:
-        """Of float32[k, d], k ≥ 1."""
+    def fit(cls, values: Tensor) -> Standardised:
+        """The mean and scale of ``values``, float32[k, d], k ≥ 1."""
         deviation = values.std(dim=0, correction=0)
         varies = deviation > 1e-6 * values.abs().amax(dim=0).clamp_min(1e-6)
         return cls(values.mean(dim=0), torch.where(varies, deviation, 1.0), varies)
 
     def apply(self, values: Tensor) -> Tensor:
-        """Of float32[n, d], the same shape."""
+        """Standardised ``values``, float32[n, d], of the same shape."""
         return (values - self.mean) / self.scale * self.varies
 
     def undo(self, standard: Tensor) -> Tensor:

@@ -35,8 +35,8 @@ class DiffusionFiller:
 
         Cost: what the generator's updates cost, and ``sampler_steps`` passes of each row outside through its network.
         """
-        received = Standardised.of(aligned.received)
-        labels, own = Standardised.of(aligned.part.labels), Standardised.of(aligned.part.own(EVERY))
+        received = Standardised.fit(aligned.received)
+        labels, own = Standardised.fit(aligned.part.labels), Standardised.fit(aligned.part.own(EVERY))
 
         def condition(part: OwnPart, places: slice = EVERY) -> Tensor:
             known = torch.cat([labels.apply(part.labels[places]), own.apply(part.own(places))], dim=1)
@@ -94,7 +94,7 @@ def _blocks(numbers: Rows) -> list[tuple[int, slice]]:
 
 WIDEST = 6.0
 KEPT = 0.995
-"""Of the moving average of the weights, what stays in an update."""
+"""What stays of the moving average of the weights in an update."""
 
 
 class Denoiser(nn.Module):
@@ -132,8 +132,8 @@ class NoiseSchedule:
     kept: Tensor
 
     @classmethod
-    def of(cls, steps: int, device: torch.device) -> NoiseSchedule:
-        """Of T = ``steps``."""
+    def from_steps(cls, steps: int, device: torch.device) -> NoiseSchedule:
+        """The schedule of T = ``steps``."""
         betas = torch.linspace(0.1 / steps, min(20 / steps, 0.999), steps, dtype=torch.float64)
         kept = torch.cumprod(1 - betas, dim=0)
         return cls(betas.float().to(device), kept.float().to(device))
@@ -153,7 +153,7 @@ class Generator:
 
     def __init__(self, settings: Diffusion, values: Tensor, conditions: Tensor, randomness: Randomness) -> None:
         self._settings, self._width = settings, values.shape[1]
-        self._schedule = NoiseSchedule.of(settings.steps, values.device)
+        self._schedule = NoiseSchedule.from_steps(settings.steps, values.device)
         network = Denoiser(values.shape[1], conditions.shape[1], settings.hidden)
         initialise(network, randomness.derive("weights"))
         self._network = network.to(values.device)
@@ -205,7 +205,7 @@ class Generator:
         for place, step in enumerate(taken):
             left, last = kept[step], place + 1 == len(taken)
             after = torch.ones_like(left) if last else kept[taken[place + 1]]
-            clean = self._denoised(row, conditions, step)
+            clean = self._denoise(row, conditions, step)
             if self._settings.sampler == "ddim":
                 estimate, logit = clean, left.logit()
                 if before and not last:  # second order, from the line through the last two estimates
@@ -221,7 +221,7 @@ class Generator:
                 row = row + beta.sqrt() * fresh
         return row
 
-    def _denoised(self, row: Tensor, conditions: Tensor, step: int) -> Tensor:
+    def _denoise(self, row: Tensor, conditions: Tensor, step: int) -> Tensor:
         """ĥ_0 of rows at ``step``."""
         left = self._schedule.kept[step]
         given = self._network(row, conditions, self._time(torch.full((len(row),), step, device=row.device)))

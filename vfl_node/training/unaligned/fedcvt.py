@@ -63,8 +63,8 @@ class Estimator(nn.Module):
             of_keys = self.unique(keys)
         return torch.cat(
             [
-                self._weighed(self.unique(own), of_keys, unique, never),
-                self._weighed(self.common(own), common, common, never),
+                self._attend(self.unique(own), of_keys, unique, never),
+                self._attend(self.common(own), common, common, never),
             ],
             dim=1,
         )
@@ -107,7 +107,7 @@ class Estimator(nn.Module):
             parts["estimate"] = self._settings.estimate * (made - received.detach()).square().mean()
         return torch.stack(list(parts.values())).sum(), {name: part.detach() for name, part in parts.items()}
 
-    def _weighed(self, queries: Tensor, keys: Tensor, values: Tensor, never: Tensor | None) -> Tensor:
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, never: Tensor | None) -> Tensor:
         scores = queries @ keys.T / self._scale  # (B, c)
         if never is not None:
             scores = scores.masked_fill(never, -torch.inf)

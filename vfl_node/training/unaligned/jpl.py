@@ -62,7 +62,7 @@ class JointPrivilegedFiller:
         Cost: ``updates`` steps of 256 rows, and a pass of each row outside.
         """
         part, device, settings, own = aligned.part, aligned.received.device, self._settings, aligned.part.own(EVERY)
-        scale = Standardised.of(aligned.received)
+        scale = Standardised.fit(aligned.received)
         aims = scale.apply(aligned.received)
         bottom = joint.new_bottom().cpu()
         network = EmbeddingFromColumns(bottom, own.shape[1], settings.hidden, aims.shape[1], joint.outputs)
@@ -83,11 +83,11 @@ class JointPrivilegedFiller:
             optimiser.step()
         filled = torch.empty(len(outside), aims.shape[1], device=device)
         for places in _parts(len(outside)):
-            filled[torch.from_numpy(places)] = scale.undo(self._made(network, outside, places))
+            filled[torch.from_numpy(places)] = scale.undo(self._predict(network, outside, places))
         return Filling(filled, {"embedding_error": float(error.detach())})
 
     @torch.no_grad()
-    def _made(self, network: EmbeddingFromColumns, outside: OwnPart, places: Rows) -> Tensor:
+    def _predict(self, network: EmbeddingFromColumns, outside: OwnPart, places: Rows) -> Tensor:
         made: Tensor = network(outside.inputs(places))
         return made
 

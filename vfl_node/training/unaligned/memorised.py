@@ -30,14 +30,14 @@ def nearest_real(made: Tensor, real: Tensor) -> float | None:
     """
     if len(real) < 2:
         return None
-    places = _spaced(len(real)).to(real.device)
+    places = _spread_places(len(real)).to(real.device)
     between = _nearest(real[places], real, places).median()
     if between <= 0:
         return None
-    return float(_nearest(made[_spaced(len(made)).to(made.device)].float(), real).median() / between)
+    return float(_nearest(made[_spread_places(len(made)).to(made.device)].float(), real).median() / between)
 
 
-def _spaced(rows: int) -> Tensor:
+def _spread_places(rows: int) -> Tensor:
     return torch.from_numpy(np.unique(np.linspace(0, rows - 1, min(rows, ASKED)).astype(np.int64)))
 
 

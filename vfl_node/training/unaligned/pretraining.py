@@ -19,7 +19,7 @@ from vfl_node.configuration.registry import load
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job.unaligned import Unaligned
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.storage import prefixed, under
+from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Attachment
 
 Rows = NDArray[np.int64]
@@ -146,9 +146,9 @@ class Pretraining(Attachment):
         """As :meth:`Attachment.tensors`, beside the bottom; empty once it is over."""
         if self._over:
             return {}
-        learnt = prefixed("training", self._training.tensors()) if self._training else {}
-        means, seconds = (torch.tensor(of, dtype=torch.float64) for of in (self._means, self._seconds))
-        exchanged = prefixed("exchange", self._half.exchange.tensors())
+        learnt = add_prefix("training", self._training.tensors()) if self._training else {}
+        means, seconds = (torch.tensor(values, dtype=torch.float64) for values in (self._means, self._seconds))
+        exchanged = add_prefix("exchange", self._half.exchange.tensors())
         return {"steps": torch.tensor(self._steps), "means": means, "seconds": seconds, **learnt, **exchanged}
 
     @override
@@ -158,8 +158,8 @@ class Pretraining(Attachment):
             return
         self._steps, self._means, self._seconds = int(tensors["steps"]), tensors["means"].tolist(), float(tensors["seconds"])
         if self._training:
-            self._training.restore(under("training", tensors))
-        self._half.exchange.restore(under("exchange", tensors))
+            self._training.restore(take_part("training", tensors))
+        self._half.exchange.restore(take_part("exchange", tensors))
 
     def end(self) -> Mapping[str, Any] | None:
         """Drop all but the bottom. What was done, as JSON; None at a passive party."""

@@ -33,7 +33,7 @@ class OwnRowsPretraining(Pretraining):
     @override
     def end_epoch(self, epoch: int) -> None:
         half, draws = self._half, self._half.randomness.derive(f"copies/{epoch}")
-        for rows in shuffled(half.rows, half.batch_size, half.randomness.derive(f"order/{epoch}")):
+        for rows in shuffle_batches(half.rows, half.batch_size, half.randomness.derive(f"order/{epoch}")):
             failpoints.reach("pretrain")
             self._begin()
             self._learn(self._loss(rows, self._copy(rows, draws), self._copy(rows, draws)))
@@ -41,10 +41,10 @@ class OwnRowsPretraining(Pretraining):
 
     def _copy(self, rows: Rows, draws: Randomness) -> ModelInput:
         others = self._half.own(draws.choices(self._half.rows, len(rows)))
-        return disturbed(self._half.own(rows), others, self._method.replaced, draws)
+        return disturb(self._half.own(rows), others, self._method.replaced, draws)
 
     def _loss(self, rows: Rows, first: ModelInput, second: ModelInput) -> Tensor:
-        """Of two copies of the own ``rows``."""
+        """Loss of two copies of the own ``rows``."""
         return self._siamese.loss(first, second)
 
 
@@ -88,7 +88,7 @@ class FedHsslPretraining(OwnRowsPretraining):
         self._begin()
         projected = self._cross.project(self._half.shared(positions))
         received = await self._half.exchange.swap(number, positions, projected.detach())
-        self._learn(apart(self._cross.peer(projected), received))
+        self._learn(negative_cosine(self._cross.peer(projected), received))
 
     def end_epoch(self, epoch: int) -> None:
         """As the base: stage 2."""
@@ -105,7 +105,7 @@ class FedHsslPretraining(OwnRowsPretraining):
             return loss
         with torch.no_grad():
             aim = self._earlier.project(self._half.own(rows))
-        return loss + self._weight * apart(self._cross.project(first), aim)
+        return loss + self._weight * negative_cosine(self._cross.project(first), aim)
 
 
 # SimSiam on rows of a table: a network learns that two disturbed copies of a row are the same row.
@@ -148,9 +148,9 @@ class Siamese(nn.Module):
         return projected
 
     def loss(self, first: ModelInput, second: ModelInput) -> Tensor:
-        """Of two copies of the same rows: the mean over rows and both directions, −1 … 1."""
+        """Loss of two copies of the same rows: the mean over rows and both directions, −1 … 1."""
         one, other = self.project(first), self.project(second)
-        return (apart(self.predictor(one), other) + apart(self.predictor(other), one)) / 2
+        return (negative_cosine(self.predictor(one), other) + negative_cosine(self.predictor(other), one)) / 2
 
 
 class CrossSiamese(Siamese):
@@ -162,21 +162,21 @@ class CrossSiamese(Siamese):
         initialise(self.peer, draws.derive("peer"))
 
 
-def apart(predicted: Tensor, aim: Tensor) -> Tensor:
+def negative_cosine(predicted: Tensor, aim: Tensor) -> Tensor:
     """−cos of float32[B, p] and [B, p], the mean of the rows; no gradient flows into ``aim``."""
     return -cosine_similarity(predicted, aim.detach(), dim=1).mean()
 
 
-def disturbed(rows: ModelInput, others: ModelInput, share: float, draws: Randomness) -> ModelInput:
+def disturb(rows: ModelInput, others: ModelInput, share: float, draws: Randomness) -> ModelInput:
     """A copy of ``rows`` of which about a ``share`` of the cells are ``others``'. Costs 8 bytes of the stream a cell."""
 
-    def chosen(shape: torch.Size) -> Tensor:
+    def choose(shape: torch.Size) -> Tensor:
         return torch.from_numpy(draws.uniform(tuple(shape)) < share).to(rows.numeric.device)
 
-    return rows.mixed(others, chosen)
+    return rows.mix(others, choose)
 
 
-def shuffled(count: int, batch_size: int, draws: Randomness) -> list[NDArray[np.int64]]:
+def shuffle_batches(count: int, batch_size: int, draws: Randomness) -> list[NDArray[np.int64]]:
     """0 … count − 1 in a random order, in batches; a last one of a single row joins the one before, as norms need two."""
     order = draws.permutation(count)
     cuts = list(range(batch_size, count, batch_size))

@@ -80,8 +80,8 @@ class Diffusion(FillingMethod):
         )
 
 
-def _weight(default: float, of: str) -> Any:
-    return Field(default=default, ge=0, le=1000, allow_inf_nan=False, description=f"weight of the loss that {of}")
+def _weight(default: float, purpose: str) -> Any:
+    return Field(default=default, ge=0, le=1000, allow_inf_nan=False, description=f"weight of the loss that {purpose}")
 
 
 class FedCvt(AlternatingMethod):

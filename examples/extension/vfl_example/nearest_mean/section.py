@@ -15,11 +15,11 @@ class NearestMeanSection(TrainerSection):
         description="mean number of the rows trained on, of class 0 and of class 1; null at the passive party"
     )
 
-    def words(self, of: ReportedTraining) -> TrainingWords:
+    def words(self, training: ReportedTraining) -> TrainingWords:
         """What the page of the report says of it."""
-        figures = (Figure(of.epochs, several(of.epochs, of.train.traits.unit)),)
+        figures = (Figure(training.epochs, several(training.epochs, training.train.traits.unit)),)
         if self.class_means is None:
-            remark = f"{of.party} sent one number of each shared record in each epoch, with noise; {of.peer} has the means."
-            return TrainingWords(figures=figures, remarks=(remark,))
+            sent = f"{training.party} sent one number of each shared record in each epoch, with noise"
+            return TrainingWords(figures=figures, remarks=(f"{sent}; {training.peer} has the means.",))
         terms = [Term(f"Mean number of class {number}", ((f"{mean:.3g}",),)) for number, mean in enumerate(self.class_means)]
         return TrainingWords(figures=figures, terms=tuple(terms))

@@ -140,7 +140,7 @@ def interpret(z: Floats, train: Hidden, target: tuple[float, float] | None) -> F
     """
     if train.task == "classification":
         return output_of(z).probabilities
-    return TargetScale(*target).original(z[:, 0]) if target else z[:, 0]
+    return TargetScale(*target).undo(z[:, 0]) if target else z[:, 0]
 
 
 def context_of(

@@ -81,7 +81,7 @@ class AnswerExchange:
     ) -> None:
         dealer = session.coordinator
         assert dealer is not None
-        self.side, self.asking = side, Asking.of(session)
+        self.side, self.asking = side, Asking.from_session(session)
         self._session, self._trained, self._train = session, trained, Hidden.section_of(trained)
         self._kept, self._masks, self._log, self._dealer = kept, masks, log, dealer
         self._parties, self._channels = session.job.parties, list(session.data_peers.values())
@@ -122,7 +122,7 @@ class AnswerExchange:
         form, target = self._kept.form, self._kept.stored.target
         return [answers.interpret(answers.read(bits, form), self._train, target) for bits in low]
 
-    def joined(self, parts: Sequence[Probabilities]) -> Probabilities:
+    def join(self, parts: Sequence[Probabilities]) -> Probabilities:
         """The answers of all batches in one array."""
         return np.concatenate([np.empty((0, *self.side.terms.outputs)), *parts])
 

@@ -43,7 +43,7 @@ def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[n
     scorer = Scorer(split_model(active), active.alignment, active.table, cpu)
     embedders = [Embedder(split_model(half), half.alignment, half.table, cpu, half.defences) for half in passives]
     parts = cut(positions, ROWS_AT_ONCE) or [positions]
-    return np.concatenate([scorer.expected(part, [embedder.shared(part) for embedder in embedders]) for part in parts])
+    return np.concatenate([scorer.own_probability(part, [side.embed_shared(part) for side in embedders]) for part in parts])
 
 
 def split_model(half: KeptHalf) -> SplitModel:
@@ -78,4 +78,4 @@ class KeptEmbeddings:
 
     def rows(self, positions: Positions) -> Tensor:
         """As :meth:`Embeddings.rows`."""
-        return torch.cat([self._side.shared(part) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
+        return torch.cat([self._side.embed_shared(part) for part in cut(positions, ROWS_AT_ONCE) or [positions]])

@@ -19,7 +19,7 @@ from vfl_node.errors import StateError
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.storage import under
+from vfl_node.models.storage import take_part
 from vfl_node.privacy.defences.defence import Leaving, Sender, build, names_of_positions
 from vfl_node.privacy.outgoing import Exit
 from vfl_node.settings.defences import DefenceParams
@@ -92,17 +92,17 @@ class Embedder(SplitSide, EmbeddingSide):
         strategy = model.train.missing.feature_strategy
         self._substitute = substitute(strategy, self.draws) if alignment.missing else None
         if self._substitute:
-            self._substitute.restore(under("substitute", model.weights))
+            self._substitute.restore(take_part("substitute", model.weights))
         sender = Sender("embeddings", alignment.owned, self._bottom, self.inputs.take)
         self._exit = Exit(build(defences, sender, defence_draws(self.draws, 0)))
 
-    def shared(self, positions: Positions) -> Tensor:
+    def embed_shared(self, positions: Positions) -> Tensor:
         """Embedding float32[B, d] at shared ``positions`` of the training; on one machine the same bits every time."""
         leaving = Leaving("predictions", positions, rows=partial(names_of_positions, positions, self.model.epoch))
         return self._exit.protect(self._clean_embedding(positions), leaving)
 
-    def new(self, positions: Positions) -> Tensor:
-        """As :meth:`shared`, for rows of a new alignment; noise depends on their columns, since positions change."""
+    def embed_new(self, positions: Positions) -> Tensor:
+        """As :meth:`embed_shared`, for rows of a new alignment; noise depends on their columns, since positions change."""
         return self._embed_new_rows(self.inputs.take(positions))
 
     def _embed_new_rows(self, rows: ModelInput) -> Tensor:
@@ -135,7 +135,7 @@ class Embedder(SplitSide, EmbeddingSide):
             embedding: Tensor = self._bottom(self.inputs.take(positions))
         return embedding
 
-    def unnamed(self, table: Table) -> Unnamed:
+    def hide_rows(self, table: Table) -> Unnamed:
         """The rows of ``table``, whose ids need not be known, hidden in full batches.
 
         For a known row with the same columns as in training the whole agreed batch of the row is sent:
@@ -165,7 +165,7 @@ class Embedder(SplitSide, EmbeddingSide):
 
         def embedding(number: int) -> Tensor:  # both kinds of batch are computed for each: none takes longer
             positions = agreed_positions(number)
-            known = self.shared(self.batches.positions(0) if positions is None else positions)
+            known = self.embed_shared(self.batches.positions(0) if positions is None else positions)
             rows = (np.arange(size) + max(number - len(numbers), 0) * size) % max(total, 1)
             other = self._embed_new_rows((mixed if total else self.inputs).take(rows))
             return other if positions is None else known
@@ -216,7 +216,7 @@ class Scorer(SplitSide, ScoringSide):
         if shifted:
             self._local = _load(build_classifier(self.architecture, train, self.inputs.schema, []), "local", model, device)
 
-    def expected(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
+    def own_probability(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
         """Predictions for this party, float64[B] or float64[B, K], of the rows at ``positions``.
 
         They are probabilities; in a regression numbers in the target's unit.
@@ -233,7 +233,7 @@ class Scorer(SplitSide, ScoringSide):
         return self._task.prediction(predicted(logits, base_rate))
 
     def probability(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
-        """As :meth:`expected`, for a passive party, which knows in which rows its columns are real."""
+        """As :meth:`own_probability`, for a passive party, which knows in which rows its columns are real."""
         logits, base_rate = self._logits(positions, embeddings), self._rates(positions)
         return self._task.prediction(self._calibration.probability(logits, base_rate))
 
@@ -256,7 +256,9 @@ class Scorer(SplitSide, ScoringSide):
 def _load(module: Module, prefix: str, model: SplitModel, device: torch.device) -> Module:
     """``module`` with the stored weights under ``prefix``, ready to predict."""
     apart = ("local.", "substitute.")
-    weights = under(prefix, model.weights) if prefix else {k: v for k, v in model.weights.items() if not k.startswith(apart)}
+    weights = (
+        take_part(prefix, model.weights) if prefix else {k: v for k, v in model.weights.items() if not k.startswith(apart)}
+    )
     try:
         module.load_state_dict(weights)
     except RuntimeError:

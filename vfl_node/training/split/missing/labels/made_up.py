@@ -132,11 +132,11 @@ def sampled(strategy: LabelStrategy, known: Known) -> Fixed:
     of a continuous target do not, and a number with other decimals would stand out, too.
     """
     assert known.scale is not None
-    real = known.scale.original(known.labels)
+    real = known.scale.undo(known.labels)
     drawn = np.quantile(real, known.randomness.derive("sampling").uniform((known.shared,)))
     decimals = _decimals(real)
     drawn = drawn if decimals is None else np.round(drawn, decimals)
-    return Fixed(known.scale.scaled(drawn).astype(np.float32), known.classes, float(known.labels.mean()))
+    return Fixed(known.scale.apply(drawn).astype(np.float32), known.classes, float(known.labels.mean()))
 
 
 def _decimals(values: NDArray[np.float64]) -> int | None:
