@@ -16,9 +16,9 @@ from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.job import Job
 from vfl_node.node import others as module
+from vfl_node.node.ending import Ending
 from vfl_node.node.others import Others
 from vfl_node.node.store import Store
-from vfl_node.node.verdict import Verdict
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, OfferReply
 
 JOB = parse("name: t\nparties: {active: clinic, passive: [lab, insurer, bank]}\nalign: {protocol: psi}", Job, source="job")
@@ -56,8 +56,8 @@ def waiting(tmp_path: Path, peers: Peers, monkeypatch: pytest.MonkeyPatch) -> It
     """Waits as the clinic; what happens in each look is given."""
     store = Store(tmp_path / "state")
     record = store.add(JOB, submitter="clinic")
-    verdict = Verdict("clinic", "clinic", store.job_folder(record), Stop())
-    others = Others("clinic", record, peers, lambda: True, verdict)  # type: ignore[arg-type]
+    ending = Ending("clinic", "clinic", store.job_folder(record), Stop())
+    others = Others("clinic", record, peers, lambda: True, ending)  # type: ignore[arg-type]
     monkeypatch.setattr(module, "ASK_AGAIN_S", 60)
 
     def wait(*events: Any, most_s: float = 60) -> float:
@@ -108,7 +108,7 @@ def refusal(tmp_path: Path, own: str, name: str, code: str, *, sealed: bool = Fa
     if sealed:
         outcome.seal()
     record = store.add(JOB, submitter="clinic")
-    others = Others(own, record, Peers(), lambda: True, Verdict("clinic", own, outcome, stop))  # type: ignore[arg-type]
+    others = Others(own, record, Peers(), lambda: True, Ending("clinic", own, outcome, stop))  # type: ignore[arg-type]
     with pytest.raises(PeerError) as caught:
         others._raise_refusal(name, OfferReply(accepted=False, code=code, reason="why"))
     store.close()

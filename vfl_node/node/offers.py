@@ -104,7 +104,7 @@ class Offers:
         record = work.record if work else self._store.get(cancel.job_id)
         if record is None or peer not in record.parties or not (work or record.open):
             return
-        if work and not work.verdict.hear(peer, PeerError(message, code=code, for_peer=message)):
+        if work and not work.ending.hear(peer, PeerError(message, code=code, for_peer=message)):
             return
         if work and work.ended:  # perhaps before it heard
             work.join()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from vfl_node.errors import Cancelled, PeerError, PeerLost, peer_text
+from vfl_node.node.ending import Ending
 from vfl_node.node.faults import JOB_DONE, NOT_NOW
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
-from vfl_node.node.verdict import Verdict
 from vfl_node.process import failpoints
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
@@ -40,7 +40,7 @@ class Others:
         record: the job.
         peers: the peers of this node.
         ready: says whether this node has a place for the job.
-        verdict: how the job ends here; hears of it when a party says that it has ended.
+        ending: how the job ends here; hears of it when a party says that it has ended.
 
     Attributes:
         names: of these parties.
@@ -48,12 +48,12 @@ class Others:
         begun: whether the job has had an attempt, so that all of them know of it.
     """
 
-    def __init__(self, own: str, record: Record, peers: Peers, ready: Callable[[], bool], verdict: Verdict) -> None:
+    def __init__(self, own: str, record: Record, peers: Peers, ready: Callable[[], bool], ending: Ending) -> None:
         self.names = record.others(own)
         self.queueing: set[str] = set()
         self.begun = bool(record.attempt)
         self._own, self._record, self._peers, self._ready = own, record, peers, ready
-        self._verdict = verdict
+        self._ending = ending
         self._done_at: set[str] = set()
         self._parties = record.job.parties
         self._before = record.parties[: record.parties.index(own)]
@@ -210,11 +210,11 @@ class Others:
     def _raise_refusal(self, name: str, reply: OfferReply) -> None:
         """Raise what it means for the job that ``name`` does not take part; nothing if its submitter hears it anyway."""
         reason, code = peer_text(reply.reason), peer_text(reply.code, 40)
-        if code not in ENDED and (code in NOT_NOW or self._verdict.bound):  # such as a full disk: it may be able to, later
+        if code not in ENDED and (code in NOT_NOW or self._ending.bound):  # such as a full disk: it may be able to, later
             raise PeerLost(f"{name} cannot take part now: {reason} ({code})")
         if code == JOB_DONE and name != self._parties.active and len(self.names) > 1:  # no other decides for several
             self._done_at.add(name)
-            if not (self._verdict.decides and self._done_at.issuperset(self.names)):  # all of them cannot be mistaken
+            if not (self._ending.decides and self._done_at.issuperset(self.names)):  # all of them cannot be mistaken
                 raise PeerLost(f"the job is done at {name}, and it is not known yet whether it is at all")
         if code not in ENDED:
             if self._own == self._record.submitter or self._relays_to(name):
@@ -222,7 +222,7 @@ class Others:
                 raise PeerError(f"{for_peer} ({code})", code="E_REFUSED", hint=hint, for_peer=for_peer)
             return
         error = self._ended_error(name, code, reason)
-        if not self._verdict.hear(name, error):
+        if not self._ending.hear(name, error):
             raise PeerLost(f"{error.message}, and {self._parties.active} has not said so yet")
         raise error
 

@@ -25,6 +25,7 @@ from vfl_node.execution.inputs import announce, read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.node import retries
+from vfl_node.node.ending import Ending
 from vfl_node.node.endings import conclude, owner_cancellation
 from vfl_node.node.faults import explain
 from vfl_node.node.meeting import Meeting
@@ -35,7 +36,6 @@ from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn, Turns
-from vfl_node.node.verdict import Verdict
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
@@ -66,7 +66,7 @@ class Work:
         record: the job as it was stored last.
         others: its other parties.
         stop: ends it when its owner or a peer asks for that.
-        verdict: how it ends here.
+        ending: how it ends here.
         progress: how far it is.
         requests: of this node's owner for predictions; None if the job takes none.
         ended: whether the job has ended; that is stored, or about to be.
@@ -85,15 +85,15 @@ class Work:
         self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
         self._job = record.job
         self._folder = store.job_folder(record)
-        self.verdict = Verdict(record.active, settings.name, self._folder, self.stop)
-        self.others = Others(settings.name, record, peers, self._is_ready, self.verdict)
+        self.ending = Ending(record.active, settings.name, self._folder, self.stop)
+        self.others = Others(settings.name, record, peers, self._is_ready, self.ending)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
         self.for_peer = ""
         self._interruption, self._deadline, self._since = "", 0.0, 0.0
         if self._folder.cancelled:  # before this node was last killed
-            self.requests.close() if self.requests else self.verdict.end_with(owner_cancellation())
+            self.requests.close() if self.requests else self.ending.end_with(owner_cancellation())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
         # Last: were anything after this to fail, nobody would leave the turn.
         self.turn = None if self._job.is_service else turns.enter(lambda: self.others.able, record.peer(settings.name))
@@ -142,9 +142,9 @@ class Work:
         if self.requests and self._conversing and not self.requests.closed:
             self.requests.close()
             return []
-        if self.verdict.end_with(owner_cancellation()):
+        if self.ending.end_with(owner_cancellation()):
             return self.others.names
-        if self.verdict.decides:
+        if self.ending.decides:
             raise UsageError(f"job {self.record.id} is done: all parties have stored their parts", code="E_JOB_ENDED")
         return [self.record.active]
 
@@ -158,7 +158,7 @@ class Work:
             if failure.code == VflError.default_code:  # a defect of ours: say so, keep the node alive
                 log.exception("internal error", job=self.record.id)
             self.ended = True  # whoever wants an end from now on finds the job as it is stored
-            self._end(*self.verdict.judge(failure))
+            self._end(*self.ending.judge(failure))
 
     def _run(self) -> None:
         """Run the job from the queue to its report, in as many turns as it takes."""
@@ -167,7 +167,7 @@ class Work:
         if self._job.align.group == "modp2048":
             log.warning("modp2048 is below today's recommended strength; prefer curve25519 or modp3072", job=self.record.id)
         self._renew_deadline()
-        if self._folder.whole and not self.verdict.decides:
+        if self._folder.whole and not self.ending.decides:
             self.others.await_word(self._meeting, self._deadline)
         if self.turn is None:
             self._go_on()
@@ -223,7 +223,7 @@ class Work:
         while True:
             started, extent = None, self._folder.extent
             try:
-                with self._meeting(self._interruption) as meeting, self.verdict.heeding():
+                with self._meeting(self._interruption) as meeting, self.ending.heeding():
                     deadline = self.others.await_links(meeting, self._deadline)
                     self.others.meet(meeting, deadline, frame_bytes=self._frame_bytes, on_queue=self._renew_deadline)
                     started = time.monotonic()
@@ -232,7 +232,7 @@ class Work:
             except PeerLost as error:
                 self._since = time.monotonic()
                 if self.requests and self.requests.closed:
-                    self.verdict.end_with(owner_cancellation())
+                    self.ending.end_with(owner_cancellation())
                 self.stop.check()
                 if error.code == "E_PEER_ABSENT":
                     if not self._interruption:

@@ -21,7 +21,7 @@ from vfl_node.node.states import State
 log = structlog.get_logger()
 
 
-class Verdict:
+class Ending:
     """The end of one job.
 
     Args:

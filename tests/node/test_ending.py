@@ -9,24 +9,24 @@ import pytest
 from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, ProtocolError, StateError, VflError
 from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome
-from vfl_node.node.verdict import Verdict
+from vfl_node.node.ending import Ending
 
 
 class At:
-    """The verdict at one party."""
+    """The end of a job at one party."""
 
     def __init__(self, folder: Path, own: str = "lab", *, sealed: bool = True) -> None:
         self.outcome, self.stop = JobOutcome(folder), Stop()
         self.outcome.artefacts.mkdir(parents=True)
         if sealed:
             self.outcome.seal()
-        self.verdict = Verdict("clinic", own, self.outcome, self.stop)
+        self.ending = Ending("clinic", own, self.outcome, self.stop)
 
     def ends_with(self, failure: VflError) -> tuple[str, str]:
         """State and code of the job whose attempt breaks off with ``failure``."""
-        with pytest.raises(VflError) as caught, self.verdict.heeding():
+        with pytest.raises(VflError) as caught, self.ending.heeding():
             raise failure
-        state, error = self.verdict.judge(caught.value)
+        state, error = self.ending.judge(caught.value)
         return state, error.code if error else ""
 
 
