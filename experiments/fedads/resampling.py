@@ -64,8 +64,8 @@ def said(job: Job, own: Session, data: Mapping[str, TrainingData], trained: Mapp
         return SplitModel.load(StoredModel(asked, result.weights, result.encoder, result.servable.state))
 
     label_party, other = data[ACTIVE], data[PASSIVE]
-    embeddings = Embedder(served(PASSIVE), other.alignment, other.table, cpu).shared(rows)
-    joint = Scorer(served(ACTIVE), label_party.alignment, label_party.table, cpu).expected(rows, [embeddings])
+    embeddings = Embedder(served(PASSIVE), other.alignment, other.table, cpu).embed_shared(rows)
+    joint = Scorer(served(ACTIVE), label_party.alignment, label_party.table, cpu).own_probability(rows, [embeddings])
 
     table, view = label_party.table, label_party.alignment
     assert table.labels is not None

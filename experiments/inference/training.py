@@ -107,7 +107,7 @@ class Heard:
         assert own.servable is not None
         served = SplitModel.load(StoredModel(job, own.weights, own.encoder, own.servable.state))
         table = self.split.tables[party]
-        return Embedder(served, view(self.split, party), table, torch.device("cpu"), self.defences).shared(self.training)
+        return Embedder(served, view(self.split, party), table, torch.device("cpu"), self.defences).embed_shared(self.training)
 
 
 def train(name: str, split: Split, seed: int, *, settings: Settings | None = None, defences: Sequence[Settings] = ()) -> Heard:

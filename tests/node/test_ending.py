@@ -48,9 +48,9 @@ def test_only_who_waits_for_the_active_partys_word_goes_on_after_what_ends_a_job
 @pytest.mark.parametrize("failure", FINAL)
 def test_the_active_partys_word_ends_it(tmp_path: Path, failure: VflError) -> None:
     lab = At(tmp_path)
-    assert not lab.verdict.hear("notary", failure)
+    assert not lab.ending.hear("notary", failure)
     assert lab.stop.wish is None
-    assert lab.verdict.hear("clinic", failure)
+    assert lab.ending.hear("clinic", failure)
     assert lab.ends_with(PeerError("what came of it")) == (
         "cancelled" if failure.code == "E_CANCELLED" else "failed",
         failure.code,
@@ -71,7 +71,7 @@ def test_the_active_partys_word_ends_it(tmp_path: Path, failure: VflError) -> No
 def test_what_else_happens_to_a_party_that_waits(tmp_path: Path, failure: VflError, ends: tuple[str, str]) -> None:
     lab = At(tmp_path)
     if failure.code == "E_JOB_DONE":
-        lab.verdict.hear("clinic", failure)
+        lab.ending.hear("clinic", failure)
     assert lab.ends_with(failure) == ends
 
 
@@ -79,5 +79,5 @@ def test_once_it_is_confirmed_nothing_ends_it(tmp_path: Path) -> None:
     for name in ("lab", "clinic"):
         party = At(tmp_path / name, name)
         party.outcome.confirm()
-        assert not party.verdict.end_with(Cancelled("too late"))
+        assert not party.ending.end_with(Cancelled("too late"))
         assert party.ends_with(PeerError("too late")) == ("done", "")
