@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.web.shown_node import View, browser
-from vfl_node.report import page
 
 
 class Attributes(HTMLParser):
@@ -23,24 +22,41 @@ class Attributes(HTMLParser):
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs/failed-1", "/jobs/running-1", "/login"])
-def test_pages_run_only_their_own_script_and_style(view: View, path: str) -> None:
-    answer = browser(view).get(path)
-    scripts = re.findall(r"<script>(.*?)</script>", answer.text, flags=re.S)
-    styles = re.findall(r"<style>(.*?)</style>", answer.text, flags=re.S)
+def test_pages_run_and_load_only_what_this_node_serves(view: View, path: str) -> None:
+    client = browser(view)
+    answer = client.get(path)
     policy = answer.headers["content-security-policy"]
-    assert [len(scripts), len(styles)] == [1, 1]
-    assert f"script-src {page.csp_source(scripts[0])};" in policy
-    assert f"style-src {page.csp_source(styles[0])};" in policy
+    assert "script-src 'self';" in policy
+    assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert "://" not in answer.text.replace(scripts[0], "")
+    assert not re.search(r"<style|<script>|://", answer.text)
+    loaded = re.findall(r'(?:src|stylesheet" href)="([^"]+)"', answer.text)
+    assert len(loaded) > 1
+    for place in loaded:
+        served = client.get(place)
+        assert served.headers["content-type"].startswith(("text/css", "text/javascript")), place
+        assert "immutable" in served.headers["cache-control"]
     found = Attributes()
     found.feed(answer.text)
-    assert not {name for name in found.names if name.startswith("on") or name in ("style", "src")}
+    assert not {name for name in found.names if name.startswith("on") or name == "style"}
+
+
+def test_a_page_with_all_its_files_is_small(view: View) -> None:
+    client = browser(view)
+    for path in ("/", "/jobs/running-1"):
+        html = client.get(path).text
+        files = re.findall(r'(?:src|stylesheet" href)="([^"]+)"', html)
+        assert len(html) + sum(len(client.get(place).content) for place in files) < 70_000, path
+
+
+@pytest.mark.parametrize("place", ["board.css", "../app.py", "..%2fapp.py", "0123456789ab-board.css", "login.html.j2"])
+def test_no_other_file_is_served(view: View, place: str) -> None:
+    assert browser(view).get(f"/static/{place}").status_code == 404
 
 
 def test_the_board_shows_states_progress_peers_and_reports(view: View) -> None:
     html = browser(view).get("/").text
-    assert 'class="state running">running' in html
+    assert 'class="state running"><svg' in html
     assert "train: 120 of 400 batches · loss 0.2500, on validation rows 0.5000" in html
     assert '<progress max="400" value="120"' in html
     assert '/jobs/done-1/report.html">Report' in html

@@ -145,7 +145,7 @@ def _environment() -> tuple[Environment, str]:
         "metric": results.format_value,
         "time": human_time,
     }
-    return environment, environment.get_template("style.css.j2").render()
+    return environment, environment.get_template("style.css").render()
 
 
 def csp_source(text: str) -> str:

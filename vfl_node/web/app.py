@@ -69,6 +69,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
     routes = [
         Route("/", board.page),
         Route("/health", board.health),
+        Route("/static/{place}", board.asset),
         Route("/login", board.login_page, methods=["GET"]),
         Route("/login", board.login, methods=["POST"]),
         Route("/metrics", board.metrics),
@@ -111,6 +112,13 @@ class _Board:
         """Without credentials the answer is only that the node runs."""
         health = self._view.health()
         return JSONResponse(health if self._access.may_look(request) else {"status": health["status"]})
+
+    def asset(self, request: Request) -> Response:
+        """A style sheet or script: part of the software, which the login page needs, too."""
+        found = self._pages.asset(request.path_params["place"])
+        if found is None:
+            raise HTTPException(404)
+        return found
 
     def login_page(self, request: Request) -> Response:
         return self._pages.login(200)

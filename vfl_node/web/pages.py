@@ -1,20 +1,26 @@
-"""The HTML pages of the board, each with the policy that lets it run only its own style and script."""
+"""The HTML pages of the board, with the policy that lets them run only what this node serves, and those files."""
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from vfl_node.report import page, words
 
 TEMPLATES = Path(__file__).parent / "templates"
+STATIC = Path(__file__).parent / "static"
+
+MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 NO_FRAMES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+POLICY = f"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; {NO_FRAMES}"
+"""The board's own pages run and load what this node serves, and nothing that stands in the page itself."""
 
 REPORT_POLICY = f"default-src 'none'; style-src 'unsafe-inline'; {NO_FRAMES}"
 """The policy that a report is served with; the one that the report itself has is narrower."""
@@ -37,27 +43,32 @@ class Pages:
         rebuilt = partial(words.rebuilt_figures, most=MOST_COLUMNS)
         lines = {"attacks": page.attack_line, "rebuilt": rebuilt, "labels": words.label_figures}
         self._templates.filters |= {**lines, "time": words.human_time}
-        style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
-        script = self._templates.get_template("refresh.js.j2").render()
-        self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files
-        self._style_policy = f"default-src 'none'; style-src {page.csp_source(style)}"
-        self._policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {NO_FRAMES}"
+        style = (page.TEMPLATES / "style.css").read_bytes()
+        files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}
+        files["board.css"] = style + files["board.css"]
+        self._places = {name: f"{hashlib.sha256(content).hexdigest()[:12]}-{name}" for name, content in files.items()}
+        self._files = {self._places[name]: content for name, content in files.items()}
+        self._templates.globals["asset"] = lambda name: f"/static/{self._places[name]}"
+
+    def asset(self, place: str) -> Response | None:
+        """A style sheet or script, whose address changes with its content; None if there is no such file."""
+        if place not in self._files:
+            return None
+        headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+        return Response(self._files[place], media_type=MEDIA_TYPES[Path(place).suffix], headers=headers)
 
     def jobs(self, node: dict[str, Any], jobs: list[dict[str, Any]]) -> HTMLResponse:
         """The list of all jobs of a node, of which ``node`` is the health."""
-        return self._render("jobs.html.j2", node=node, jobs=jobs)
+        return self._render("jobs.html.j2", place="jobs", node=node, jobs=jobs)
 
     def job(self, node: dict[str, Any], job: dict[str, Any]) -> HTMLResponse:
         """One job."""
-        return self._render("job.html.j2", node=node, job=job)
+        return self._render("job.html.j2", place="", node=node, job=job)
 
     def login(self, status: int) -> HTMLResponse:
         """The page for a browser without access: it posts the ticket after ``#``, if there is one."""
-        script = Markup(self._templates.get_template("login.js.j2").render())  # noqa: S704 - our own file
-        html = self._templates.get_template("login.html.j2").render(style=self._shared["style"], script=script)
-        policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {NO_FRAMES}"
-        return HTMLResponse(html, status, headers={"Content-Security-Policy": policy})
+        return self._render("login.html.j2", status)
 
-    def _render(self, template: str, **values: Any) -> HTMLResponse:
-        html = self._templates.get_template(template).render(**values, **self._shared)
-        return HTMLResponse(html, headers={"Content-Security-Policy": self._policy})
+    def _render(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        html = self._templates.get_template(template).render(**values)
+        return HTMLResponse(html, status, headers={"Content-Security-Policy": POLICY})
