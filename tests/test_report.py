@@ -23,10 +23,11 @@ from vfl_node.ledger import Disclosure
 from vfl_node.prediction.play import report_predictions
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.defences.specs import NoiseParams
-from vfl_node.report import envelope, words
+from vfl_node.report import envelope, results, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
 from vfl_node.report.sections import CommonFigures
+from vfl_node.report.terms import TERMS
 from vfl_node.settings.protection import Protection
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.section import GlmSection
@@ -445,8 +446,8 @@ def page(of: Report) -> str:
 
 
 def text(html: str) -> str:
-    """What a reader sees, drawings left out."""
-    html = re.sub(r"<(style|svg)\b.*?</\1>", " ", html, flags=re.S)
+    """What a reader sees, drawings and explanations of words left out."""
+    html = re.sub(r"<(style|svg|i)\b.*?</\1>", " ", html, flags=re.S)
     return " ".join(re.sub(r"<[^>]+>", " ", html).replace("&nbsp;", " ").replace("&#39;", "'").split())
 
 
@@ -1037,7 +1038,7 @@ def test_page_has_the_constant_the_confusion_matrix_and_the_methods_of_intervals
     assert "clinic alone: predicted at threshold 0.4 Class as 0 as 1 0 58 5 1 4 36" in seen
     assert "Accuracy at threshold 0.4; higher is better" in seen
     assert (
-        "In brackets the 95 % interval, AUC over its rows, by DeLong's variance; "
+        "In brackets the 95 % interval , AUC over its rows, by DeLong's variance; "
         "Accuracy, ACE, NLL over its rows, by a bootstrap." in seen
     )
     repeated = text(page(REPORTS["repeated"]()))
@@ -1361,3 +1362,17 @@ def test_bytes_for_people(count: float, shown: str) -> None:
 @pytest.mark.parametrize(("seconds", "shown"), [(0.34, "0.34 s"), (14, "14 s"), (130.2, "2 min 10 s"), (7300, "2 h 1 min")])
 def test_durations_for_people(seconds: float, shown: str) -> None:
     assert words.human_seconds(seconds) == shown
+
+
+def test_the_glossary_explains_every_term_as_the_report_does() -> None:
+    glossary = " ".join((ROOT / "docs/glossary.md").read_text().split())
+    for name, text in TERMS.items():
+        assert f"**{name}**: {text}" in glossary, name
+    titles = {title for title, *_ in results.METRICS.values()}
+    assert titles <= TERMS.keys()
+
+
+def test_terms_are_explained_without_a_script() -> None:
+    html = page(build(training=COMPARED))
+    assert f'<button type="button" class="term">AUC<i role="tooltip">{TERMS["AUC"]}</i></button>' in html
+    assert "boosted tree of clinic alone<i" in html

@@ -24,6 +24,7 @@ from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import charts, read_labels, rebuilt, results
 from vfl_node.report.charts import Bar, LineChart, Row
+from vfl_node.report.terms import TERMS
 from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, join_names
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
 
@@ -60,6 +61,7 @@ def render(report: Report) -> str:
         partner=partner,
         several_partners=len(met) > 1,
         metric_names=readings,
+        terms=TERMS,
         seconds=(datetime.fromisoformat(report.finished) - datetime.fromisoformat(report.started)).total_seconds(),
         label_holder=train.label_holder if train else "active",
         unit=unit,
