@@ -94,6 +94,10 @@ def test_the_result_is_what_the_reports_say(result: Result) -> None:
     assert result.report("lab" if "lab" in result.parties else "passive").figures["party"] == "passive"
     assert set(result.model) == {"active", "passive"}
     assert all(isinstance(tensor, torch.Tensor) for tensor in result.weights("passive").values())
+    verdict = result.verdict
+    assert verdict
+    assert verdict["helped"] in ("yes", "no", "unclear", "mixed")
+    assert "light-dark" not in result.report.pictures["loss"].svg
     assert re.match(r"Result\(federated: .*auc 0\.\d{4}.*; alone: ", repr(result))
     with pytest.raises(UsageError, match="'coordinator' is not one party of this job"):
         result.report("coordinator")

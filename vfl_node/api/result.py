@@ -131,6 +131,12 @@ class Result:
         return self.reports[self.parties[0]]
 
     @property
+    def verdict(self) -> dict[str, Any] | None:
+        """``verdict`` of the active party's report: whether it helped, and what others can tell. None without a training."""
+        verdict: dict[str, Any] | None = self.report.figures["verdict"]
+        return verdict
+
+    @property
     def metrics(self) -> dict[str, Any] | None:
         """``metrics`` of the active party's report: of the federated model on held-out rows. None if nothing was measured."""
         metrics: dict[str, Any] | None = self.report.figures["metrics"]
@@ -241,4 +247,5 @@ def _chart_rules(style: str) -> str:
     colours = re.search(r":root\s*{(.*?)}", style, re.DOTALL)
     charts = "\n".join(line.replace("svg ", "svg.vfl-node ") for line in style.splitlines() if line.startswith("svg "))
     own = "background: #fff; font-family: system-ui, sans-serif; max-width: 28rem;"
-    return f"svg.vfl-node {{ {colours[1].strip() if colours else ''} {own} }}\n{charts}".replace("light dark", "light")
+    light = re.sub(r"light-dark\((.+?), .+?\)", r"\1", colours[1].strip()) if colours else ""
+    return f"svg.vfl-node {{ {light} {own} }}\n{charts}".replace("light dark", "light")
