@@ -57,7 +57,7 @@ lint: $(VENV)/dev.stamp ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/dev.stamp ## mypy, strict
+types: $(VENV)/dev.stamp ## mypy, strict: the package, benchmarks, experiments and the example of an extension
 	$(BIN)/mypy
 	MYPYPATH=.:examples/extension $(BIN)/mypy examples/extension/vfl_example
 

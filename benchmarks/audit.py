@@ -28,7 +28,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.settings.protection import Protection
-from vfl_node.training.network.half import RepeatStart
+from vfl_node.training.network.half import Half, RepeatStart
+from vfl_node.training.network.loop import HalfOf
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -57,9 +58,10 @@ class Pair:
         columns = Table(ids, {f"x{i}": NumericColumn(rng.normal(size=rows)) for i in range(COLUMNS)}, None)
         self._number = 0
         every = np.arange(rows)
-        self.halves = []
+        self.halves: list[Half] = []
+        kinds: tuple[HalfOf, HalfOf] = ActiveHalf, PassiveHalf
         for half_of, name, mine, table, channel in zip(
-            (ActiveHalf, PassiveHalf),
+            kinds,
             ("active", "passive"),
             owned,
             (labels, columns),
@@ -72,7 +74,7 @@ class Pair:
                 Randomness(bytes(32)),
                 train=TRAIN,
                 parties=PARTIES,
-                protection=Protection(membership=audited),
+                protection=Protection(membership=audited, labels=False),
             )
             data = TrainingData(view(rows, mine, both, channel.peer), table)
             self.halves.append(half_of(own, data, RepeatStart(Randomness(bytes(32)), Randomness(bytes(32)), 0, every)))
@@ -100,7 +102,8 @@ class Pair:
         stepped = time.process_time()
         if last:
             for half in self.halves:
-                half.audit.epoch_done()
+                for attachment in half.attachments:
+                    attachment.epoch_ends()
         self._number += 1
         return stepped - started, time.process_time() - stepped
 

@@ -24,7 +24,7 @@ MOST_PASSIVE = 8
 COORDINATED = {"logistic": "coordinator-open-scores", "linear": "coordinator-open-scores"}
 """Trainer → a flow of it in which a coordinator takes part; by default none does."""
 
-OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "`serve`": {"serve": {"to": "active"}},
     "`evaluate.repeats: 2`": {"evaluate": {"repeats": 2}},
     "`evaluate.validation_fraction`": {"evaluate": {"validation_fraction": 0.1}},
@@ -79,7 +79,7 @@ def job(
 
 def _coordinated(trainer: str | None) -> bool:
     """Whether a coordinator takes part in each of its trainings, whatever the job says."""
-    return bool(trainer) and TRAINERS[trainer].traits.coordinated_by == ALWAYS
+    return trainer is not None and TRAINERS[trainer].traits.coordinated_by == ALWAYS
 
 
 def refusal(document: Mapping[str, Any]) -> str | None:

@@ -27,7 +27,8 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
-from vfl_node.training.network.half import RepeatStart
+from vfl_node.training.network.half import Half, RepeatStart
+from vfl_node.training.network.loop import HalfOf
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -39,7 +40,7 @@ ROWS, BATCH = 4096, 256
 SHAPES = {"60→64→32, 1 column": (60, (64, 32), 1), "223→128→64, 223 columns": (223, (128, 64), 223)}
 
 
-class Half:
+class Halves:
     """A passive half and an active one, of which the passive one's step is timed.
 
     Args:
@@ -58,8 +59,9 @@ class Half:
             "passive": Table(ids, {f"x{at}": NumericColumn(rng.normal(size=ROWS)) for at in range(columns)}, None),
         }
         protection = Protection(tuple(read_params(keys) for keys in defences), membership=False)
-        self._halves = []
-        for half_of, name, channel in zip((ActiveHalf, PassiveHalf), tables, memory_channels("active", "passive"), strict=True):
+        self._halves: list[Half] = []
+        kinds: tuple[HalfOf, HalfOf] = ActiveHalf, PassiveHalf
+        for half_of, name, channel in zip(kinds, tables, memory_channels("active", "passive"), strict=True):
             own = session(
                 name,
                 {channel.peer: channel},
@@ -98,12 +100,12 @@ def _ended(step: Any) -> None:
 def ratio(columns: int, sizes: tuple[int, ...], protected: int, steps: int, **keys: Any) -> tuple[float, float]:
     """CPU milliseconds of a step without a defence, and how many times as long one with ``fbs`` takes."""
     named = [f"x{at}" for at in range(protected)]
-    plain = Half(columns, sizes, [])
-    defended = Half(columns, sizes, [{"name": "fbs", "columns": named, "warm_up": 0, **keys}])
+    plain = Halves(columns, sizes, [])
+    defended = Halves(columns, sizes, [{"name": "fbs", "columns": named, "warm_up": 0, **keys}])
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(steps + 4):
-        for half, seconds in zip((plain, defended), times, strict=True):
-            seconds.append(half.step())
+        for halves, seconds in zip((plain, defended), times, strict=True):
+            seconds.append(halves.step())
             if number < 4:
                 seconds.clear()
     without, with_ = statistics.median(times[0]), statistics.fmean(times[1])  # of every: k only the mean says something

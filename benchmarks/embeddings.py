@@ -63,7 +63,9 @@ def measured(levels: int, width: int, batch: int, sparse: bool, optimizer: str, 
     torch.set_num_threads(1)
     train = Train(bottom=(128, 128), embedding_size=width, batch_size=batch, optimizer=optimizer)
     model = MlpBottom(InputSchema(NUMERIC, (levels,)), train.bottom, embedding_size=width)
-    model.categories[0].sparse = sparse
+    embedding = model.categories[0]
+    assert isinstance(embedding, torch.nn.Embedding)
+    embedding.sparse = sparse
     began = time.process_time()
     initialise(model, Randomness(bytes(32)))
     initial_s = time.process_time() - began

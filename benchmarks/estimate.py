@@ -28,6 +28,7 @@ from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.estimate.memory import shape_of
 from vfl_node.job import Evaluate, Job
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.roles import DataRole
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.pace import MeasuredPace
@@ -63,7 +64,10 @@ def compared(train: Train, rows: int, aligned: int) -> tuple[float, float]:
     """Seconds as estimated, and CPU seconds as measured."""
     clicks = Market(positives=0.1, users=rows // 5, items=rows // 20).table(rows)
     passive = tuple(name for name in OTHER_PARTY if name != USER)
-    tables = {"active": table_of(clicks, LABEL_PARTY, rows), "passive": table_of(clicks, passive, aligned)}
+    tables: dict[DataRole, Table] = {
+        "active": table_of(clicks, LABEL_PARTY, rows),
+        "passive": table_of(clicks, passive, aligned),
+    }
     job = Job.model_construct(name="estimate", parties=BY_ROLE, train=train, evaluate=EVALUATE)
     pace = MeasuredPace(job, {"active": shape_of(tables["active"]), "passive": shape_of(tables["passive"])})
     cost = train.make_plan().cost_outside(EVALUATE, aligned, {role: len(table) for role, table in tables.items()})

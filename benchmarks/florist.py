@@ -32,7 +32,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.job import Evaluate, Parties
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import architecture_of
@@ -70,10 +70,10 @@ def table(rows: int, *, labels: bool, seed: int = 0) -> Table:
     """Columns at the passive party, labels at the active one; nothing can be learnt, which costs as much."""
     rng = np.random.default_rng(seed)
     levels = tuple(f"{level:03d}" for level in range(1000))
-    numeric = {f"i{i}": NumericColumn(rng.normal(size=rows)) for i in range(13)}
-    text = {f"c{i}": CategoricalColumn(rng.integers(0, len(levels), rows), levels) for i in range(26)}
+    columns: dict[str, Column] = {f"i{i}": NumericColumn(rng.normal(size=rows)) for i in range(13)}
+    columns |= {f"c{i}": CategoricalColumn(rng.integers(0, len(levels), rows), levels) for i in range(26)}
     ids = Identifiers.from_items(str(row).encode() for row in range(rows))
-    return Table(ids, {} if labels else numeric | text, rng.integers(0, 2, rows).astype(np.float32) if labels else None)
+    return Table(ids, {} if labels else columns, rng.integers(0, 2, rows).astype(np.float32) if labels else None)
 
 
 def view(rows: int, owned: NDArray[np.bool_], both: int, peer: str) -> Alignment:

@@ -157,7 +157,7 @@ HIDDEN: Settings = {"algorithm": "hidden", "epsilon": None, "metrics_by": "none"
 def noise(folder: Path) -> dict[str, Any]:
     """Seconds and megabytes of whole trainings over a union of 150,000 rows: with noise, and in batches without."""
     write_tables(folder, 100_000, (23, 23), shared=50_000)
-    found = {}
+    found: dict[str, Any] = {}
     for name, train in (
         ("ε 1, 20 steps", {"algorithm": "hidden", "epochs": 20, "metrics_by": "none"}),
         ("ε 1, 40 steps", {"algorithm": "hidden", "epochs": 40, "metrics_by": "none"}),
@@ -244,7 +244,7 @@ SLOW: Mapping[str, tuple[int, tuple[int, int], Settings]] = {
 
 def run_over_slow_links(folder: Path, program: str) -> dict[str, Any]:
     """Seconds of a pass over slow links and on loopback, and what is the least that it can take."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, (rows, columns, train) in SLOW.items():
         write_tables(folder, rows, columns)
         tables = {role: folder / f"{role}.parquet" for role in ROLES}

@@ -27,7 +27,8 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
-from vfl_node.training.network.half import RepeatStart
+from vfl_node.training.network.half import Half, RepeatStart
+from vfl_node.training.network.loop import HalfOf
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -64,8 +65,9 @@ class Halves:
         columns = {f"x{at}": NumericColumn(drawn.normal(size=rows)) for at in range(COLUMNS)}
         labels = (drawn.random(rows) < 0.2).astype(np.float32)
         tables = {"active": Table(ids, columns, labels), "passive": Table(ids, columns, None)}
-        self._halves: list[Any] = []
-        for half_of, name, channel in zip((ActiveHalf, PassiveHalf), tables, memory_channels("active", "passive"), strict=True):
+        self._halves: list[Half] = []
+        kinds: tuple[HalfOf, HalfOf] = ActiveHalf, PassiveHalf
+        for half_of, name, channel in zip(kinds, tables, memory_channels("active", "passive"), strict=True):
             own = session(
                 name,
                 {channel.peer: channel},

@@ -18,12 +18,14 @@ import math
 import statistics
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.overhear import Overheard, Tables, Transcript, overhear, prepare
@@ -45,6 +47,7 @@ from vfl_node.privacy.attacks.row_loss import RowLoss
 from vfl_node.privacy.attacks.same_step_twin import SameStepTwin
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 from vfl_node.training.intervals import student_t
+from vfl_node.training.split.config import Train
 
 EPOCHS = 1, 3, 10
 CLOSE = 0.01  # standard deviations: a row is recovered if every column is found this closely
@@ -141,8 +144,9 @@ def share(holds: Mask, among: Mask) -> float | None:
 
 def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
     """The share of the first batch's rows whose columns follow from their embedding, initial weights known or not."""
-    for sizes in job.train.bottom, (128, 128):
-        changed = job.model_copy(update={"train": job.train.model_copy(update={"bottom": sizes, "epochs": 1})})
+    train = Train.section_of(job)
+    for sizes in train.bottom, (128, 128):
+        changed = job.model_copy(update={"train": train.model_copy(update={"bottom": sizes, "epochs": 1})})
         met = overhear(changed, tables, "inversion")
         first = met.embeddings[0][0]
         mine = met.passive.owned[first.positions]
@@ -152,7 +156,7 @@ def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
             initialise(believed, secret)
             believed.double()
             guess, _ = invert(
-                lambda x, bottom=believed: bottom(ModelInput.from_tensors(x)),
+                partial(_embed, believed),
                 first.rows[torch.from_numpy(mine)].double(),
                 width=truth.shape[1],
                 randomness=Randomness(b"a" * 32),
@@ -161,9 +165,13 @@ def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
             yield {"bottom": list(sizes), "weights": known, "rows": len(truth), "recovered": found}
 
 
+def _embed(bottom: MlpBottom, columns: Tensor) -> Tensor:
+    return bottom(ModelInput.from_tensors(columns))
+
+
 def table(job: Job, tables: Tables, jobs: int) -> dict[str, Any]:
     """Every attack's results, one for each of ``jobs`` jobs that differ in their seeds."""
-    last, repeats = job.train.epochs, job.evaluate.repeats
+    last, repeats = Train.section_of(job).epochs, job.evaluate.repeats
     stages = {f"{epochs} ep.": (epochs, 1, False) for epochs in sorted({*EPOCHS, last}) if epochs <= last}
     stages["whole job"] = last, repeats, True
     found: dict[tuple[str, str, str], dict[str, list[float | None]]] = {}

@@ -83,7 +83,7 @@ def encoded(folder: Path, name: str, rows: int, encoding: Encoding) -> Searched:
     def work() -> None:
         with (folder / name).open("wb") as file:
             for block in encode(KEYS, encoding, columns, Randomness(bytes(32))):
-                file.write(block)
+                file.write(block.data)
 
     return measured("vfl-node, encoding", rows, 0, work)
 
@@ -100,7 +100,7 @@ def ours(folder: Path, width: int, count: int, workers: int) -> Searched:
         engine = Threads(workers)
         with (folder / FOUND).open("wb") as file:
             for block in nearest(queries, base, count, engine):
-                file.write(block.distances)
+                file.write(block.distances.data)
         engine.close()
 
     return measured("vfl-node, search", len(queries), len(base), work)

@@ -182,7 +182,8 @@ def people(folder: Path, fields: dict[str, TextKey]) -> Pairs:
         numbers.append([rows[place]["rec_id"].split("-")[1] for place in kept])
     places = {number: place for place, number in enumerate(numbers[1])}
     true = [(place, places[number]) for place, number in enumerate(numbers[0]) if number in places]
-    return Pairs(list(fields.values()), *columns, np.array(true))
+    first, second = columns
+    return Pairs(list(fields.values()), first, second, np.array(true))
 
 
 def papers(folder: Path) -> Pairs:

@@ -128,7 +128,7 @@ class Linkage:
         self.scale = scale
 
     @property
-    def bytes(self) -> int:
+    def width(self) -> int:
         """Bytes of a filter."""
         return filter_bits(self.space.keys, self.space.encoding) // 8
 
@@ -257,13 +257,17 @@ def _greedy(points: Points) -> Iterator[Line]:
 def _active(points: Points) -> Iterator[Line]:
     for epsilon in (0.123, 0.06, 0.03):
         linkage = Linkage(points, 50, epsilon)
-        yield "multilateration", f"{linkage.bytes} B: τ", tau_of(0.4, linkage.scale.deviation)
-        yield "multilateration", f"{linkage.bytes} B, 200 similarities", found_by_active(linkage, 0.4, 200)
+        yield "multilateration", f"{linkage.width} B: τ", tau_of(0.4, linkage.scale.deviation)
+        yield "multilateration", f"{linkage.width} B, 200 similarities", found_by_active(linkage, 0.4, 200)
     linkage = Linkage(points, 50)
     for most in (1, 5, 20, 50, 1000):
-        yield "multilateration", f"{linkage.bytes} B, {most} similarities", found_by_active(linkage, 0.4, most)
+        yield "multilateration", f"{linkage.width} B, {most} similarities", found_by_active(linkage, 0.4, most)
     for sigma in (0.0, 1.0, 3.0, 50.0):
-        yield "multilateration", f"{linkage.bytes} B, 200 similarities, σ {sigma:g}", found_by_active(linkage, sigma, 200)
+        yield (
+            "multilateration",
+            f"{linkage.width} B, 200 similarities, σ {sigma:g}",
+            found_by_active(linkage, sigma, 200),
+        )
     for count in (1, 5, 20, 50):
         whole = Linkage(points, count)
         median = int(np.median((~np.isnan(whole.true)).sum(axis=1)))

@@ -10,7 +10,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -24,6 +24,7 @@ import vfl_node
 from vfl_node.alignment.plan import plan_of
 from vfl_node.job import Align, ObfuscatedSet
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.roles import Role
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class Run:
     cpu_s: dict[str, float]
     align_cpu_s: dict[str, float]
     peak_bytes: dict[str, int]
-    sent_bytes: dict[str, int]
+    sent_bytes: Mapping[Role, float]
     operations: int | None
 
 
@@ -93,7 +94,7 @@ def shared(ids: int) -> int:
     return ids - ids // 2
 
 
-def spelled(numbers: range) -> Iterator[str]:
+def spelled(numbers: Iterable[int]) -> Iterator[str]:
     """Twelve digits each, as customer numbers are."""
     return (f"{number:012d}" for number in numbers)
 
@@ -101,7 +102,7 @@ def spelled(numbers: range) -> Iterator[str]:
 def terms(protocol: str, group: str, ids: int) -> Align:
     """The job's alignment section."""
     obfuscation = ObfuscatedSet(size=length("apsi", ids)) if protocol == "apsi" else None
-    return Align(protocol=protocol, group=group, obfuscation=obfuscation)
+    return Align.model_validate({"protocol": protocol, "group": group, "obfuscation": obfuscation})
 
 
 def length(protocol: str, ids: int) -> int:

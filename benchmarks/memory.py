@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,6 @@ def _openmined(openmined: Any, ids: int) -> Run:
     return _run(ids, wall, cpu, {"active": request.ByteSize(), "passive": setup.ByteSize() + response.ByteSize()}, None)
 
 
-def _run(ids: int, wall: float, cpu: float, sent: dict[str, int], operations: int | None) -> Run:
+def _run(ids: int, wall: float, cpu: float, sent: Mapping[Role, int], operations: int | None) -> Run:
     both = {"both": cpu}
     return Run(ids, wall, wall, both, both, {"both": peak_bytes()}, sent, operations)

@@ -112,7 +112,8 @@ def messages(folder: Path = PROTOS) -> dict[str, Message]:
     """All messages of the protos, in the order of files and lines; of services nothing."""
     found: dict[str, Message] = {}
     for path in sorted(folder.glob("*.proto")):
-        comment, message = [], None
+        comment: list[str] = []
+        message = None
         for line in path.read_text().splitlines():
             code, _, said = (part.strip() for part in line.partition("//"))
             if not code:
@@ -143,8 +144,8 @@ class Row:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Row:
-        words = {name: value for name, value in given.items() if isinstance(value, str)}
-        return cls(**words, **{name: tuple(given[name]) for name in given.keys() - words})
+        cells: dict[str, Any] = {name: value if isinstance(value, str) else tuple(value) for name, value in given.items()}
+        return cls(**cells)
 
     def covers(self, kind: str, seen: tuple[str, str, str, str]) -> bool:
         phase, message, _, to = seen
@@ -220,8 +221,8 @@ def message_page(page: str, messages: Mapping[str, Message], recorded: Mapping[s
     """One of docs/reference/messages."""
     sent: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
     for entries in recorded.values():
-        for _, message, sender, to in entries:
-            sent[message][sender, to] = None
+        for _, kind, sender, to in entries:
+            sent[kind][sender, to] = None
     title, when, _ = PAGES[page]
     text = [
         f"# {title}",

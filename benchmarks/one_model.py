@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from benchmarks.sessions import session
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.data.tables import NumericColumn, Table, values_of
 from vfl_node.job import Evaluate, Job, Serve
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.classes import auc
@@ -52,24 +52,31 @@ SERVE = Serve(to="both", batch_size=64)
 
 def embedded(met: Overheard, job: Job, tables: Tables, strategy: str) -> Tensor:
     """What a service sends of every shared row, float32[m, d], with the synthetic rows of ``strategy``."""
-    train = job.train.model_copy(update={"missing": job.train.missing.model_copy(update={"features": strategy})})
+    train = Train.section_of(job)
+    train = train.model_copy(update={"missing": train.missing.model_copy(update={"features": strategy})})
     made = met.results[1]
+    assert made.servable is not None
     side = Embedder(SplitModel(train, SERVE, made.weights, made.encoder, made.servable.state), met.passive, tables[1], CPU)
     return side.embed_shared(np.arange(len(met.passive)))
 
 
-def strategies(job: Job, tables: Tables, seed: int, epochs: int) -> Iterator[tuple[str, dict[str, float], float, float]]:
+def strategies(
+    job: Job, tables: Tables, seed: int, epochs: int
+) -> Iterator[tuple[str, Mapping[str, float | None], float | None, float | None]]:
     """Strategy, AUC of each attack, the model's AUC, and that of the change where another strategy answers."""
     for strategy in (name for name in FEATURES if FEATURES[name].fills):
-        missing = job.train.missing.model_copy(update={"features": strategy})
-        train = job.train.model_copy(update={"epochs": epochs, "missing": missing})
+        train = Train.section_of(job)
+        missing = train.missing.model_copy(update={"features": strategy})
+        train = train.model_copy(update={"epochs": epochs, "missing": missing})
         made = job.model_copy(update={"train": train, "evaluate": job.evaluate.model_copy(update={"repeats": 1})})
         met = overhear(made, tables, f"one model {seed}")
         rows, synthetic = embedded(met, made, tables, strategy), ~met.passive.owned
         found = audit_equal_weights(rows, synthetic, Randomness(bytes(32))).attacks
         other = embedded(met, made, tables, "smoothed" if strategy == "sampling" else "sampling")
         change = auc(synthetic, (rows - other).norm(dim=1).numpy())
-        yield strategy, found, met.results[0].results.metrics["auc"], change
+        results = met.results[0].results
+        assert results is not None
+        yield strategy, found, results.metrics["auc"], change
 
 
 def one_set_of_weights(seeds: int) -> None:
@@ -167,7 +174,7 @@ def unnamed(strategy: str, trials: int) -> float | None:
 
 
 def _take(table: Table, rows: NDArray[np.int64], *, moved: bool) -> Table:
-    columns = {name: NumericColumn(column.values[rows] + moved) for name, column in table.columns.items()}
+    columns = {name: NumericColumn(values_of(column)[rows] + np.float64(moved)) for name, column in table.columns.items()}
     return Table(Identifiers.from_items(table.ids.take(rows)), columns)
 
 

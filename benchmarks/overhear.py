@@ -32,6 +32,7 @@ from vfl_node.session.toss import toss
 from vfl_node.settings.node import Data, Limits
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, cut
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.labels.contract import Known, build
 from vfl_node.training.split.missing.labels.made_up import Fixed
 from vfl_node.training.split.trainer import SplitTrainer
@@ -84,7 +85,8 @@ def prepare(example: str, folder: Path, *arguments: Path, epochs: int | None = N
     with contextlib.redirect_stdout(sys.stderr):
         runpy.run_path(str(EXAMPLES / example / "make_data.py"))["main"](*arguments, folder)
     job = load_job(EXAMPLES / example / "job.yaml")
-    train = job.train.model_copy(update={"epochs": epochs or job.train.epochs})
+    train = Train.section_of(job)
+    train = train.model_copy(update={"epochs": epochs or train.epochs})
 
     def table(name: str, *, needs_label: bool) -> Table:
         data = Data(path=folder / f"{name}.csv")
@@ -96,6 +98,8 @@ def prepare(example: str, folder: Path, *arguments: Path, epochs: int | None = N
 
 def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
     """Align and train as two nodes would; all randomness follows from ``seed``."""
+    train, labels = Train.section_of(job), tables[0].labels
+    assert labels is not None
     secrets = [Randomness(hashlib.sha256(f"{seed} {name}".encode()).digest()) for name in job.parties.all]
     training = [secret.derive("train") for secret in secrets]  # as a node does
     recorder = Recorder()
@@ -123,35 +127,35 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
         return toss(own, training[i].derive("toss"))
 
     with tempfile.TemporaryDirectory() as scratch:
-        views = _run_together(job, aligning)
+        views = active, passive = _run_together(job, aligning)
     results = _run_together(job, learning)
     seeds = _run_together(job, tossing)
-    schedule = Schedule(seeds[0], len(views[0]), job.train.seed)
+    schedule = Schedule(seeds[0], len(active), train.seed)
 
     drawn = Randomness(training[0].derive("draws").bytes(32)).derive("labels")  # as the active half has it
-    labels = _labels(job, views[0], tables[0].labels, drawn)
-    kept = Overheard(*views, labels, training[1], Encoder.from_json(results[1].encoder), results=results)
+    used = _labels(train, active, labels, drawn)
+    kept = Overheard(active, passive, used, training[1], Encoder.from_json(results[1].encoder), results=results)
     embeddings, gradients = (_tensors(recorder.messages(kind)) for kind in (training_pb2.Embedding, training_pb2.Gradient))
     for repeat in range(job.evaluate.repeats):
         rows, held_out = schedule.split(repeat, job.evaluate.test_fraction)
         steps = [
             (epoch, positions)
-            for epoch in range(job.train.epochs)
-            for positions in schedule.batches(repeat, epoch, rows, job.train.batch_size)
+            for epoch in range(train.epochs)
+            for positions in schedule.batches(repeat, epoch, rows, train.batch_size)
         ]
         summed = [next(gradients) * len(positions) for _, positions in steps]
         kept.embeddings.append([Batch(*step, next(embeddings), g) for step, g in zip(steps, summed, strict=True)])
         kept.gradients.append([Batch(*step, g, g) for step, g in zip(steps, summed, strict=True)])
-        tests = [next(embeddings) for _ in cut(held_out, job.train.batch_size)]
+        tests = [next(embeddings) for _ in cut(held_out, train.batch_size)]
         kept.tested.append(Batch(0, held_out, torch.cat(tests)))
     return kept
 
 
-def _labels(job: Job, view: Alignment, labels: NDArray[np.float32], drawn: Randomness) -> NDArray[np.float32]:
+def _labels(train: Train, view: Alignment, labels: NDArray[np.float32], drawn: Randomness) -> NDArray[np.float32]:
     """The label used at each shared position, float32[m], of a strategy that fixes it."""
-    chosen = build(job.train.missing.label_strategy, Known(labels[view.rows[view.owned]], len(view), job.train.classes, drawn))
+    chosen = build(train.missing.label_strategy, Known(labels[view.rows[view.owned]], len(view), train.classes, drawn))
     if not isinstance(chosen, Fixed):
-        raise SystemExit(f"{job.train.missing.labels} fixes no label before training")
+        raise SystemExit(f"{train.missing.labels} fixes no label before training")
     return np.where(view.owned, labels[view.rows], chosen.labels).astype(np.float32)
 
 

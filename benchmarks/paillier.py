@@ -269,8 +269,8 @@ def one_core_table(rows: list[dict[str, Any]]) -> Iterator[str]:
         if system != kernels[0]:
             continue
         compared = []
-        for other in kernels[1:]:
-            by_libraries = found[key_bits, other, operation, 1]
+        for name in kernels[1:]:
+            by_libraries = found[key_bits, name, operation, 1]
             gain = statistics.median([ours[repeat] / by_libraries[repeat] for repeat in ours])
             compared += [number(statistics.median(by_libraries.values())), number(gain)]
             compared += _verdict(gain, BY_KERNEL.get(operation, math.nan))

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Row, Run, check, ladder_us, peak_bytes, sets, shared, spelled
+from vfl_node.roles import Role
 
 PROTOCOLS = {"ECDH": "curve25519", "RR22": "oblivious transfer"}
 """Those measured, and the column ``group``."""
-_ROLES = ("active", "passive")
+_ROLES: tuple[Role, Role] = ("active", "passive")
 
 
 def version() -> str | None:

@@ -23,7 +23,7 @@ from vfl_node.job.keys import filter_bits
 from vfl_node.node.partners import Partner
 from vfl_node.session.pins import MemoryPins
 from vfl_node.session.session import Session
-from vfl_node.settings import Limits
+from vfl_node.settings.limits import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 

@@ -65,7 +65,7 @@ EPOCHS = 4
 STEPS = {256: 100, 8192: 8}
 """Batch size → steps of an epoch."""
 
-GOALS = {(256, 16): 1.5, (256, 128): 1.5, (8192, 128): 1.25}
+GOALS: dict[tuple[float, float], float] = {(256, 16): 1.5, (256, 128): 1.5, (8192, 128): 1.25}
 """Batch size and width of the cut → wall time of a step at most, times that of the joint model."""
 
 

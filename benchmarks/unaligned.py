@@ -54,7 +54,7 @@ from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.updates import Updates
 from vfl_node.node.client import Client
-from vfl_node.node.record import UNFINISHED
+from vfl_node.node.states import UNFINISHED
 from vfl_node.roles import Role
 from vfl_node.settings.node import Data
 from vfl_node.training.checkpoints import FileCheckpoints
@@ -69,7 +69,7 @@ COLUMNS: dict[Role, tuple[str, ...]] = {
     "active": LABEL_PARTY,
     "passive": tuple(column for column in OTHER_PARTY if column != USER),
 }
-NETWORK = {"embedding_size": 8, "bottom": [128, 32], "active_bottom": [256, 128], "top": [], "batch_norm": True}
+NETWORK: dict[str, Any] = {"embedding_size": 8, "bottom": [128, 32], "active_bottom": [256, 128], "top": [], "batch_norm": True}
 BATCH = 8192
 GOAL = 1.3
 MEMORY_GIB = 8

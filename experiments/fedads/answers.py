@@ -36,7 +36,7 @@ from experiments.florist.data import Records
 from experiments.inference.experiment import interval, mean, table
 from vfl_node.data.tables import Column, NumericColumn
 from vfl_node.metrics.classes import auc
-from vfl_node.privacy.labels.attacks import two_clusters
+from vfl_node.privacy.labels.shown import two_clusters
 from vfl_node.privacy.labels.spectrum import leading
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

@@ -178,8 +178,8 @@ def split(shared: Path, table: str, share: float, seed: int) -> tuple[Cut, Rows]
 def made(shared: Path, table: str, seed: int) -> Cut:
     """Both parties' tables with the pool before the rows held out; users are groups where there are any."""
     if table in MARKETS:
-        rows = MARKETS[table]
-        cut = clicks(shared, seed, positives=0.05, rows=rows, trained=rows - rows // 3)
+        count = MARKETS[table]
+        cut = clicks(shared, seed, positives=0.05, rows=count, trained=count - count // 3)
         users = cut.tables[ACTIVE].columns[USER]
         assert isinstance(users, CategoricalColumn)
         return ordered(cut, groups=users.codes)
@@ -203,7 +203,8 @@ def ordered(cut: Cut, groups: Rows | None = None) -> Cut:
 
 def taken(table: Table, rows: Rows) -> Table:
     """The ``rows`` of a table, with what a training reads of them."""
-    order, groups = (None if values is None else values[rows] for values in (table.order, table.groups))
+    order = None if table.order is None else table.order[rows]
+    groups = None if table.groups is None else table.groups[rows]
     return dataclasses.replace(part(table, rows), order=order, groups=groups)
 
 

@@ -29,8 +29,13 @@ NAME = "label-defences"
 class Tables(Protocol):
     """One of the paper's tables."""
 
-    name: str
-    more_seeds: str
+    @property
+    def name(self) -> str:
+        """Of its pages and its file of values."""
+
+    @property
+    def more_seeds(self) -> str:
+        """What the page says of seeds besides."""
 
     @property
     def works(self) -> list[Work]:

@@ -91,7 +91,7 @@ class Results:
     def leak(self, defence: Defence, attack: str, epoch: int = 0) -> list[float]:
         """AUC of an attack after an epoch; after the last one without."""
         at = str(epoch or self._plan.epochs[-1])
-        values = [outcome["labels"][at][attack] for outcome in self._outcomes(defence)]  # type: ignore[index]
+        values = [outcome["labels"][at][attack] for outcome in self._outcomes(defence)]
         return [0.5 if value is None else value for value in values]
 
     def leaks(self, defence: Defence) -> dict[str, float]:

@@ -126,7 +126,7 @@ def hdb(shared: Path, seed: int, *, rows: int = ROWS["hdb"]) -> Case:
     sales, places, schools = _hdb(shared / "hdb_schools")
     drawn = np.sort(Randomness(bytes(32)).derive(f"fedsim sales {seed}").permutation(len(sales))[:rows])
     chosen, where = [sales[row] for row in drawn], places[drawn]
-    own = {
+    own: dict[str, Column] = {
         "flat_type": category([sale["flat_type"] for sale in chosen]),
         "flat_model": category([sale["flat_model"] for sale in chosen]),
         "storey": numbers([sale["storey_range"][:2] for sale in chosen]),
@@ -180,7 +180,7 @@ def games(shared: Path, seed: int, *, rows: int = ROWS["games"]) -> Case:
     }
     owned = [game["owners"].replace("\u00a0", " ") for game in chosen]
     genres = [game["genres"].split(", ") for game in rawg]
-    other = {
+    other: dict[str, Column] = {
         "released": numbers([game["released"][:4] for game in rawg]),
         **{name: numbers([game[name] for game in rawg]) for name in ("rating", "ratings_count", "metacritic", "playtime")},
         "genre": category([genre[0] for genre in genres]),

@@ -155,7 +155,7 @@ def texts(shared: Path, data: str) -> Pairs:
     files = [records(folder / f"{name}.csv.gz", separator) for name in (ours, theirs)]
     place = [{row["id"]: at for at, row in enumerate(rows)} for rows in files]
     one, two = ("D2", "D1") if ours == "acm" else ("D1", "D2")
-    true = {}
+    true: dict[int, int] = {}
     for pair in records(folder / "gt.csv.gz", separator):
         true.setdefault(place[0][pair[one]], place[1][pair[two]])
     both = [[" ".join(str(row[name] or "") for name in columns) for row in rows] for rows in files]

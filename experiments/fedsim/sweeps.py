@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from experiments.fedsim.trials import CANDIDATES, FEATURE, FEDSIM, MEAN, SIGMA, TOP1, Outcomes, Plan, subtract, trial
 from experiments.florist.figures import Curve, Panel, drawing
@@ -69,7 +70,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         digits = 3 if scatter is not None else 2
         rows, times = [], []
         for count in counts(plan):
-            chosen = {"candidates": count, "scatter": scatter}
+            chosen: dict[str, Any] = {"candidates": count, "scatter": scatter}
             rows.append([str(count), *(cell(outcomes.values(name, method, metric, **chosen), digits) for method in COUNTED)])
             times.append([str(count), *(cell(outcomes.said(name, method, "epoch_s", **chosen), 3) for method in COUNTED)])
         if not plan.small:

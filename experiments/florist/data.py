@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.missing_words import MISSING
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, rows_of, values_of
 
 LEAST = 20
 KEPT_NEGATIVES = 10
@@ -45,7 +45,7 @@ class Records:
         """A party's: the records ``rows`` with ``columns``, a record's number being its id."""
         return Table(
             Identifiers.from_items(b"%d" % row for row in rows.tolist()),
-            {name: _take(self.columns[name], rows) for name in columns},
+            {name: rows_of(self.columns[name], rows) for name in columns},
             self.labels[rows] if labelled else None,
         )
 
@@ -72,7 +72,7 @@ def criteo(folder: Path) -> Records:
     records = _records(_columns(["label", *counts, *categories], rows), {"label", *counts}, [row[0] == "1" for row in rows])
     del records.columns["label"]
     for name in counts:
-        values = records.columns[name].values  # −1 and −2 occur
+        values = values_of(records.columns[name])  # −1 and −2 occur
         records.columns[name] = NumericColumn(np.sign(values) * np.log1p(np.abs(values)))
     return records
 
@@ -131,7 +131,9 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, l
 
 
 def _records(cells: dict[str, list[str]], numeric: set[str], positive: Sequence[bool] | NDArray[np.bool_]) -> Records:
-    columns = {name: _numbers(cells_) if name in numeric else _categories(cells_) for name, cells_ in cells.items()}
+    columns: dict[str, Column] = {
+        name: _numbers(cells_) if name in numeric else _categories(cells_) for name, cells_ in cells.items()
+    }
     return Records(columns, np.asarray(positive, np.float32))
 
 
@@ -144,9 +146,3 @@ def _categories(cells: Sequence[str]) -> CategoricalColumn:
     frequent = {cell for cell, count in Counter(cells).items() if count >= LEAST}
     levels, codes = np.unique([cell if cell in frequent else "rare" for cell in cells], return_inverse=True)
     return CategoricalColumn(codes.astype(np.int64), tuple(levels.tolist()))
-
-
-def _take(column: Column, rows: Rows) -> Column:
-    if isinstance(column, NumericColumn):
-        return NumericColumn(column.values[rows])
-    return CategoricalColumn(column.codes[rows], column.levels)

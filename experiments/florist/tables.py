@@ -127,7 +127,7 @@ def label_transcripts(plan: Plan) -> list[Way]:
         Way(name, plan.transcript | {"beta": HALF, "labels": name.removesuffix("-tr"), "draws": draws})
         for name, draws in (*chosen, ("random-pred", 10), ("neighbors", 1))
     ]
-    labels[1].changes["calibration"] = "train"  # type: ignore[index]
+    labels[1].changes["calibration"] = "train"
     labels[5] = Way("random-pred, R = 10", labels[5].changes)
     return labels
 
@@ -248,8 +248,8 @@ def table_1(results: Results) -> Written:
 def table_2(results: Results) -> Written:
     """Attack AUC of feature strategies, α = .5; and of Gaussian embeddings where the groups are not of equal size."""
     lines = [(way, way.label, paper.FEATURES[way.label]) for way in features_at(HALF)]
-    lines += [(features_at(alpha)[0], f"gaussian, α = {alpha:g}", None) for alpha in GAUSSIAN_TOO]
-    return _attack_table(results, "features", lines)
+    more = [(features_at(alpha)[0], f"gaussian, α = {alpha:g}", None) for alpha in GAUSSIAN_TOO]
+    return _attack_table(results, "features", [*lines, *more])
 
 
 def table_3(results: Results) -> Written:

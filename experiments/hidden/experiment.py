@@ -44,6 +44,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.dealing import Dealing
 from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.rows import RowEncoder
+from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Trained, TrainingData
@@ -174,7 +175,9 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
         union.values, union.labels, first, [batch for batch in batches if len(batch) == size], size, plan.descent, train
     )
 
-    sections = [result.section for result in results]
+    active, passive = (result.section for result in results)
+    assert isinstance(active, HiddenSection)
+    assert isinstance(passive, HiddenSection)
     return {
         "auc": {"hidden": union.auc_of(opened), "psi": union.auc_of(psi), "same batches": union.auc_of(twin)},
         "apart": max(float(np.abs(one - other).max()) for one, other in zip(opened, twin, strict=True)),
@@ -185,9 +188,9 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
         "steps": len(same),
         "batch": plan.batch_rows,
         "bytes": {
-            ACTIVE: sections[0].bytes,
-            PASSIVE: sections[1].bytes,
-            DEALER: sum(section.dealer_bytes for section in sections),
+            ACTIVE: active.bytes,
+            PASSIVE: passive.bytes,
+            DEALER: (active.dealer_bytes or 0) + (passive.dealer_bytes or 0),
         },
         "cpu s": round(seconds, 1),
     }
@@ -237,7 +240,7 @@ def opened_weights(results: list[Trained]) -> list[Floats]:
 
 def union_in_the_open(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any]:
     """Test AUC of FLORIST over the same rows, without and with the shift in training; of its network on shared rows alone."""
-    each = {"alpha": ratio, "beta": ratio}
+    each: dict[str, Any] = {"alpha": ratio, "beta": ratio}
     ways: dict[str, dict[str, Any]] = {"FLORIST": {}, "FLORIST-tr": {"calibration": "train"}, "partial": {"real_only": True}}
     found = {name: florist.run(Trial(data, seed, **each, **way), shared) for name, way in ways.items()}
     return {name: outcome["test"]["plain"]["auc"] for name, outcome in found.items()}
@@ -250,7 +253,13 @@ def leaks(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any]
         ``membership``: attack → AUC of the active party on which rows the passive one lacks, over the union. ``labels``: AUC of
         the passive party on the labels of the rows that the active one has, over the union and over the intersection.
     """
-    each = {"alpha": ratio, "beta": ratio, "attacked": (ATTACKED["epochs"],), "attacks": tuple(ATTACKS), **ATTACKED}
+    each: dict[str, Any] = {
+        "alpha": ratio,
+        "beta": ratio,
+        "attacked": (ATTACKED["epochs"],),
+        "attacks": tuple(ATTACKS),
+        **ATTACKED,
+    }
     labels = {}
     for name, real_only in (("FLORIST", False), ("psi", True)):
         training = florist.Training(Trial(data, seed, real_only=real_only, **each), shared)

@@ -67,7 +67,7 @@ def error(values: Floats) -> float:
 
 def points(values: Floats) -> str:
     """Mean and 95 % interval, in points of AUC."""
-    return interval(100 * values, 2)
+    return interval((100 * values).tolist(), 2)
 
 
 def page(results: Results) -> str:

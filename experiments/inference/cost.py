@@ -23,13 +23,14 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Parties
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
-from vfl_node.training.network.half import RepeatStart
+from vfl_node.training.network.half import Half, RepeatStart
+from vfl_node.training.network.loop import HalfOf
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.frames import Frame
 from vfl_node.transport.memory import memory_network
 
 TITLE = "Cost of a defended step"
@@ -54,7 +55,7 @@ class SlowChannel(Channel):
         vars(self).update(vars(channel))
         self._seconds = seconds
 
-    async def _transmit(self, frame: session_pb2.Frame) -> None:
+    async def _transmit(self, frame: Frame) -> None:
         time.sleep(self._seconds)
         await super()._transmit(frame)
 
@@ -76,7 +77,7 @@ class Pair:
         train = Train.model_validate({**TRAIN, "classes": split.classes, **OF_DATA.get(data, {}), **settings})
         parties, rows = Parties(active=ACTIVE, passive=(VICTIMS[0],)), np.arange(len(split))
         params = tuple(read_params(entry) for entry in defences)
-        self._halves: list[Any] = []
+        self._halves: list[Half] = []
         self._batch, self._number = train.batch_size, 0
         self._order = Randomness(bytes(32)).permutation(len(split))
         for party, channels in memory_network(ACTIVE, VICTIMS[0]).items():
@@ -90,7 +91,7 @@ class Pair:
                 clock=lambda: 0.0,
             )
             of_data = TrainingData(view(split, party), split.tables[party])
-            half = ActiveHalf if party == ACTIVE else PassiveHalf
+            half: HalfOf = ActiveHalf if party == ACTIVE else PassiveHalf
             self._halves.append(half(own, of_data, RepeatStart(Randomness(bytes(32)), Randomness(bytes(32)), 0, rows)))
 
     def step(self) -> float:

@@ -106,7 +106,7 @@ def cut(images: NDArray[np.uint8], digits: NDArray[np.uint8]) -> Split:
 
 def pixels_of(table: Table) -> Pixels:
     """Pixels of each record, float64[n, 392], black 0 and white 1."""
-    return np.stack([values_of(column) for column in table.columns.values()], axis=1) / 255
+    return np.stack([np.asarray(values_of(column), np.float64) for column in table.columns.values()], axis=1) / 255
 
 
 @dataclass(frozen=True, eq=False)

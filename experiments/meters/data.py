@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,7 @@ def _columns(seed: int) -> tuple[Floats, np.random.Generator]:
     return rng.normal(size=(ROWS, 16)), rng
 
 
-def _made_up(columns: Floats, labels: NDArray[np.generic]) -> Cut:
+def _made_up(columns: Floats, labels: NDArray[Any]) -> Cut:
     records = Records({f"c{number:02d}": NumericColumn(values) for number, values in enumerate(columns.T)}, labels)
     names = tuple(records.columns)
     return cut_of(records, np.arange(ROWS), names[:8], names[8:], TRAINED)

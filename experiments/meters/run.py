@@ -23,7 +23,7 @@ import torch
 from experiments.fedads.data import ACTIVE, PASSIVE
 from experiments.fedads.training import Done, train
 from experiments.inference.experiment import Found, Work, interval, mean, table
-from experiments.meters.attacker import Taken, blind, figure, informed, score_together
+from experiments.meters.attacker import Floats, Taken, blind, figure, informed, score_together
 from experiments.meters.data import TABLES, TRAINED, Problem, values
 from experiments.stored import complete
 from vfl_node.privacy.labels.meter import ADDED_UP
@@ -113,7 +113,7 @@ def _read_meters(done: Done) -> dict[str, float]:
 
 def _collect(done: Done, repeats: int) -> list[Taken]:
     """What the passive party has, of each repeat; rows of its table are shared positions here."""
-    sent = {kind: [] for kind in (training_pb2.Embedding, training_pb2.Gradient)}
+    sent: dict[Any, list[Floats]] = {kind: [] for kind in (training_pb2.Embedding, training_pb2.Gradient)}
     for kind, found in sent.items():
         sender = PASSIVE if kind is training_pb2.Embedding else ACTIVE
         for message in done.recorder.messages(kind, sender=sender):

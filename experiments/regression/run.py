@@ -56,12 +56,12 @@ SPLIT: Mapping[str, dict[str, Any]] = {
 }
 """Data set → what is particular to its split network. Chosen once, from its number of rows; nothing is searched."""
 
-LINEAR = {"motor": {"iterations": 150}, "student": {"iterations": 100}, "hdb": {"iterations": 40}}
+LINEAR: dict[str, dict[str, Any]] = {"motor": {"iterations": 150}, "student": {"iterations": 100}, "hdb": {"iterations": 40}}
 """Data set → iterations, each with a learning rate of 0.3: correlated columns need more."""
 
 SPLITS = 5
 
-Scores = dict[str, dict[str, float]]
+Scores = Mapping[str, Mapping[str, float | None]]
 """Model → metric → value on the rows held out."""
 
 Numbers = NDArray[np.float64]
@@ -88,7 +88,7 @@ def parties(problem: Problem) -> list[tuple[Table, Alignment]]:
     return [(table(problem.own, problem.target), view("lab")), (table(problem.other, None), view("clinic"))]
 
 
-def held_out(rows: int, split: int) -> tuple[Numbers, Numbers]:
+def held_out(rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows trained on and held out, as both parties toss them."""
     a, b = memory_channels("clinic", "lab")
     sessions = [session(name, {end.peer: end}, Randomness(bytes(32))) for name, end in (("clinic", a), ("lab", b))]

@@ -48,5 +48,5 @@ def write_tables(people: Sequence[Person], columns: Columns, folder: Path) -> di
             writer = csv.writer(file)
             writer.writerow(["id", *(names or ["constant"])])
             for place, person in enumerate(people):
-                writer.writerow([f"person-{place}", *([person[name] for name in names] or [1])])
+                writer.writerow([f"person-{place}", *([person[name] for name in names] or ["1"])])
     return files

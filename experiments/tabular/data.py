@@ -43,20 +43,20 @@ def _adult(tables: Sequence[Sequence[Row]]) -> tuple[list[Row], list[Row]]:
     names = [name.replace("-", "_") for name in header[:-1]]
     people = [["" if cell == "?" else cell for cell in row] for row in (*rows, *more)]
     labels = [str(int(row[-1].startswith(">50K"))) for row in people]
-    active = [[*row[7:14], label] for row, label in zip(people, labels, strict=True)]
+    active: list[Row] = [[*row[7:14], label] for row, label in zip(people, labels, strict=True)]
     return [[*names[7:], "label"], *active], [names[:7], *(row[:7] for row in people)]
 
 
 def _default_credit(tables: Sequence[Sequence[Row]]) -> tuple[list[Row], list[Row]]:
     guest, host = tables
     of_host = {row[0]: row[1:] for row in host[1:]}
-    active = [[*guest[0][2:], "label"], *([*row[2:], row[1]] for row in guest[1:])]
+    active: list[Row] = [[*guest[0][2:], "label"], *([*row[2:], row[1]] for row in guest[1:])]
     return active, [[f"h{name}" for name in host[0][1:]], *(of_host[row[0]] for row in guest[1:])]
 
 
 def _criteo(tables: Sequence[Sequence[Row]]) -> tuple[list[Row], list[Row]]:
     (rows,) = tables
-    active = [[*(f"C{k}" for k in range(1, 27)), "label"], *([*row[14:40], row[0]] for row in rows)]
+    active: list[Row] = [[*(f"C{k}" for k in range(1, 27)), "label"], *([*row[14:40], row[0]] for row in rows)]
     return active, [[f"I{k}" for k in range(1, 14)], *(row[1:14] for row in rows)]
 
 

@@ -51,9 +51,9 @@ def declared(name: str, files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
 
 def measured(name: str, files: Mapping[str, Path], seed: int) -> Scores:
     """AUC of every model on the rows that the job holds out under this seed."""
-    settings = declared(name, files)
-    result = run(DEFAULT, **files, settings=settings, seed=seed, predictions=True, progress=False)
-    stopped = run(STOPPED, **files, settings=settings, seed=seed, progress=False)
+    settings, active, passive = declared(name, files), files["active"], files["passive"]
+    result = run(DEFAULT, active, passive, settings=settings, seed=seed, predictions=True, progress=False)
+    stopped = run(STOPPED, active, passive, settings=settings, seed=seed, progress=False)
     predictions = result.predictions
     kinds = zip(predictions["id"].to_pylist(), predictions["rows"].to_pylist(), strict=True)
     return {
@@ -74,6 +74,7 @@ def joint_trees(files: Mapping[str, Path], settings: Mapping[str, Any], held_out
     ids = [id_.decode().removeprefix("text:") for id_ in tables[0].ids]
     tested = np.array([held_out[id_] for id_ in ids])
     labels = tables[0].labels
+    assert labels is not None
     parts = [design(table, np.flatnonzero(~tested)) for table in tables]  # both files have the same rows in the same order
     cells, categorical = np.column_stack([part for part, _ in parts]), [kind for _, kinds in parts for kind in kinds]
     trees = HistGradientBoostingClassifier(categorical_features=categorical, random_state=0)

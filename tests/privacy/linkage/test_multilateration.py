@@ -38,7 +38,7 @@ def test_noise_and_few_similarities_keep_the_error_large(linkage: Linkage) -> No
 
 def test_longer_filters_lower_tau_and_not_the_error() -> None:
     short, long = (Linkage(made_up(400, 80), 20, epsilon) for epsilon in (0.12, 0.03))
-    assert long.bytes > 15 * short.bytes
+    assert long.width > 15 * short.width
     assert tau_of(0.4, long.scale.deviation) < tau_of(0.4, short.scale.deviation) / 12
     errors = [found_by_active(linkage, 0.4, 100) for linkage in (short, long)]
     assert max(errors) < 1.4 * min(errors)
