@@ -244,6 +244,7 @@ def test_a_run_for_a_program_ends_with_a_line_of_json(tmp_path: Path, capsys: py
     assert json.loads(capsys.readouterr().out) == {
         "state": "done",
         "took_s": 1.3,
+        "verdict": None,
         "metrics": {"federated": {"auc": 0.9}},
         "warnings": ["Few rows."],
         "report_path": str(tmp_path / "report.html"),

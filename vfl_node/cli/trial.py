@@ -238,7 +238,8 @@ def _print_outcome(path: Path, seconds: float) -> None:
     """As :func:`_summarise`, for a program: one line of JSON with the keys that a job at a node has."""
     report = json.loads(path.read_text())
     outcome = {"state": "done", "took_s": round(seconds, 1), "metrics": main_metrics(report), "warnings": warnings(report)}
-    print_json(outcome | {"report_path": str(path.with_suffix(".html"))}, indent=None)
+    verdict = (report.get("verdict") or {}).get("words")
+    print_json(outcome | {"verdict": verdict, "report_path": str(path.with_suffix(".html"))}, indent=None)
 
 
 def _say_nothing(*_: object) -> None:
