@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from vfl_node.node.record import Record, names_in
-from vfl_node.web.wanted import STATES, Wanted
+from vfl_node.node.record import Record, is_resumable, names_in
+from vfl_node.web.wanted import GROUPS, KINDS, RESUMABLE, Wanted
+
+_KINDS = {state: ("", state, group) for group, states in GROUPS.items() for state in states}
 
 
 class Line(NamedTuple):
@@ -26,6 +28,12 @@ class Line(NamedTuple):
     figures: str | None
     spec: str = "{}"
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Those of :data:`vfl_node.web.wanted.KINDS` that it is of."""
+        kinds = _KINDS.get(self.state, ("", self.state))
+        return (*kinds, RESUMABLE) if is_resumable(self.state, self.code) else kinds
+
     def ended_as(self, record: Record) -> Line:
         """This job with an end that the index does not have yet."""
         return self._replace(state=record.state, finished=record.finished, code=record.code, figures=record.figures)
@@ -37,7 +45,7 @@ class Selection:
 
     Attributes:
         lines: of the page.
-        counts: state as it may be wanted → how many jobs have the words that are searched for; ``""``: all.
+        counts: of those that have the words that are searched for, how many there are of each kind.
         total: how many are on all pages.
     """
 
@@ -50,11 +58,10 @@ def select(lines: Sequence[Line], wanted: Wanted) -> Selection:
     """Those of ``lines``, newest first, that are ``wanted``."""
     words = wanted.search.lower().split()
     found = [line for line in lines if _has(line, words)] if words else lines
-    each, states = Counter(line.state for line in found), STATES[wanted.state]
-    counts = {name: sum(each[state] for state in held) if held else len(found) for name, held in STATES.items()}
-    chosen = _arrange([line for line in found if line.state in states] if states else list(found), wanted.sort)
-    size = wanted.size or max(1, len(chosen))
-    return Selection(chosen[(wanted.page - 1) * size : wanted.page * size], counts, len(chosen))
+    counts = Counter(kind for line in found for kind in line.kinds)
+    chosen = _arrange([line for line in found if wanted.state in line.kinds], wanted.sort)
+    first = (wanted.page - 1) * wanted.size
+    return Selection(chosen[first : first + wanted.size], {kind: counts[kind] for kind in KINDS}, len(chosen))
 
 
 def took_s(submitted: str, finished: str | None) -> float | None:

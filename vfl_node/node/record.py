@@ -53,7 +53,7 @@ class Record:
     @property
     def resumable(self) -> bool:
         """Whether it stands still only because a peer was lost or a machine refused, and can go on from what is stored."""
-        return self.state == "unconfirmed" or (self.state == "failed" and self.code in RESUMABLE)
+        return is_resumable(self.state, self.code)
 
     @property
     def over(self) -> bool:
@@ -107,6 +107,11 @@ class Record:
     def fail(self, error: VflError) -> Record:
         """This job as it is once it has failed with ``error``."""
         return replace(self, state="failed", finished=utc_now(), code=error.code, message=error.message, hint=error.hint)
+
+
+def is_resumable(state: str, code: str | None) -> bool:
+    """As :attr:`Record.resumable`, of a job in this state that ended with an error of this code."""
+    return state == "unconfirmed" or (state == "failed" and code in RESUMABLE)
 
 
 def names_in(document: dict[str, Any]) -> list[str]:

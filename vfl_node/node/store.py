@@ -198,7 +198,7 @@ class Store:
     def lines(self, *, specs: bool = False) -> list[Line]:
         """What a list of every job is made of, newest first; ``specs``: with these, for a search. Raises StateError."""
         with self._lock, self._explain_errors():
-            lines = [Line(number, *cells) for number, cells in self._index.lines(specs=specs)]
+            lines = [Line(number, *cast(Any, cells)) for number, cells in self._index.lines(specs=specs)]
             return [line.ended_as(self._unwritten[line.id]) if line.id in self._unwritten else line for line in lines]
 
     def numbered(self, numbers: Sequence[int]) -> list[Record]:

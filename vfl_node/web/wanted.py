@@ -18,13 +18,17 @@ SIZE = 50
 MOST_SEARCHED = 100
 """Characters of a search."""
 
-STATES: Mapping[str, tuple[str, ...]] = {
-    "": (),
+GROUPS: Mapping[str, tuple[str, ...]] = {
     "open": ("waiting", "running", "paused", "unconfirmed"),
     "ended": ("failed", "cancelled"),
-    **{name: (name,) for name in ("waiting", "running", "paused", "unconfirmed", "done", "failed", "cancelled")},
 }
-"""What may be wanted → the states of such jobs; none stands for all of them."""
+"""Kind of jobs → their states."""
+
+RESUMABLE = "resumable"
+"""The kind of jobs that wait for their owner to go on with them."""
+
+KINDS = ("", *GROUPS, *GROUPS["open"], "done", *GROUPS["ended"], RESUMABLE)
+"""Kinds of jobs that may be wanted; the first is every job."""
 
 SORTS = ("age", "name", "state", "took", "metric")
 """Orders of a list, each from the smallest on; with ``-`` before it from the largest on."""
@@ -35,18 +39,18 @@ class Wanted:
     """Which jobs of a list are wanted.
 
     Attributes:
-        state: one of :data:`STATES`.
+        state: one of :data:`KINDS`.
         search: words that stand in a job's name, id, parties, purpose or error code, all of them.
         sort: one of :data:`SORTS`, perhaps with ``-`` before it.
         page: which page, from 1.
-        size: jobs on a page; None: all.
+        size: jobs on a page.
     """
 
     state: str = ""
     search: str = ""
     sort: str = "age"
     page: int = 1
-    size: int | None = SIZE
+    size: int = SIZE
 
     def link(self, **changes: Any) -> str:
         """The address of the list with ``changes``: of its first page, if they do not name another one."""
@@ -58,6 +62,10 @@ class Wanted:
         """The address of the list sorted by ``sort``, or the other way round if it is; ``first`` is ``-`` or empty."""
         other = "" if first else "-"
         return self.link(sort=f"{other if self.sort == first + sort else first}{sort}")
+
+
+WAITING = Wanted(state="waiting", sort="-age", size=10)
+"""The jobs that have waited for longest."""
 
 
 def read_wanted(query: Mapping[str, str]) -> Wanted:
@@ -96,7 +104,7 @@ def _number(most: int) -> Callable[[str], int]:
 
 
 _READ: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "state": (_one_of(*STATES), f"one of {', '.join(filter(None, STATES))}"),
+    "state": (_one_of(*KINDS), f"one of {', '.join(filter(None, KINDS))}"),
     "search": (lambda text: text[:MOST_SEARCHED].strip(), "text"),
     "sort": (_one_of(*SORTS, *(f"-{name}" for name in SORTS)), f"one of {', '.join(SORTS)}, perhaps with - before it"),
     "page": (_number(1_000_000), "a number from 1 on"),
