@@ -174,6 +174,21 @@ def test_canonical_form_travels_and_digests_name_the_difference() -> None:
     assert ours.digest() != theirs.digest()
 
 
+def test_a_purpose_travels_and_a_job_without_one_is_what_it_was_before_there_was_the_key() -> None:
+    said = job('purpose: " Does the lab help? é "\n')
+    assert said.purpose == "Does the lab help? é"
+    assert parse_job(said.canonical(), source="wire") == said
+    assert differing_fields(said.field_digests(), job().field_digests()) == ["purpose"]
+    assert "purpose" not in job().canonical()
+    assert job().digest() == "8f3ce2fcc1b9ea991f691d20806d898c97600dc1b53da06313e9757d46df4976"
+
+
+@pytest.mark.parametrize("purpose", ["''", "'  '", '"two\\nlines"', '"\\u202e turned"', "5", "x" * 201])
+def test_a_purpose_that_is_no_short_line_is_refused(purpose: str) -> None:
+    with pytest.raises(UsageError, match="'purpose': "):
+        job(f"purpose: {purpose}\n")
+
+
 def test_keys_of_a_strategy_are_fields_of_the_job() -> None:
     """Two files that differ in one of them differ in that field; one that writes a default down does not differ."""
     one, default, several = (

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from vfl_node.errors import VflError
 from vfl_node.web.app import create_app
+from vfl_node.web.wanted import KINDS, Wanted
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
@@ -33,7 +34,16 @@ def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
         "loss": None,
         "validation_loss": None,
         "attacks": {},
+        "purpose": None,
         "parties": ["clinic", "lab"],
+        "submitter": "clinic",
+        "algorithm": "split",
+        "protocol": "psu",
+        "predict": None,
+        "metric": None,
+        "leaks": {},
+        "took_s": None,
+        "queue": None,
         "submitted": "2026-03-01T10:00:00+00:00",
         "finished": None,
         "error": None,
@@ -71,7 +81,12 @@ class View:
         self.cancelled: list[str] = []
         self.error: Exception | None = None
         self.asked = Asked(b"id,probability\na,0.5\n")
-        self.peers: dict[str, Any] = {"lab": {"online": True, "cause": ""}, "bank": {"online": False, "cause": HOSTILE}}
+        link = {"address": None, "since": "2026-03-01T10:00:00+00:00", "version": None, "certificate_days": None}
+        self.peers: dict[str, Any] = {
+            "lab": link | {"online": True, "cause": "", "version": "0", "certificate_days": 12},
+            "bank": link | {"online": False, "cause": HOSTILE},
+        }
+        self.asked_for: list[Wanted] = []
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
         self.all = [
             a_job("running-1", "running", phase="train", done=120, total=400, unit="batches", loss=0.25, validation_loss=0.5),
@@ -85,10 +100,17 @@ class View:
         told = {"rows_per_model": {"used": 7, "allowed": 10_000}}
         budgets = {"peers": {"lab": {"inputs_per_peer": {"used": 3, "allowed": 20}}, "bank": None}, "models": {"done-1": told}}
         node = {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers, "data": data}
-        return node | {"budgets": budgets}
+        machine = {"certificate_days": 311, "disk_free": 69e9, "memory_free": 13e9}
+        return node | machine | {"places": {"busy": 1, "most": 16, "queued": 1}, "budgets": budgets}
 
     def jobs(self) -> list[dict[str, Any]]:
         return self.all
+
+    def find_jobs(self, wanted: Wanted) -> dict[str, Any]:
+        self.asked_for.append(wanted)
+        found = [job for job in self.all if wanted.state in ("", job["state"])]
+        kinds = dict.fromkeys(KINDS, 0) | {"": len(self.all), "open": 2 if self.all else 0}
+        return {"jobs": found[: wanted.size], "total": len(found), "counts": kinds}
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         return next((job for job in self.all if job["id"] == job_id), None)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from vfl_node.configuration.models import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.configuration.renamed import LASTING_NAMES
@@ -20,7 +20,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.costs import ONE_BESIDE, Beside
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
-from vfl_node.job.names import JobId, Name
+from vfl_node.job.names import JobId, Name, Purpose
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Predict, Serve
 from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig
@@ -56,6 +56,9 @@ class Job(Frozen):
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
     name: Name
+    purpose: Purpose | None = Field(
+        default=None, description="why it is run, in one line of at most 200 characters; it is shown to all parties"
+    )
     parties: Parties
     tables: dict[Name, Name] = Field(
         default={}, description="party → name of the table that it uses, by names of its own settings"
@@ -65,6 +68,14 @@ class Job(Frozen):
     evaluate: Evaluate = Evaluate()
     serve: Serve | None = None
     predict: Predict | None = None
+
+    @model_serializer(mode="wrap")
+    def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a ``purpose`` that is not said, so that jobs from before there was this key are the same."""
+        fields: dict[str, Any] = written(self)
+        if self.purpose is None:
+            fields.pop("purpose", None)
+        return fields
 
     @model_validator(mode="before")
     @classmethod

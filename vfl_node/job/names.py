@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pydantic import AfterValidator, StringConstraints
+
 from vfl_node.configuration.models import text_like
+
+
+def _check_printable(text: str) -> str:
+    """``text``. Raises ValueError where it has more than one line, or a character that is not shown."""
+    if not text.isprintable():
+        raise ValueError("one line of characters that can be shown is expected")
+    return text
+
 
 Name = Annotated[
     str,
@@ -17,6 +27,11 @@ Name = Annotated[
 
 JobId = Annotated[str, text_like(r"^[a-z0-9][a-z0-9-]{0,62}$", "the id of a job: small letters, digits and hyphens")]
 """What a node calls one run of a job."""
+
+Purpose = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_check_printable)
+]
+"""Why a job is run, for people: one line of 1 to 200 characters."""
 
 Scaling = Literal["auto", "standard", "quantile", "log", "none"]
 """What a network reads of a numeric column, and an owner's wish for one: :mod:`vfl_node.data.transforms` has each.

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import structlog
 
 from vfl_node.errors import PeerLost
-from vfl_node.node.peer_state import PeerState
+from vfl_node.node.peer_state import PeerState, days_left
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
 
@@ -44,6 +44,11 @@ class CertificateWatch:
         self.fault = ""
         self._credentials, self._dialers, self._states, self._down, self._clock = credentials, dialers, states, down, clock
         self._warned = clock().date()  # there was a warning when they were read
+
+    @property
+    def days(self) -> int | None:
+        """For how many days this node's own certificate is still valid, as it was when it was last read."""
+        return days_left(self._credentials.validity)
 
     def start(self, stopping: threading.Event) -> None:
         """Check until ``stopping`` is set."""

@@ -18,7 +18,7 @@ from vfl_node.data.keys import keys_text
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
-from vfl_node.data.profile import TableProfile, profile
+from vfl_node.data.profile import LabelProfile, TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for
@@ -286,8 +286,9 @@ class StartCheck:
         """What was found, for the owner; None if nothing is checked.
 
         It has status (``checking``, ``usable``, ``unusable`` or ``unknown``) and, after the check, rows (how many were
-        looked at), whole (whether these are all), checked (when) and errors ({code, message, hint}). Where tables have
-        names it has the status, the worst of all, and under ``tables`` these keys for each name.
+        looked at), whole (whether these are all), columns (that a training reads), classes (of the labels, or None), checked
+        (when) and errors ({code, message, hint}). Where tables have names it has the status, the worst of all, and under
+        ``tables`` these keys for each name.
         """
         found = dict(self._found)
         if not found or isinstance(self._settings.data, Data):
@@ -311,11 +312,18 @@ class StartCheck:
             log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=hint, **said)
         return {
             "status": "unusable" if checked.errors else "usable",
-            "rows": checked.profile.rows if checked.profile else None,
-            "whole": checked.profile.whole if checked.profile else None,
+            **_size(checked.profile),
             "checked": utc_now(),
             "errors": [describe_error(error) for error in checked.errors],
         }
+
+
+def _size(seen: TableProfile | None) -> dict[str, Any]:
+    """How large a table is, as far as it was looked at."""
+    if seen is None:
+        return dict.fromkeys(("rows", "whole", "columns", "classes"))
+    classes = len(seen.label.counts) if isinstance(seen.label, LabelProfile) else None
+    return {"rows": seen.rows, "whole": seen.whole, "columns": len(seen.features), "classes": classes}
 
 
 def describe_error(error: VflError) -> dict[str, str]:

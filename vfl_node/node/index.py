@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from vfl_node.errors import StateError
@@ -26,7 +27,11 @@ COLUMNS = (
     "message",
     "hint",
     "deaths",
+    "figures",
 )
+
+LINE = ("id", "name", "state", "submitted", "finished", "code", "figures")
+"""Of these columns a list of jobs is made: chosen, counted and put in order."""
 
 MIGRATIONS = (
     (
@@ -42,6 +47,12 @@ MIGRATIONS = (
     ),
     ("CREATE TABLE pruned (id TEXT PRIMARY KEY)",),
     ("ALTER TABLE pruned ADD COLUMN state TEXT NOT NULL DEFAULT 'done'",),
+    (
+        "ALTER TABLE jobs ADD COLUMN figures TEXT",
+        "UPDATE jobs SET sha256 = digest(id, name, submitter, spec, state, attempt, submitted, finished, code, message, hint, "
+        "deaths, figures) WHERE sha256 = digest(id, name, submitter, spec, state, attempt, submitted, finished, code, message, "
+        "hint, deaths)",  # a damaged row stays one
+    ),
 )
 """Statements number k turn a table of version k into one of version k + 1; an empty file has version 0."""
 
@@ -83,6 +94,7 @@ class Index:
                     self._db.execute(step)
                 self._db.execute(f"PRAGMA user_version = {number}")
                 self._db.execute("COMMIT")
+            self._db.execute(f"SELECT rowid, sha256, {', '.join(COLUMNS)} FROM jobs LIMIT 0")  # noqa: S608 - they are all there
         except StateError:
             self._db.close()
             raise
@@ -106,6 +118,17 @@ class Index:
         sql = f"INSERT INTO jobs ({', '.join(names)}) VALUES ({marks}){again}"  # noqa: S608 - our own words
         self._db.execute(sql, [*values, _digest(values)])
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A context in which rows are written with one wait for the disk."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+
     def prune(self, job_id: str, state: str) -> None:
         """Remove a row; its id stays known, and how the job ended."""
         self._db.execute("INSERT OR IGNORE INTO pruned VALUES (?, ?)", [job_id, state])
@@ -120,10 +143,23 @@ class Index:
         """How many rows there are of jobs that ``submitter`` submitted."""
         return self._db.execute("SELECT count(*) FROM jobs WHERE submitter = ?", [submitter]).fetchone()[0]
 
+    def lines(self, *, specs: bool = False) -> Iterator[tuple[int, list[str | None]]]:
+        """Number and :data:`LINE` of every row, newest first, ``specs``: and its spec. A row is not checked for damage."""
+        names = ", ".join((*LINE, "spec") if specs else LINE)
+        select = f"SELECT rowid, {names} FROM jobs ORDER BY submitted DESC, rowid DESC"  # noqa: S608 - our own words
+        for number, *cells in self._db.execute(select):
+            yield number, [cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in cells]
+
     def rows(self, job_id: str | None = None) -> list[tuple[str, dict[str, Value] | None]]:
         """Id and values of every row, newest first, or of the row of ``job_id``; values are None if the row is damaged."""
-        where, given = ("WHERE id = ? ", [job_id]) if job_id else ("", [])
-        select = f"SELECT rowid, sha256, {', '.join(COLUMNS)} FROM jobs {where}ORDER BY submitted DESC, rowid DESC"  # noqa: S608
+        return self._rows("WHERE id = ?", job_id) if job_id else self._rows()
+
+    def numbered(self, numbers: Sequence[int]) -> list[tuple[str, dict[str, Value] | None]]:
+        """The same of the rows of these numbers, in their order; a row that has gone is left out."""
+        return [row for number in numbers for row in self._rows("WHERE rowid = ?", number)]
+
+    def _rows(self, where: str = "", *given: Value) -> list[tuple[str, dict[str, Value] | None]]:
+        select = f"SELECT rowid, sha256, {', '.join(COLUMNS)} FROM jobs {where} ORDER BY submitted DESC, rowid DESC"  # noqa: S608
         rows: list[tuple[str, dict[str, Value] | None]] = []
         for number, digest, *cells in self._db.execute(select, given):
             whole = digest == _digest(cells)

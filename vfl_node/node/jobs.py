@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
 import structlog
@@ -16,6 +16,8 @@ from vfl_node.execution.live import AT_REST
 from vfl_node.job import Job
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
+from vfl_node.node.figures import fill_in
+from vfl_node.node.listing import select, took_s
 from vfl_node.node.record import Record
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
@@ -23,11 +25,15 @@ from vfl_node.node.works import Works
 from vfl_node.prediction.requests import PredictionRequest, Records, Requests
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault
-from vfl_node.report.summary import main_metrics
+from vfl_node.report.summary import listed_figures
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice
+from vfl_node.web.wanted import Wanted
 
 log = structlog.get_logger()
+
+NO_FIGURES = listed_figures({})
+"""What a list shows of a job without a report."""
 
 
 class Jobs:
@@ -41,7 +47,6 @@ class Jobs:
 
     def __init__(self, settings: Settings, store: Store, works: Works) -> None:
         self._settings, self._store, self._works = settings, store, works
-        self._metrics: dict[str, dict[str, dict[str, float]]] = {}
 
     def submit(self, job: Job, *, request: bytes | None = None) -> Record:
         """Register a job of this node's owner and offer it to the peers.
@@ -147,12 +152,21 @@ class Jobs:
 
     def views(self) -> list[dict[str, Any]]:
         """Every job as the board and the command line show it, newest first."""
-        return [self._view(record) for record in self._store.records()]
+        return self._view_all(self._store.records())
+
+    def find(self, wanted: Wanted) -> dict[str, Any]:
+        """Those that are ``wanted``: ``jobs``, and of all pages ``total`` and ``counts`` (state → how many)."""
+        chosen = select(self._store.lines(specs=bool(wanted.search)), wanted)
+        views = self._view_all(self._store.numbered([line.number for line in chosen.lines]))
+        return {"jobs": views, "total": chosen.total, "counts": chosen.counts}
 
     def view(self, job_id: str) -> dict[str, Any] | None:
         """One job, or None."""
         record = self._store.get(job_id)
-        return self._view(record) if record else None
+        return self._view_all([record])[0] if record else None
+
+    def _view_all(self, records: Sequence[Record]) -> list[dict[str, Any]]:
+        return [self._view(record) for record in fill_in(self._store, records)]
 
     def _read_request(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:
         """The job that answers ``request``, and the records in it."""
@@ -179,40 +193,31 @@ class Jobs:
         return work.requests
 
     def _view(self, record: Record) -> dict[str, Any]:
-        work = self._works.get(record.id)
+        work, document = self._works.get(record.id), record.document
         error = {"code": record.code, "message": record.message, "hint": record.hint} if record.code else None
+        live = work.progress.snapshot() if work else AT_REST
+        figures = NO_FIGURES | json.loads(record.figures or "{}")
+        place = work.place if work else 0
         return {
             "id": record.id,
             "name": record.name,
+            "purpose": document.get("purpose"),
             "state": record.state,
             "parties": record.parties,
             "submitter": record.submitter,
+            "algorithm": (document.get("train") or {}).get("algorithm"),
+            "protocol": document.get("align", {}).get("protocol"),
             "attempt": record.attempt,
             "submitted": record.submitted,
             "finished": record.finished,
-            "took_s": _took_s(record),
+            "took_s": took_s(record.submitted, record.finished),
             "error": error,
             "resumable": record.resumable,
-            "place": work.place if work else 0,
+            "place": place,
+            "queue": {"place": place, "reason": live["note"]} if record.state == "waiting" and work else None,
             "predict": record.predict,
             "report": self._store.has_report(record),
-            "metrics": self._main_metrics(record),
-            **(work.progress.snapshot() if work else AT_REST),
+            **figures,
+            "leaks": figures["leaks"] or {secret: meter["level"] for secret, meter in live["meters"].items()},
+            **live,
         }
-
-    def _main_metrics(self, record: Record) -> dict[str, dict[str, float]]:
-        """Those that the report of a job has; a report is read once, and does not change."""
-        if not self._store.has_report(record):
-            return {}
-        if record.id not in self._metrics:
-            path = self._store.folder / "jobs" / record.id / "artefacts" / "report.json"
-            with suppress(OSError, ValueError):  # pruned meanwhile, or damaged: who opens it is told
-                self._metrics[record.id] = main_metrics(json.loads(path.read_bytes()))
-        return self._metrics.get(record.id, {})
-
-
-def _took_s(record: Record) -> float | None:
-    """Seconds from when a job came here until it ended; None while it has not."""
-    if record.finished is None or not record.submitted:
-        return None
-    return (datetime.fromisoformat(record.finished) - datetime.fromisoformat(record.submitted)).total_seconds()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 import weakref
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 
 from vfl_node.errors import PolicyError, ProtocolError, VflError
 from vfl_node.session.preflight import version_error
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
+from vfl_node.transport.identity import Validity
 from vfl_node.transport.streams import LinkStream, StreamPipe
 from vfl_node.version import PROTOCOL_VERSION, VERSION
 
@@ -23,6 +24,7 @@ class PeerState:
         name: of the peer.
         address: where this node dials it; None if it dials in.
         link: the standing link, while it is up.
+        version: of its software, as it said when the link last went up.
         since: when ``link`` last went up or down, seconds since the epoch.
         cause: why the link is down, if that is known.
         code: of ``cause``.
@@ -38,6 +40,7 @@ class PeerState:
     name: str
     address: str | None
     link: LinkStream | None = None
+    version: str | None = None
     since: float = field(default_factory=time.time)
     cause: str = ""
     code: str = ""
@@ -49,9 +52,9 @@ class PeerState:
     moves: int = 0
     pipes: weakref.WeakKeyDictionary[StreamPipe, str] = field(default_factory=weakref.WeakKeyDictionary)
 
-    def connect(self, link: LinkStream) -> LinkStream | None:
-        """``link`` is up; returns the one before it, if that was still there."""
-        previous, self.link, self.since = self.link, link, time.time()
+    def connect(self, link: LinkStream, version: str | None = None) -> LinkStream | None:
+        """``link`` is up, to software of this ``version``; returns the link before it, if that was still there."""
+        previous, self.link, self.since, self.version = self.link, link, time.time(), version
         self.cause = self.code = ""
         return previous
 
@@ -101,7 +104,14 @@ class PeerState:
             "online": self.link is not None,
             "since": datetime.fromtimestamp(self.since).astimezone().isoformat(timespec="seconds"),
             "cause": self.cause,
+            "version": self.version,
+            "certificate_days": days_left(self.link.validity if self.link else None),
         }
+
+
+def days_left(validity: Validity | None) -> int | None:
+    """For how many days a certificate is still valid, by this machine's clock; None where that is not known."""
+    return None if validity is None else (validity.until - datetime.now(timezone.utc)).days
 
 
 def greeting(settings: Settings) -> Notice:

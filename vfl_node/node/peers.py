@@ -33,7 +33,7 @@ log = structlog.get_logger()
 BEAT_S = 5.0
 """How often a node tells each peer over its link whether it makes progress."""
 
-NO_LINK: dict[str, object] = {"address": None, "online": None, "since": None, "cause": ""}
+NO_LINK: dict[str, object] = dict.fromkeys(("address", "online", "since", "version", "certificate_days")) | {"cause": ""}
 """The status of a relayed peer."""
 
 SILENCE_S = 15.0
@@ -141,6 +141,11 @@ class Peers:
             links = {name: state.status() for name, state in self._states.items()}
         return {name: links.get(name, NO_LINK) for name in self._settings.peers}
 
+    @property
+    def certificate_days(self) -> int | None:
+        """For how many days this node's own certificate is still valid; None without one."""
+        return self._certificates.days if self._certificates else None
+
     def online(self, peer: str) -> bool:
         """Whether the link with ``peer`` is up. Takes no lock: callers may hold one that is taken under this object's."""
         return self._states[peer].link is not None
@@ -242,13 +247,14 @@ class Peers:
             if mistake and not self.online(peer):  # otherwise there is another link, which works
                 self._disconnect(peer, mistake.message, mistake.code)
             return
+        version = peer_text(answer.hello.software_version, 20)
         with self._changed:
             state = self._states[peer]
-            previous = state.connect(link)
+            previous = state.connect(link, version)
             self._changed.notify_all()
         if previous is not None:
             previous.close()
-        log.info("peer connected", peer=peer, version=peer_text(answer.hello.software_version, 20))
+        log.info("peer connected", peer=peer, version=version)
         heard = beaten = time.monotonic()
         try:
             self.on_up(peer)

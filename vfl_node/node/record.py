@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from vfl_node.errors import VflError
 from vfl_node.job import Job, parse_job
@@ -29,6 +31,7 @@ class Record:
         message: of that error, for this node's owner.
         hint: what the owner can do about it.
         deaths: how often the process died while it ran this job, since its owner last resumed it.
+        figures: what a list shows of its report, JSON; None while there is none.
         damaged: whether its row in the index is damaged; the other fields then say so.
     """
 
@@ -44,12 +47,13 @@ class Record:
     message: str | None = None
     hint: str | None = None
     deaths: int = 0
+    figures: str | None = None
     damaged: bool = False
 
     @property
     def resumable(self) -> bool:
         """Whether it stands still only because a peer was lost or a machine refused, and can go on from what is stored."""
-        return self.state == "unconfirmed" or (self.state == "failed" and self.code in RESUMABLE)
+        return is_resumable(self.state, self.code)
 
     @property
     def over(self) -> bool:
@@ -61,11 +65,16 @@ class Record:
         """Whether it can still be ended: it is under way, or may go on."""
         return not (self.over or self.damaged)
 
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The shared document, also of a job that this version cannot read any more."""
+        document: dict[str, Any] = json.loads(self.spec)
+        return document
+
     @property
     def predict(self) -> dict[str, str] | None:
         """The job's section of that name; None where it is no job of predictions."""
-        section: dict[str, str] | None = json.loads(self.spec).get("predict")
-        return section
+        return self.document.get("predict")
 
     @property
     def is_service(self) -> bool:
@@ -75,9 +84,7 @@ class Record:
     @property
     def parties(self) -> list[str]:
         """Their names, also of a job that this version cannot read any more."""
-        parties = json.loads(self.spec).get("parties", {})
-        coordinator = parties.get("coordinator")
-        return [*filter(None, [parties.get("active")]), *parties.get("passive", []), *([coordinator] if coordinator else [])]
+        return names_in(self.document)
 
     @property
     def active(self) -> str:
@@ -100,6 +107,17 @@ class Record:
     def fail(self, error: VflError) -> Record:
         """This job as it is once it has failed with ``error``."""
         return replace(self, state="failed", finished=utc_now(), code=error.code, message=error.message, hint=error.hint)
+
+
+def is_resumable(state: str, code: str | None) -> bool:
+    """As :attr:`Record.resumable`, of a job in this state that ended with an error of this code."""
+    return state == "unconfirmed" or (state == "failed" and code in RESUMABLE)
+
+
+def names_in(document: dict[str, Any]) -> list[str]:
+    """Names of the parties of a job, which is canonical JSON: active, passive, coordinator."""
+    parties = document.get("parties", {})
+    return [*filter(None, [parties.get("active"), *parties.get("passive", []), parties.get("coordinator")])]
 
 
 def damaged_record(job_id: str) -> Record:

@@ -33,7 +33,7 @@ from vfl_node.prediction.play import PREDICTIONS
 from vfl_node.prediction.requests import PredictionRequest
 from vfl_node.process import failpoints
 from vfl_node.process.files import write_whole
-from vfl_node.process.machine import utc_now
+from vfl_node.process.machine import machine_state, utc_now
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.node import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
@@ -42,6 +42,7 @@ from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
+from vfl_node.web.wanted import Wanted
 
 log = structlog.get_logger()
 
@@ -123,7 +124,7 @@ class Node:
         log.info("node down", party=self.settings.name)
 
     def health(self) -> dict[str, Any]:
-        """Which node this is, which of its peers are connected, whether its table can be used, and what is left of limits."""
+        """Which node this is, whether its peers, table and machine are fit for jobs, and what is left of places and limits."""
         return {
             "status": "ok",
             "party": self.settings.name,
@@ -133,12 +134,19 @@ class Node:
             "started": self._started,
             "peers": self.peers.status(),
             "data": self._data.health(),
+            "places": self._works.places(),
+            "certificate_days": self.peers.certificate_days,
+            **machine_state(self.settings.state_dir),
             "budgets": budgets(self.settings, self._store),
         }
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every job, newest first."""
         return self._jobs.views()
+
+    def find_jobs(self, wanted: Wanted) -> dict[str, Any]:
+        """Those that are wanted."""
+        return self._jobs.find(wanted)
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         """One job, or None."""

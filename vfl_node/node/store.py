@@ -12,7 +12,7 @@ import secrets
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -28,6 +28,7 @@ from vfl_node.execution.trial import Trial
 from vfl_node.job import Job
 from vfl_node.node.faults import cannot_use, explain
 from vfl_node.node.index import COLUMNS, Index
+from vfl_node.node.listing import Line
 from vfl_node.node.partners import Partner
 from vfl_node.node.record import Record, damaged_record
 from vfl_node.node.states import UNFINISHED, State
@@ -194,6 +195,24 @@ class Store:
         """Every job, newest first. Raises StateError where the index cannot be read."""
         return self._records()
 
+    def lines(self, *, specs: bool = False) -> list[Line]:
+        """What a list of every job is made of, newest first; ``specs``: with these, for a search. Raises StateError."""
+        with self._lock, self._explain_errors():
+            lines = [Line(number, *cast(Any, cells)) for number, cells in self._index.lines(specs=specs)]
+            return [line.ended_as(self._unwritten[line.id]) if line.id in self._unwritten else line for line in lines]
+
+    def numbered(self, numbers: Sequence[int]) -> list[Record]:
+        """The jobs of these lines, in their order. Raises StateError where the index cannot be read."""
+        with self._lock, self._explain_errors():
+            return self._read(self._index.numbered(numbers))
+
+    def keep_figures(self, found: Mapping[Record, str]) -> None:
+        """Store figures of jobs, all at once; of one that has changed meanwhile they are left out. Raises StateError."""
+        with self._lock, self._explain_errors(), self._index.together():
+            for record, figures in found.items():
+                if self.get(record.id) == record:
+                    self._write(replace(record, figures=figures), "REPLACE")
+
     def count(self, submitter: str) -> int:
         """How many jobs of ``submitter`` are in the index. Raises StateError where the index cannot be read."""
         with self._lock, self._explain_errors():
@@ -290,11 +309,12 @@ class Store:
 
     def _records(self, job_id: str | None = None) -> list[Record]:
         with self._lock, self._explain_errors():
-            rows = self._index.rows(job_id)
-            return [
-                self._unwritten.get(row_id) or (Record(**cast(dict[str, Any], values)) if values else damaged_record(row_id))
-                for row_id, values in rows
-            ]
+            return self._read(self._index.rows(job_id))
+
+    def _read(self, rows: list[tuple[str, dict[str, Any] | None]]) -> list[Record]:
+        return [
+            self._unwritten.get(row_id) or (Record(**values) if values else damaged_record(row_id)) for row_id, values in rows
+        ]
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:

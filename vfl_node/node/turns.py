@@ -57,6 +57,11 @@ class Turns:
             self._line_up(turn)
         return turn
 
+    def usage(self) -> dict[str, int]:
+        """``busy``: how many of the places (``most``) are taken; ``queued``: how many jobs wait for one."""
+        with self._changed:
+            return {"busy": len(self._holding), "most": self._places, "queued": len(self._waiting)}
+
     def _choose_next(self, holding: Set[Turn]) -> Turn | None:
         """Whose turn it is while ``holding`` have places: that of the first job that can go on; if none can, of the first."""
         fitting = self._fitting(self._waiting, holding)

@@ -103,6 +103,10 @@ class Works:
         with self._lock:
             return self._works.get(job_id)
 
+    def places(self) -> dict[str, int]:
+        """As :meth:`vfl_node.node.turns.Turns.usage`."""
+        return self._turns.usage()
+
     def expects(self, peer: str, job_id: str) -> bool:
         """Whether ``peer`` may open a conversation about ``job_id`` now, or a moment later."""
         work = self.get(job_id)

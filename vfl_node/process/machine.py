@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,6 +38,14 @@ def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> float:
                     if folder == root:
                         break
     return free
+
+
+def machine_state(folder: Path) -> dict[str, int | None]:
+    """``memory_free`` and ``disk_free`` (where ``folder`` lies), in bytes; None where the system does not tell."""
+    memory, disk = free_bytes(), None
+    with suppress(OSError):
+        disk = shutil.disk_usage(folder).free
+    return {"memory_free": int(memory) if math.isfinite(memory) else None, "disk_free": disk}
 
 
 def used_bytes() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, get_args
 
 from vfl_node.alignment.words import words_of
@@ -59,6 +60,43 @@ def warnings(report: Mapping[str, Any]) -> list[str]:
 def main_metrics(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Model → metric → its value, of the federated model and the active party's own; empty at a party that has none."""
     return {title: dict(_measured_metrics(metrics)) for title, key in MAIN.items() if (metrics := report.get(key))}
+
+
+def listed_figures(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a list of jobs shows of a report, perhaps of an earlier version.
+
+    Returns:
+        started and seconds (of the run), metrics (:func:`main_metrics`), metric (the first of these: name, value, low and high
+        of its interval, alone, and same_rows: whether both were measured on the same held-out rows; or None), leaks (labels,
+        membership, columns → level) and helped (of the verdict, or None).
+    """
+    started, finished, verdict = report.get("started"), report.get("finished"), report.get("verdict") or {}
+    moments = [datetime.fromisoformat(moment) for moment in (started, finished) if moment]
+    return {
+        "started": started,
+        "seconds": (moments[1] - moments[0]).total_seconds() if len(moments) > 1 else None,
+        "metrics": main_metrics(report),
+        "metric": _main_metric(report),
+        "leaks": {secret: meter["level"] for secret, meter in (report.get("meters") or {}).items() if meter},
+        "helped": verdict.get("helped"),
+    }
+
+
+def _main_metric(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    metrics, alone = report.get("metrics") or {}, report.get("local_metrics") or {}
+    for name, value in _measured_metrics(metrics):
+        spread = (metrics.get("intervals") or {}).get(name) or {}
+        rival = alone.get(name)
+        same = all(metrics.get(about) == alone.get(about) for about in ("rows", "population", "held_out"))
+        return {
+            "name": name,
+            "value": value,
+            "low": spread.get("low"),
+            "high": spread.get("high"),
+            "alone": rival,
+            "same_rows": None if rival is None else same,
+        }
+    return None
 
 
 def main_text(metrics: Mapping[str, Mapping[str, float]]) -> str:

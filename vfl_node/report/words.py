@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from vfl_node.progress import CONSTANT, Rebuilt
@@ -106,6 +106,19 @@ def human_seconds(seconds: float) -> str:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def human_age(moment: str, now: datetime | None = None) -> str:
+    """How long ago an ISO 8601 moment was, for people; empty where ``moment`` is."""
+    if not moment:
+        return ""
+    passed = (now or datetime.now(timezone.utc)) - datetime.fromisoformat(moment)
+    minutes = max(0, int(passed.total_seconds())) // 60
+    if minutes < 1:
+        return "now"
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} d"
 
 
 def human_time(moment: str) -> str:

@@ -27,6 +27,7 @@ from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.view import NodeView
+from vfl_node.web.wanted import WAITING, read_wanted
 
 log = structlog.get_logger()
 
@@ -146,7 +147,10 @@ class _Board:
 
     def jobs(self, request: Request) -> Response:
         self._look(request)
-        return JSONResponse({"jobs": self._view.jobs()})
+        if not request.query_params:
+            return JSONResponse({"jobs": self._view.jobs()})
+        wanted = read_wanted(request.query_params)
+        return JSONResponse(self._view.find_jobs(wanted) | {"page": wanted.page, "size": wanted.size})
 
     def job(self, request: Request) -> Response:
         self._look(request)
@@ -211,7 +215,9 @@ class _Board:
 
     def page(self, request: Request) -> Response:
         self._look(request)
-        return self._pages.jobs(self._view.health(), self._view.jobs())
+        wanted = read_wanted(request.query_params)
+        waiting = self._view.find_jobs(WAITING)
+        return self._pages.jobs(self._view.health(), wanted, self._view.find_jobs(wanted), waiting)
 
     def job_page(self, request: Request) -> Response:
         self._look(request)

@@ -10,19 +10,24 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from vfl_node.report import page, words
+from vfl_node.report import page, results, words
+from vfl_node.web import overview
+from vfl_node.web.wanted import Wanted
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATIC = Path(__file__).parent / "static"
 
 MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
-NO_FRAMES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""The board's own pages run, load and ask for what this node serves, and run nothing that stands in the page itself."""
 
-POLICY = f"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; {NO_FRAMES}"
-"""The board's own pages run and load what this node serves, and nothing that stands in the page itself."""
-
-REPORT_POLICY = f"default-src 'none'; style-src 'unsafe-inline'; {NO_FRAMES}"
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 """The policy that a report is served with; the one that the report itself has is narrower."""
 
 MOST_COLUMNS = 10
@@ -42,7 +47,10 @@ class Pages:
         )
         rebuilt = partial(words.rebuilt_figures, most=MOST_COLUMNS)
         lines = {"attacks": page.attack_line, "rebuilt": rebuilt, "labels": words.label_figures}
-        self._templates.filters |= {**lines, "time": words.human_time}
+        figures = {"metric": results.format_value, "interval": results.format_interval, "budgets": overview.budget_groups}
+        self._templates.filters |= {**lines, **figures, "time": words.human_time, "age": words.human_age}
+        self._templates.filters |= {"duration": words.human_seconds, "bytes": words.human_bytes, "names": words.join_names}
+        self._templates.globals["metric_titles"] = {name: title for name, (title, *_) in results.METRICS.items()}
         style = (page.TEMPLATES / "style.css").read_bytes()
         files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}
         files["board.css"] = style + files["board.css"]
@@ -57,9 +65,18 @@ class Pages:
         headers = {"Cache-Control": "private, max-age=31536000, immutable"}
         return Response(self._files[place], media_type=MEDIA_TYPES[Path(place).suffix], headers=headers)
 
-    def jobs(self, node: dict[str, Any], jobs: list[dict[str, Any]]) -> HTMLResponse:
-        """The list of all jobs of a node, of which ``node`` is the health."""
-        return self._render("jobs.html.j2", place="jobs", node=node, jobs=jobs)
+    def jobs(
+        self, node: dict[str, Any], wanted: Wanted, found: dict[str, Any], waiting: dict[str, Any]
+    ) -> HTMLResponse:
+        """The overview: how the node is, the jobs that are wanted, and those that wait.
+
+        Args:
+            node: its health.
+            wanted: of the jobs.
+            found: of those, what the node has.
+            waiting: the same of those that have waited for longest.
+        """
+        return self._render("jobs.html.j2", place="jobs", node=node, wanted=wanted, found=found, waiting=waiting)
 
     def job(self, node: dict[str, Any], job: dict[str, Any]) -> HTMLResponse:
         """One job."""

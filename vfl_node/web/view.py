@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
+from vfl_node.web.wanted import Wanted
+
 
 class PredictionView(Protocol):
     """A request for predictions."""
@@ -22,20 +24,27 @@ class NodeView(Protocol):
     def health(self) -> dict[str, Any]:
         """How the node is; all but the status is for the owner.
 
-        It has status, party, role, version, peers (name → {online, cause}; online is None of one that is relayed), data
-        (what is known of its table, or of each of several, or None) and budgets (:func:`vfl_node.node.budgets.budgets`).
+        It has status, party, role, version, peers (name → {online, address, since, cause, version, certificate_days}; online is
+        None of one that is relayed), data (what is known of its table, or of each of several, or None), places (busy, most,
+        queued), certificate_days, memory_free and disk_free (bytes; None where not known) and budgets
+        (:func:`vfl_node.node.budgets.budgets`).
         """
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every job, newest first.
 
-        Each has id, name, state, phase, done, total, unit, loss, validation_loss, attacks (attack → AUC or None), judged
-        (attack → rows), rebuilt (column of this party → attack → success, worst first), labels (attack on labels → figure),
-        meters (as in the report, of those known), remark and note (lines for people: a permanent one and a current one), alone
-        ({epoch, epochs} while a model of this party alone trains, else {}), parties, submitted, finished, took_s (seconds
-        between the two, or None), error ({code, message, hint} or None), report (whether there is one) and metrics (federated
-        and alone → metric → value, where known).
+        Each has id, name, purpose (or None), submitter, algorithm and protocol (None where there is none), state, phase, done,
+        total, unit, loss, validation_loss, attacks (attack → AUC or None), judged (attack → rows), rebuilt (column of this
+        party → attack → success, worst first), labels (attack on labels → figure), meters (as in the report, of those known),
+        remark and note (lines for people: a permanent one and a current one), alone ({epoch, epochs} while a model of this
+        party alone trains, else {}), parties, submitted, finished, took_s (seconds between the two, or None), error ({code,
+        message, hint} or None), resumable, queue ({place, reason} while it waits, or None), report (whether there is one) and,
+        of that, started, seconds, metrics, metric, leaks and helped (:func:`vfl_node.report.summary.listed_figures`); leaks of
+        a job under way are those seen so far.
         """
+
+    def find_jobs(self, wanted: Wanted) -> dict[str, Any]:
+        """Those that are wanted: jobs (of the page), total (of all pages) and counts (kind of :data:`KINDS` → how many)."""
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         """One job, or None."""

@@ -1,0 +1,62 @@
+"""What the overview makes of what is used of limits: which are nearly used up, and what each is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NEARLY = 0.8
+"""Share of a limit from which on it is nearly used up."""
+
+TITLES = {
+    "inputs_per_peer": "Different pairs of sets",
+    "changes_per_peer": "Changes while sizes are hidden",
+    "trainings_per_set": "Trainings over the same records",
+    "models_served": "Hidden models that answer",
+    "linkages_per_set": "Ways to link the same records",
+    "epsilon_per_partner": "Privacy budget ε of hidden training",
+    "rows_per_model": "Rows told by predictions",
+}
+"""Limit → what it counts."""
+
+
+@dataclass(frozen=True)
+class BudgetLine:
+    """One limit over many jobs.
+
+    Attributes:
+        title: what it counts.
+        used: how much of it is used.
+        allowed: how much its owner allows; None: without a bound.
+    """
+
+    title: str
+    used: float
+    allowed: float | None
+
+    @property
+    def nearly(self) -> bool:
+        """Whether little is left."""
+        return self.allowed is not None and self.used > 0 and self.used >= NEARLY * self.allowed
+
+    @property
+    def left(self) -> str:
+        """What is left, in words."""
+        if self.allowed is None:
+            return f"{self.used:,g} used, no bound"
+        return f"{round(max(0, self.allowed - self.used), 2):,g} of {self.allowed:,g} left"
+
+
+def budget_groups(budgets: Mapping[str, Mapping[str, Any]]) -> dict[str, list[BudgetLine] | None]:
+    """Peer or model → its limits that allow anything; None where what was counted is damaged."""
+    return {
+        name: limits
+        and [
+            BudgetLine(TITLES.get(limit, limit), budget["used"], budget["allowed"])
+            for limit, budget in limits.items()
+            if budget["used"] or budget["allowed"] != 0
+        ]
+        for held in (budgets["peers"], budgets["models"])
+        for name, limits in held.items()
+    }
