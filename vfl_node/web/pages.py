@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from vfl_node.errors import UsageError
 from vfl_node.report import page, words
+from vfl_node.web import compare
+from vfl_node.web.view import NodeView
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATIC = Path(__file__).parent / "static"
@@ -64,6 +68,17 @@ class Pages:
     def job(self, node: dict[str, Any], job: dict[str, Any]) -> HTMLResponse:
         """One job."""
         return self._render("job.html.j2", place="", node=node, job=job)
+
+    def compare(self, view: NodeView, ids: Sequence[str]) -> HTMLResponse:
+        """Jobs of ``view`` side by side; where they cannot be compared what to do, and jobs to choose from."""
+        found, problem = None, None
+        try:
+            found = compare.comparison(view, ids)
+        except UsageError as error:
+            problem = error
+        chosen = compare.links(view.jobs(), ids)
+        values = {"node": view.health(), "found": found, "problem": problem, **chosen}
+        return self._render("compare.html.j2", 400 if problem else 200, place="compare", **values)
 
     def login(self, status: int) -> HTMLResponse:
         """The page for a browser without access: it posts the ticket after ``#``, if there is one."""
