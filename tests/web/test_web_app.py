@@ -110,10 +110,13 @@ SHOWN = [
     "/jobs/done-1",
     "/jobs/done-1/report.html",
     "/jobs/done-1/report.json",
+    "/compare",
+    "/compare?run=done-1",
 ]
+COMPARED = "run=done-1&run=running-1"
 
 
-@pytest.mark.parametrize("path", SHOWN)
+@pytest.mark.parametrize("path", [*SHOWN, f"/compare?{COMPARED}", f"/api/compare?{COMPARED}"])
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "vfl-board-node=9999999999."}])
 def test_a_stranger_learns_nothing_but_that_the_node_lives(view: View, path: str, headers: dict[str, str]) -> None:
     stranger = browser(view, headers=headers)

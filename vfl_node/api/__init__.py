@@ -16,8 +16,9 @@ nodes are for. See docs/guides/use-it-from-python.md.
 
 from __future__ import annotations
 
+from vfl_node.api.comparison import Comparison, compare
 from vfl_node.api.frames import Frame
 from vfl_node.api.result import Picture, ReportPage, Result
 from vfl_node.api.running import run
 
-__all__ = ["Frame", "Picture", "ReportPage", "Result", "run"]
+__all__ = ["Comparison", "Frame", "Picture", "ReportPage", "Result", "compare", "run"]

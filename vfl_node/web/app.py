@@ -8,7 +8,6 @@ needs neither. A page never shows anything that its JSON does not.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Collection
 from typing import Any
@@ -23,15 +22,16 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
+from vfl_node.report.choice import to_document
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
+from vfl_node.web.compare import compare_jobs
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
-from vfl_node.web.view import NodeView
+from vfl_node.web.view import NodeView, find_job
 from vfl_node.web.wanted import WAITING, read_wanted
 
 log = structlog.get_logger()
 
-JOB_ID = re.compile(r"[a-z0-9-]{1,100}")
 MAX_JOB_BYTES = 1 << 16  # as many as a peer accepts
 MAX_REQUEST_BYTES = 64 << 20
 MAX_TICKET_BYTES = 100
@@ -42,6 +42,7 @@ CSV = "text/csv; charset=utf-8"
 
 STATUS_OF_CODE = {
     "E_UNKNOWN_JOB": 404,
+    "E_NO_REPORT": 404,
     "E_JOB_ENDED": 409,
     "E_BUSY": 429,
     "E_DISK_FULL": 507,
@@ -83,6 +84,8 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         Route("/api/jobs/{job_id}/resume", board.resume, methods=["POST"]),
         Route("/api/jobs/{job_id}/predictions", board.predict, methods=["POST"]),
         Route("/api/jobs/{job_id}/predictions", board.predictions, methods=["GET"]),
+        Route("/api/compare", board.comparison),
+        Route("/compare", board.compare_page),
         Route("/jobs/{job_id}", board.job_page),
         Route("/jobs/{job_id}/report.html", board.report_html),
         Route("/jobs/{job_id}/report.json", board.report_json),
@@ -226,6 +229,14 @@ class _Board:
             return RedirectResponse(f"/jobs/{job['id']}/report.html")
         return self._pages.job(self._view.health(), job)
 
+    def comparison(self, request: Request) -> Response:
+        self._look(request)
+        return JSONResponse(to_document(compare_jobs(self._view, request.query_params.getlist("run"))))
+
+    def compare_page(self, request: Request) -> Response:
+        self._look(request)
+        return self._pages.compare(self._view, request.query_params.getlist("run"))
+
     def report_html(self, request: Request) -> Response:
         return self._file(request, "report.html", {"Content-Security-Policy": REPORT_POLICY})
 
@@ -234,11 +245,7 @@ class _Board:
 
     def _job(self, request: Request) -> dict[str, Any]:
         """The job that the path names. Raises UsageError (``E_UNKNOWN_JOB``)."""
-        job_id = request.path_params["job_id"]
-        job = self._view.job(job_id) if JOB_ID.fullmatch(job_id) else None
-        if job is None:
-            raise UsageError("no such job here", code="E_UNKNOWN_JOB", hint="`vfl-node jobs`, or the page at /, lists them")
-        return job
+        return find_job(self._view, request.path_params["job_id"])
 
     def _file(self, request: Request, name: str, headers: dict[str, str]) -> Response:
         self._look(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from vfl_node.errors import UsageError
 from vfl_node.report import page, results, words
-from vfl_node.web import overview
+from vfl_node.web import compare, overview
+from vfl_node.web.view import NodeView
 from vfl_node.web.wanted import Wanted
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -25,9 +28,7 @@ POLICY = (
 )
 """The board's own pages run, load and ask for what this node serves, and run nothing that stands in the page itself."""
 
-REPORT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """The policy that a report is served with; the one that the report itself has is narrower."""
 
 MOST_COLUMNS = 10
@@ -65,9 +66,7 @@ class Pages:
         headers = {"Cache-Control": "private, max-age=31536000, immutable"}
         return Response(self._files[place], media_type=MEDIA_TYPES[Path(place).suffix], headers=headers)
 
-    def jobs(
-        self, node: dict[str, Any], wanted: Wanted, found: dict[str, Any], waiting: dict[str, Any]
-    ) -> HTMLResponse:
+    def jobs(self, node: dict[str, Any], wanted: Wanted, found: dict[str, Any], waiting: dict[str, Any]) -> HTMLResponse:
         """The overview: how the node is, the jobs that are wanted, and those that wait.
 
         Args:
@@ -81,6 +80,17 @@ class Pages:
     def job(self, node: dict[str, Any], job: dict[str, Any]) -> HTMLResponse:
         """One job."""
         return self._render("job.html.j2", place="", node=node, job=job)
+
+    def compare(self, view: NodeView, ids: Sequence[str]) -> HTMLResponse:
+        """Jobs of ``view`` side by side; where they cannot be compared what to do, and jobs to choose from."""
+        found, problem = None, None
+        try:
+            found = compare.comparison(view, ids)
+        except UsageError as error:
+            problem = error
+        chosen = compare.links(view.jobs(), ids)
+        values = {"node": view.health(), "found": found, "problem": problem, **chosen}
+        return self._render("compare.html.j2", 400 if problem else 200, place="compare", **values)
 
     def login(self, status: int) -> HTMLResponse:
         """The page for a browser without access: it posts the ticket after ``#``, if there is one."""

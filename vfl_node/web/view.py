@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Protocol
 
+from vfl_node.errors import UsageError
 from vfl_node.web.wanted import Wanted
+
+JOB_ID = re.compile(r"[a-z0-9-]{1,100}")
 
 
 class PredictionView(Protocol):
@@ -72,3 +76,11 @@ class NodeView(Protocol):
 
     def metrics_text(self) -> bytes:
         """Figures in Prometheus' text format."""
+
+
+def find_job(view: NodeView, job_id: str) -> dict[str, Any]:
+    """One job. Raises UsageError (``E_UNKNOWN_JOB``) if there is none."""
+    job = view.job(job_id) if JOB_ID.fullmatch(job_id) else None
+    if job is None:
+        raise UsageError("no such job here", code="E_UNKNOWN_JOB", hint="`vfl-node jobs`, or the page at /, lists them")
+    return job
