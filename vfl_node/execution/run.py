@@ -192,7 +192,7 @@ class _TracedProgress:
             case EpochTrained():
                 self.trace.mark("epoch")
             case LocalEpochTrained():
-                self.trace.mark("epoch of the own model")
+                self.trace.mark("own model, epoch")
         self.progress.emit(event)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vfl_node.errors import UsageError
-from vfl_node.transport.trace import Mark, Sum, Trace, TracedMessage
+from vfl_node.transport.trace import Moment, Sum, Trace, TracedMessage
 
 TRACE = "trace.json"
 """The artefact with the trace of a job at one party."""
@@ -70,7 +70,7 @@ class TraceEvent(_Part):
 
 
 class TraceAbout(_Part):
-    """Of which job and parties a trace is.
+    """The job and the parties of a trace.
 
     Attributes:
         format: of the parts of an event that are our own.
@@ -136,10 +136,10 @@ def parse_trace(text: bytes, name: str) -> Timeline:
     raise UsageError(f"{name} is no trace of a job", code="E_TRACE", hint=hint)
 
 
-def _work(marks: Sequence[Mark], now: int) -> Iterator[TraceEvent]:
+def _work(marks: Sequence[Moment], now: int) -> Iterator[TraceEvent]:
     """A party's own phases, and epochs in them."""
     begun = [mark for mark in marks if not mark.number]
-    for mark, after in pairwise([*begun, Mark(now, "", 0)]):
+    for mark, after in pairwise([*begun, Moment(now, "", 0)]):
         yield _span(mark.name, "phase", PHASES, mark.at, after.at)
     for before, mark in pairwise(marks):
         if mark.number:

@@ -68,7 +68,7 @@ class TracedMessage(NamedTuple):
     until: int
 
 
-class Mark(NamedTuple):
+class Moment(NamedTuple):
     """A moment in a party's own work.
 
     Attributes:
@@ -141,7 +141,7 @@ class Trace:
     clock: Callable[[], int] = time.monotonic_ns
     most: int = MOST_MESSAGES
     messages: deque[TracedMessage] = field(default_factory=deque)
-    marks: deque[Mark] = field(default_factory=lambda: deque(maxlen=MOST_MARKS))
+    marks: deque[Moment] = field(default_factory=lambda: deque(maxlen=MOST_MARKS))
     sums: deque[Sum] = field(default_factory=lambda: deque(maxlen=MOST_SUMS))
 
     def __post_init__(self) -> None:
@@ -168,15 +168,15 @@ class Trace:
         """Phase ``phase`` begins."""
         with self._one:
             self._over.clear()
-            self.marks.append(Mark(self.now(), phase, 0))
+            self.marks.append(Moment(self.now(), phase, 0))
 
     def mark(self, name: str) -> None:
         """What is called ``name``, such as an epoch, is over."""
         with self._one:
             self._over[name] += 1
-            self.marks.append(Mark(self.now(), name, self._over[name]))
+            self.marks.append(Moment(self.now(), name, self._over[name]))
 
-    def copy(self) -> tuple[list[TracedMessage], list[Mark], list[Sum]]:
+    def copy(self) -> tuple[list[TracedMessage], list[Moment], list[Sum]]:
         """Messages, marks and sums as they are now."""
         with self._one:
             return list(self.messages), list(self.marks), [replace(each) for each in self.sums]
