@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 from vfl_node.version import VERSION
 
 if TYPE_CHECKING:
-    from vfl_node.api import Result, run
+    from vfl_node.api import Result, log_to_mlflow, log_to_tensorboard, run
     from vfl_node.job import Job
 
 __version__ = VERSION
 
-__all__ = ["Job", "Result", "__version__", "run"]
+__all__ = ["Job", "Result", "__version__", "log_to_mlflow", "log_to_tensorboard", "run"]
 
-_LAZY = {"Job": "vfl_node.job", "Result": "vfl_node.api", "run": "vfl_node.api"}
+_LAZY = {"Job": "vfl_node.job"} | dict.fromkeys(("Result", "log_to_mlflow", "log_to_tensorboard", "run"), "vfl_node.api")
 
 
 def __getattr__(name: str) -> Any:

@@ -19,5 +19,6 @@ from __future__ import annotations
 from vfl_node.api.frames import Frame
 from vfl_node.api.result import Picture, ReportPage, Result
 from vfl_node.api.running import run
+from vfl_node.api.tracking import log_to_mlflow, log_to_tensorboard
 
-__all__ = ["Frame", "Picture", "ReportPage", "Result", "run"]
+__all__ = ["Frame", "Picture", "ReportPage", "Result", "log_to_mlflow", "log_to_tensorboard", "run"]
