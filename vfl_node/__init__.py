@@ -23,14 +23,15 @@ from typing import TYPE_CHECKING, Any
 from vfl_node.version import VERSION
 
 if TYPE_CHECKING:
-    from vfl_node.api import Comparison, Result, compare, run
+    from vfl_node.api import Comparison, Result, compare, log_to_mlflow, log_to_tensorboard, run
     from vfl_node.job import Job
 
 __version__ = VERSION
 
-__all__ = ["Comparison", "Job", "Result", "__version__", "compare", "run"]
+__all__ = ["Comparison", "Job", "Result", "__version__", "compare", "log_to_mlflow", "log_to_tensorboard", "run"]
 
-_LAZY = {"Job": "vfl_node.job", **dict.fromkeys(("Comparison", "Result", "compare", "run"), "vfl_node.api")}
+_API = ("Comparison", "Result", "compare", "log_to_mlflow", "log_to_tensorboard", "run")
+_LAZY = {"Job": "vfl_node.job", **dict.fromkeys(_API, "vfl_node.api")}
 
 
 def __getattr__(name: str) -> Any:

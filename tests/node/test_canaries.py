@@ -208,6 +208,7 @@ def answers(nodes: Any, name: str) -> dict[str, bytes]:
     token = (nodes.folder / name / "state" / "token").read_text()
     ids = [view["id"] for view in nodes.client(name).jobs()]
     paths = ["/", "/health", "/metrics", "/api/jobs", *(f"/api/jobs/{job}" for job in ids), *(f"/jobs/{job}" for job in ids)]
+    paths += [f"/jobs/{job}/trace.json" for job in ids]
     told = {}
     for path in [*paths, "/nowhere/id", "/api/jobs/none/predictions"]:
         connection = http.client.HTTPConnection(nodes.client(name).address, timeout=240)

@@ -177,7 +177,12 @@ def test_the_key_is_kept_until_both_have_done_and_forgotten_with_the_job(nodes: 
     nodes.federation.start("lab")
     assert nodes.outcome("coordinator-open-scores", job_id) == expected
     nodes.federation.wait_until(lambda: {path.name for path in folder.iterdir()} == {"artefacts"})
-    assert {path.name for path in (folder / "artefacts").iterdir()} == {"report.html", "report.json", "SHA256SUMS"}
+    assert {path.name for path in (folder / "artefacts").iterdir()} == {
+        "report.html",
+        "report.json",
+        "trace.json",
+        "SHA256SUMS",
+    }
 
 
 def test_all_killed_at_once(nodes: Nodes) -> None:

@@ -139,6 +139,9 @@ class View:
         path = self.folder / job_id / name
         return path if path.exists() else None
 
+    def trace(self, job_id: str) -> bytes | None:
+        return b'{"traceEvents": []}' if job_id == "running-1" else None
+
     def metrics_text(self) -> bytes:
         return b"# TYPE vfl_jobs gauge\nvfl_jobs 4.0\n"
 

@@ -112,6 +112,7 @@ SHOWN = [
     "/jobs/done-1/report.json",
     "/compare",
     "/compare?run=done-1",
+    "/jobs/running-1/trace.json",
 ]
 COMPARED = "run=done-1&run=running-1"
 
@@ -251,6 +252,15 @@ def test_reports(view: View) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "E_NO_REPORT")
 
 
+def test_traces(view: View) -> None:
+    client = browser(view)
+    answer = client.get("/jobs/running-1/trace.json")
+    assert (answer.headers["content-type"], answer.json()) == ("application/json", {"traceEvents": []})
+    answer = client.get("/jobs/waiting-1/trace.json")
+    assert (answer.status_code, answer.json()["code"]) == (404, "E_NO_TRACE")
+    assert client.get("/jobs/none-such/trace.json").json()["code"] == "E_UNKNOWN_JOB"
+
+
 @pytest.mark.parametrize("prefix", ["/jobs/", "/api/jobs/"])
 @pytest.mark.parametrize(
     "job_id",
@@ -261,7 +271,8 @@ def test_ids_that_are_not_ids_reach_nothing(view: View, prefix: str, job_id: str
     view.artefact = lambda job, name: asked.append(job)  # type: ignore[method-assign, assignment, return-value]
     view.job = lambda job: asked.append(job)  # type: ignore[method-assign, assignment, return-value]
     client = browser(view)
-    for path in (f"{prefix}{job_id}", f"{prefix}{job_id}/report.json", f"{prefix}{job_id}/report.html"):
+    for name in ("", "/report.json", "/report.html", "/trace.json"):
+        path = f"{prefix}{job_id}{name}"
         answer = client.get(path, follow_redirects=False)
         assert answer.status_code == 404, path
         assert "hidden" not in answer.text

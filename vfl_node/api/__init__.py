@@ -20,5 +20,6 @@ from vfl_node.api.comparison import Comparison, compare
 from vfl_node.api.frames import Frame
 from vfl_node.api.result import Picture, ReportPage, Result
 from vfl_node.api.running import run
+from vfl_node.api.tracking import log_to_mlflow, log_to_tensorboard
 
-__all__ = ["Comparison", "Frame", "Picture", "ReportPage", "Result", "compare", "run"]
+__all__ = ["Comparison", "Frame", "Picture", "ReportPage", "Result", "compare", "log_to_mlflow", "log_to_tensorboard", "run"]

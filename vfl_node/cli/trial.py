@@ -23,6 +23,7 @@ from vfl_node.job.costs import TableShape
 from vfl_node.node.trial import run_trial, settled_parties
 from vfl_node.process.files import private_folder
 from vfl_node.process.logs import configure_logs
+from vfl_node.report.sinks import SINKS, parse_sink
 from vfl_node.report.summary import main_metrics, summary, warnings
 from vfl_node.report.words import SEEDED, human_seconds, join_names
 from vfl_node.settings.node import load_settings, role_in
@@ -53,6 +54,7 @@ def run(
         Optional[Path],  # noqa: UP045
         typer.Option(help="Folder for what each party receives in training, row by row, to attack it."),
     ] = None,
+    sink: Annotated[list[str], typer.Option(help="mlflow=URI|FOLDER or tensorboard=FOLDER: log the report there, too.")] = [],  # noqa: B006
     in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,6 +63,7 @@ def run(
     spec = load_job(job)
     extras = Extras(seed, predictions, transcript)
     extras.check(spec)
+    chosen = [parse_sink(option) for option in sink]
     given = {name: read_private(path) for name, path in _files(spec, settings, "--settings").items()}
     parties = settled_parties(
         spec,
@@ -99,6 +102,9 @@ def run(
         _print_outcome(folder / "report.json", took_s)
     else:
         _summarise(folder / "report.json", took_s, others)
+    for name, store in chosen:
+        SINKS[name](folder, store)
+        say(f"logged to {name}")
     if predictions:
         say(f"predictions: {predictions}")
     if transcript:

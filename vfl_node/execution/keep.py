@@ -18,7 +18,7 @@ from vfl_node.models import storage
 from vfl_node.process import failpoints
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.process.machine import utc_now
-from vfl_node.report import envelope, page
+from vfl_node.report import envelope, page, timeline
 from vfl_node.session.session import Session
 from vfl_node.training.prediction.stored import FileShown, StoredPredictor
 from vfl_node.training.predictor import ReportedPredictions
@@ -96,6 +96,8 @@ def keep(
         versions=envelope.installed_versions(),
         seeded=folder.trial.seeded,
     )
+    told = timeline.tell(run.trace, session.attempt.job_id, session.name)
+    write_whole(folder.artefacts / timeline.TRACE, told.to_json())
     page.write(report, folder.artefacts)
     folder.seal()
     failpoints.reach("kept")

@@ -14,7 +14,7 @@ from pathlib import Path
 from vfl_node.errors import StateError, VflError
 from vfl_node.process.files import write_whole
 
-ARTEFACTS = ("model.safetensors", "report.html", "report.json")
+ARTEFACTS = ("model.safetensors", "trace.json", "report.html", "report.json")
 """What a job leaves for its owner; the report is written last, when everything else is there."""
 
 SUMS = "SHA256SUMS"

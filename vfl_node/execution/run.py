@@ -19,7 +19,7 @@ The same coroutines run over gRPC in a node's job threads and in memory in a sim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -35,13 +35,14 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
 from vfl_node.job import Job
 from vfl_node.process import failpoints
-from vfl_node.progress import Progress
+from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan, Progress
 from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, join_memories
 from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import DEFAULT_TABLE, Settings
 from vfl_node.transport.channel import Channel
+from vfl_node.transport.trace import Trace
 
 ALIGNED, KEPT = "aligned", "kept"
 """The first and last points a job can resume from; between them lie the training checkpoints."""
@@ -78,11 +79,13 @@ class Run:
         session: whom it meets, and with what.
         folder: where it stores what the job needs and leaves.
         inputs: its records; None at a coordinator.
+        trace: when it sent, received and waited.
     """
 
     session: Session
     folder: JobFolder
     inputs: DataInputs | None
+    trace: Trace = field(default_factory=Trace)
 
     @property
     def data(self) -> DataInputs:
@@ -117,6 +120,7 @@ def set_up(
     attempt: int,
     memories: Mapping[str, PeerMemory],
     channels: Mapping[str, Channel],
+    trace: Trace | None = None,
 ) -> Run:
     """The run of the party with these settings, on its device and threads.
 
@@ -131,6 +135,7 @@ def set_up(
         attempt: how often it has begun this job.
         memories: name of each data peer → what is remembered of it.
         channels: peer → the conversation with it, in the order of the job's parties.
+        trace: of the attempts before in this process, if any, which goes on.
 
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
@@ -142,6 +147,9 @@ def set_up(
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
             part = select_records(table, job.align, memory, settings.limits, settings.name)
         inputs = DataInputs(table, part, table_name(settings, job))
+    trace = trace or Trace()
+    for channel in channels.values():
+        channel.trace = trace
     session = Session(
         job=job,
         name=settings.name,
@@ -149,7 +157,7 @@ def set_up(
         randomness=randomness,
         attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder),
         memories=memories,
-        progress=progress,
+        progress=_TracedProgress(progress, trace),
         machine=OwnMachine(
             workers=Threads(settings.group_workers),
             processes=Processes(settings.group_workers),
@@ -167,7 +175,25 @@ def set_up(
             received=folder.received if folder.trial.joint and inputs else None,
         ),
     )
-    return Run(session, folder, inputs)
+    return Run(session, folder, inputs, trace)
+
+
+@dataclass(frozen=True)
+class _TracedProgress:
+    """A progress that marks phases and epochs in a trace, too."""
+
+    progress: Progress
+    trace: Trace
+
+    def emit(self, event: Event) -> None:
+        match event:
+            case PhaseBegan(name):
+                self.trace.begin(name)
+            case EpochTrained():
+                self.trace.mark("epoch")
+            case LocalEpochTrained():
+                self.trace.mark("own model, epoch")
+        self.progress.emit(event)
 
 
 def choose_device(name: str) -> torch.device:

@@ -79,6 +79,10 @@ class Client:
         """The report of a job that has ended."""
         return self._call("GET", f"{_job_path(job_id)[len('/api') :]}/report.json")
 
+    def trace(self, job_id: str) -> bytes:
+        """When the node sent, received and waited in a job (:mod:`vfl_node.report.timeline`)."""
+        return self._fetch("GET", f"{_job_path(job_id)[len('/api') :]}/trace.json")
+
     def report_path(self, job_id: str) -> Path | None:
         """Where that report lies as a page; None where the state folder is not known here."""
         return self._owners.parent / "jobs" / job_id / "artefacts" / "report.html" if self._owners else None

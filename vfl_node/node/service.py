@@ -34,6 +34,7 @@ from vfl_node.prediction.requests import PredictionRequest
 from vfl_node.process import failpoints
 from vfl_node.process.files import write_whole
 from vfl_node.process.machine import machine_state, utc_now
+from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.node import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
@@ -187,6 +188,13 @@ class Node:
             return None
         folder = self._store.job_folder(record)
         return folder.artefact(name) if (folder.artefacts / name).exists() else None
+
+    def trace(self, job_id: str) -> bytes | None:
+        """The trace of a job, kept with its report or of this process; None without. Raises StateError if it is damaged."""
+        path, work = self.artefact(job_id, TRACE), self._works.latest(job_id)
+        if path:
+            return path.read_bytes()
+        return tell(work.trace, job_id, self.settings.name).to_json() if work else None
 
     def metrics_text(self) -> bytes:
         """Figures for Prometheus."""

@@ -43,6 +43,7 @@ from vfl_node.process.machine import utc_now
 from vfl_node.progress import InputRefused, PeersAwaited, Queued
 from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
+from vfl_node.transport.trace import Trace
 
 log = structlog.get_logger()
 
@@ -68,6 +69,7 @@ class Work:
         stop: ends it when its owner or a peer asks for that.
         ending: how it ends here.
         progress: how far it is.
+        trace: when this party sent, received and waited, since this node was started.
         requests: of this node's owner for predictions; None if the job takes none.
         ended: whether the job has ended; that is stored, or about to be.
         for_peer: why it failed, in words for a peer that asks; empty if it did not fail.
@@ -77,7 +79,7 @@ class Work:
     def __init__(self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, record: Record) -> None:
         self.record = record
         self.stop = Stop()
-        self.progress = LiveProgress(record.id, self.stop)
+        self.progress, self.trace = LiveProgress(record.id, self.stop), Trace()
         self._settings = settings
         self._store = store
         self._peers = peers
@@ -90,8 +92,7 @@ class Work:
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
-        self.for_peer = ""
-        self._interruption, self._deadline, self._since = "", 0.0, 0.0
+        self.for_peer, self._interruption, self._deadline, self._since = "", "", 0.0, 0.0
         if self._folder.cancelled:  # before this node was last killed
             self.requests.close() if self.requests else self.ending.end_with(owner_cancellation())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
@@ -317,6 +318,7 @@ class Work:
                 attempt,
                 memories,
                 meeting.channels,
+                self.trace,
             )
             self._conversing = True
             protocols = predicting.conversations(run) if predicting else conversations(run)

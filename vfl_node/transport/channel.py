@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from vfl_node.transport.fields import Buffer, append_head, last_field
 from vfl_node.transport.frames import LONG_BYTES, Frame, body_pieces, make_frame
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.pipe import Digest, Pipe, Traffic
+from vfl_node.transport.trace import Trace
 
 CHUNK_BYTES = 1 << 19
 """Bulk message size: 512 KiB to 1 MiB moved fastest over loopback with mTLS."""
@@ -47,6 +48,7 @@ class Channel:
     Attributes:
         peer: the peer's name, as in its certificate.
         traffic: phase → :class:`Traffic`.
+        trace: hears when each message was sent or came.
     """
 
     def __init__(self, pipe: Pipe, *, peer: str, job_id: str, attempt: int = 0) -> None:
@@ -54,6 +56,7 @@ class Channel:
         self.job_id = job_id
         self.attempt = attempt
         self.traffic: dict[str, Traffic] = {}
+        self.trace = Trace()
         self._pipe = pipe
         self._phase = "preflight"
         self._sent = self._received = 0
@@ -122,8 +125,10 @@ class Channel:
     async def _frame(self, expected: type[Message]) -> Frame:
         failpoints.reach("receive")
         self._hash_received()
+        since = self.trace.now()
         frame = await self._pipe.get()
         self._check(frame, expected.DESCRIPTOR.full_name)
+        self.trace.add(self.peer, self.attempt, frame, since, sent=False)
         self._unhashed = body_pieces(frame)  # what arrived, as its reader may change ``body``
         return frame
 
@@ -136,11 +141,9 @@ class Channel:
     def _parse(self, kind: type[M], body: Buffer) -> M:
         """The message in a body whose bounds were checked."""
         try:
-            message = kind()
-            message.ParseFromString(bytes(body))
+            return kind.FromString(bytes(body))
         except DecodeError:
             raise ProtocolError(f"{self._position()}: a {kind.DESCRIPTOR.full_name} that cannot be parsed") from None
-        return message
 
     def _check_bounds(self, kind: type[Message], body: Buffer) -> None:
         try:
@@ -266,11 +269,9 @@ class Channel:
 
     async def abort(self, error: VflError, *, resumable: bool = False) -> None:
         """Tell the peer that this party stops, with a text written for peers. Never raises."""
-        try:
+        with suppress(VflError):
             notice = session_pb2.Abort(code=error.peer_code, reason=error.for_peer, resumable=resumable)
             await self._put(notice.DESCRIPTOR.full_name, notice.SerializeToString())
-        except VflError:
-            pass
 
     def close(self) -> None:
         """Free the transport. Idempotent."""
@@ -293,7 +294,9 @@ class Channel:
         traffic = self.traffic.setdefault(self._phase, Traffic())
         traffic.bytes_sent += size
         traffic.messages_sent += 1
+        since = self.trace.now()
         await self._transmit(frame)
+        self.trace.add(self.peer, self.attempt, frame, since, sent=True)
         return frame
 
     async def _transmit(self, frame: Frame) -> None:

@@ -89,6 +89,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         Route("/jobs/{job_id}", board.job_page),
         Route("/jobs/{job_id}/report.html", board.report_html),
         Route("/jobs/{job_id}/report.json", board.report_json),
+        Route("/jobs/{job_id}/trace.json", board.trace),
     ]
     app = Starlette(
         routes=routes,
@@ -242,6 +243,13 @@ class _Board:
 
     def report_json(self, request: Request) -> Response:
         return self._file(request, "report.json", {})
+
+    def trace(self, request: Request) -> Response:
+        self._look(request)
+        trace = self._view.trace(self._job(request)["id"])
+        if trace is None:
+            return problem(404, "E_NO_TRACE", "this job has no trace", "it has not begun, or it ended without a report")
+        return Response(trace, media_type="application/json")
 
     def _job(self, request: Request) -> dict[str, Any]:
         """The job that the path names. Raises UsageError (``E_UNKNOWN_JOB``)."""

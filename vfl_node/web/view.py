@@ -74,6 +74,9 @@ class NodeView(Protocol):
     def artefact(self, job_id: str, name: str) -> Path | None:
         """A file that a job wrote, or None."""
 
+    def trace(self, job_id: str) -> bytes | None:
+        """When this node sent, received and waited in a job, as ``trace.json``; None where nothing is known of that."""
+
     def metrics_text(self) -> bytes:
         """Figures in Prometheus' text format."""
 
