@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import yaml
 
 from vfl_node.errors import VflError
 from vfl_node.job import Job, parse_job
@@ -100,6 +104,21 @@ class Record:
     def fail(self, error: VflError) -> Record:
         """This job as it is once it has failed with ``error``."""
         return replace(self, state="failed", finished=utc_now(), code=error.code, message=error.message, hint=error.hint)
+
+
+@lru_cache(maxsize=64)
+def describe_spec(spec: str) -> dict[str, Any]:
+    """A job as all parties have agreed on it (:attr:`Record.spec`), by today's names: as JSON, and without defaults as YAML.
+
+    Of one that this version cannot read any more, json is None, and yaml has it as it was written.
+    """
+    try:
+        job = parse_job(spec, source="the job")
+    except VflError:
+        document, shown = None, json.loads(spec)
+    else:
+        document, shown = job.model_dump(mode="json"), job.model_dump(mode="json", exclude_defaults=True)
+    return {"json": document, "yaml": yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None)}
 
 
 def damaged_record(job_id: str) -> Record:
