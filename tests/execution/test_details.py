@@ -31,6 +31,7 @@ def test_curves_are_of_the_first_repeat_and_labels_of_the_epoch_that_was_judged(
     progress.emit(EpochJudged({"norm": 1.0}))
     details = progress.details()
     assert (details["epoch"], details["repeat"]) == (2, 2)
+    assert details["meters"]["labels"]["value"] == 1.0
     assert details["curves"]["points"] == {
         "loss": [(1, 0.5), (2, 0.4)],
         "validation_loss": [(1, 0.6)],
@@ -84,5 +85,6 @@ def test_a_job_tells_its_pace_its_spans_and_the_bytes_of_its_conversations() -> 
     assert [span["ended"] for span in during["spans"]] == [None]
     channels[1].traffic["train"].bytes_sent = 99  # of another attempt
     after = progress.details()
+    assert after["reached"] == {"phase": "train", "done": 50, "total": 100, "unit": "batches"}
     assert (after["bytes"], after["rate"]) == (during["bytes"], None)
     assert after["spans"][0]["ended"]

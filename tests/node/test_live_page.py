@@ -50,7 +50,7 @@ def test_live_curves_are_those_of_the_report_and_a_stream_lasts_until_the_job_en
     phases = [span["name"] for span in view["live"]["spans"] if span["kind"] == "work"]
     assert phases[0] == "align"
     assert "train" in phases
-    moved = {phase: each["bytes_sent"] for phase, each in report["traffic"].items()}
+    moved = {phase: each["bytes_sent"] for phase, each in report["phases"].items()}
     assert moved["train"] == view["live"]["bytes"]["train"]["sent"]
     other = whole_view(pair, "lab", job_id)
     assert "loss" not in other["live"]["curves"]["points"]  # it is not told

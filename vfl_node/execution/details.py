@@ -58,11 +58,17 @@ class Details:
         self._pace.restart()
 
     def copy(self, view: Mapping[str, Any]) -> dict[str, Any]:
-        """All as JSON: epoch, repeat, curves, spans, rate (steps a second), left_s (of the phase), bytes (by phase) and log."""
+        """All as JSON.
+
+        It has reached (phase, done, total, unit) and meters as in the view, also once that is at rest; epoch, repeat, curves,
+        spans, rate (steps a second), left_s (of the phase), bytes (by phase) and log.
+        """
         left = view["total"] - view["done"]
         rate = self._pace.rate(view["done"]) if left or not view["total"] else None
         traffic = list(self.traffic().items())
         return {
+            "reached": {key: view[key] for key in ("phase", "done", "total", "unit")},
+            "meters": view["meters"],
             "epoch": self._curves.epoch,
             "repeat": self._repeat,
             "curves": self._curves.copy(),

@@ -43,7 +43,7 @@ const Charts = (() => {
     if (chance != null) { plane.append(path(`M0 ${Y(chance)}H100`, "edge", "thin d")); chart.append(label("chance", "e", "100%", Y(chance) - 5)); }
     if (limit != null) { plane.append(path(`M0 ${Y(limit)}H100`, "bad", "d")); chart.append(label(`your limit ${limit}`, "s bad", 4, Y(limit) - 5)); }
     const used = [];
-    for (const {points, colour, dash} of shown) {
+    for (const {points, colour, dash} of [...shown].sort((one, other) => other.points.at(-1)[1] - one.points.at(-1)[1])) {
       const [number, value] = points.at(-1), end = `M${X(number)} ${Y(value)}h0`;
       plane.append(path("M" + points.map(point => `${X(point[0])} ${Y(point[1])}`).join("L"), colour, dash), path(end, "card", "ring"), path(end, colour, "spot"));
       let y = Y(value) + 4;

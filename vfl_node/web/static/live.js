@@ -14,21 +14,23 @@ const ago = moment => (Date.now() - Date.parse(moment)) / 1000;
 
 function progress() {
   const live = job.live, open = OPEN.includes(job.state), train = job.spec?.json?.train, epochs = train?.epochs ?? train?.iterations;
+  const at = open ? job : {...job, ...live?.reached};
   const parts = [], alone = job.alone?.epoch ? `${count(job.alone.epoch)} of ${count(job.alone.epochs)}` : "";
-  const epoch = live?.epoch && epochs && job.phase === "train" ? `: ${page.dataset.unit} ${count(live.epoch)} of ${count(epochs)}` : "";
-  if (job.total) parts.push(`${count(Math.min(job.done, job.total))} of ${count(job.total)} ${job.unit}`);
-  else if (job.done) parts.push(`${count(job.done)} ${job.unit}`);
+  const epoch = live?.epoch && epochs && at.phase === "train" ? `: ${page.dataset.unit} ${count(live.epoch)} of ${count(epochs)}` : "";
+  if (at.total) parts.push(`${count(Math.min(at.done, at.total))} of ${count(at.total)} ${at.unit}`);
+  else if (at.done) parts.push(`${count(at.done)} ${at.unit}`);
   if (live?.rate && open) parts.push(`${+live.rate.toPrecision(2)} a second`);
   if (live?.left_s && open) parts.push(`at most ${duration(live.left_s)} left`);
   if (live?.repeat > 1) parts.push(`repeat ${live.repeat} of ${job.spec?.json?.evaluate.repeats}`);
-  say("phase", open ? (alone ? `own model alone: epoch ${alone}` : job.phase + (live?.repeat > 1 ? "" : epoch)) : "How far it came");
+  const place = alone ? `own model alone: epoch ${alone}` : at.phase + (live?.repeat > 1 ? "" : epoch);
+  say("phase", open ? place : ["", "waiting"].includes(at.phase) ? "It did not begin" : `It came to: ${place}`);
   say("pace", parts.join(" · "));
   say("note", open && !alone ? job.note ?? "" : "");
   say("remark", job.remark ?? "");
   const bar = find("progress");
-  bar.hidden = !job.total;
-  bar.max = job.total || 1;
-  bar.value = Math.min(job.done, bar.max);
+  bar.hidden = !at.total;
+  bar.max = at.total || 1;
+  bar.value = Math.min(at.done, bar.max);
   const best = (live?.curves.points.validation_loss ?? []).reduce((best, point) => !best || point[1] < best[1] ? point : best, null);
   say("best", best ? `best on validation rows: epoch ${best[0]}` : "");
   const state = find("state").firstElementChild;
@@ -59,10 +61,10 @@ function lanes() {
     });
     return [html("b", {}, name), drawing];
   };
-  const work = (span, newest) => newest && !open && job.state !== "done" ? "stopped" : span.ended ? "dn" : "r";
-  const rows = lane(own, (span, newest) => span.kind === "wait" ? ["w", `waits for ${span.name}`] : [work(span, newest), span.name]);
+  const done = (span, newest) => newest && !open ? ["stopped", `${span.name}: ended here`] : [span.ended ? "dn" : "r", span.name];
+  const rows = lane(own, (span, newest) => span.kind === "wait" ? ["w", `waits for ${span.name}`] : done(span, newest));
   for (const party of job.parties.filter(name => name !== own))
-    rows.push(...lane(party, (span, newest) => span.kind === "work" ? [work(span, newest), span.name] : span.kind === "alone" ? ["w", `waits for ${own}`] : ["n", ""]));
+    rows.push(...lane(party, (span, newest) => span.kind === "work" ? done(span, newest) : span.kind === "alone" ? ["w", `waits for ${own}`] : ["n", ""]));
   const axis = svg("svg", {class: "ax", "aria-hidden": "true"});
   let at = 0;
   spans.forEach((span, index) => {
@@ -86,7 +88,7 @@ function curves() {
   draw("loss", [{curve: "loss", name: "training", colour: "joint"}, {curve: "validation_loss", name: "validation", colour: "alone", dash: "d"}], {says: "Loss", low: 0});
   draw("auc", [{curve: "auc", name: "training", colour: "joint"}, {curve: "validation_auc", name: "validation", colour: "alone", dash: "d"}], {says: "AUC", high: 1});
   for (const [name, chance] of [["labels", .5], ["membership", .5], ["columns", 0]]) {
-    const meter = job.meters?.[name], limit = live?.limits?.[name];
+    const meter = live?.meters?.[name], limit = live?.limits?.[name];
     draw(name, [{curve: name, name: "strongest attack", colour: {low: "good", some: "warn"}[meter?.level] ?? "bad"}], {says: find(name).querySelector("h2").textContent, low: chance, high: 1, chance, limit, places: 2, h: 110});
     if (!meter) continue;
     const level = find(name).querySelector(".level");
