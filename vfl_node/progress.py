@@ -58,6 +58,11 @@ class EpochTrained:
         validation_loss: of the federated model on rows set apart; None where there are none, too.
         rebuilt: this party's columns, as its own feature audit rebuilds them from what it sent; empty without one.
         labels: as :class:`EpochJudged` has them, where training waits for them; otherwise empty.
+        auc: of the federated model on the rows that it trained on, where it is known.
+        validation_auc: of the federated model on rows set apart, likewise.
+        seconds: how long it took.
+        number: which epoch it was, from 1; None: the one after the epoch before.
+        repeat: which of the job's repeats it belongs to, from 1.
     """
 
     loss: float | None = None
@@ -66,6 +71,11 @@ class EpochTrained:
     validation_loss: float | None = None
     rebuilt: Rebuilt = field(default_factory=dict)
     labels: Attacks = field(default_factory=dict)
+    auc: float | None = None
+    validation_auc: float | None = None
+    seconds: float | None = None
+    number: int | None = None
+    repeat: int = 1
 
 
 @dataclass(frozen=True)

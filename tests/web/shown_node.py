@@ -8,6 +8,8 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from vfl_node.errors import VflError
+from vfl_node.job import Job
+from vfl_node.node.record import describe_spec
 from vfl_node.web.app import create_app
 from vfl_node.web.wanted import KINDS, Wanted
 
@@ -18,6 +20,9 @@ TOKEN = "a-token-of-the-node"
 
 
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
+
+
+SPEC = describe_spec(Job.model_validate({"name": "trial", "parties": {"active": "clinic", "passive": ["lab"]}}).canonical())
 
 
 def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
@@ -48,6 +53,9 @@ def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
         "finished": None,
         "error": None,
         "report": False,
+        "resumable": False,
+        "live": None,
+        "spec": SPEC,
     }
     return base | changes
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from tests.web.shown_node import View, browser
+from tests.web.shown_node import HOSTILE, View, browser
+from vfl_node.job import Job
+from vfl_node.node.record import describe_spec
 
 
 class Attributes(HTMLParser):
@@ -93,6 +96,47 @@ def test_the_page_of_a_job_shows_its_worst_columns_while_it_runs(view: View) -> 
     assert "rebuilt" not in browser(view).get("/").text
 
 
+def test_a_page_says_in_plain_words_what_was_agreed_and_offers_to_cancel(view: View) -> None:
+    spec = {"name": "t", "parties": {"active": "clinic", "passive": ["lab"]}, "serve": {"to": "both"}}
+    spec |= {"train": {"epochs": 7, "patience": 3}, "evaluate": {"validation_fraction": 0.2, "repeats": 1}}
+    view.all[0]["spec"] = describe_spec(Job.model_validate(spec).canonical())
+    html = browser(view).get("/jobs/running-1").text
+    for words in ("clinic (has the labels and decides), lab", "at most 7 epochs", "20 % decide when training stops"):
+        assert words in html
+    assert "every data party may ask" in html
+    assert "to clinic only" in html
+    assert "patience: 3" in html
+    assert 'value="no" autofocus>Go on<' in html
+    assert "Cancel trial?" in html
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({}, "none: the records are only aligned"),
+        ({"predict": {"model": "done-1", "to": "active"}}, "of known records by the model of <code>done-1</code>, for active"),
+    ],
+)
+def test_a_job_that_does_not_train_says_so(view: View, section: dict[str, Any], words: str) -> None:
+    job = Job.model_validate({"name": "t", "parties": {"active": "clinic", "passive": ["lab"]}} | section)
+    view.all[0]["spec"] = describe_spec(job.canonical())
+    assert words in browser(view).get("/jobs/running-1").text
+
+
+def test_a_job_of_another_version_is_shown_as_it_was_written(view: View) -> None:
+    view.all[0]["spec"] = describe_spec('{"name": "old", "weights": "<b>"}')
+    html = browser(view).get("/jobs/running-1").text
+    assert "This version cannot read the job any more." in html
+    assert "weights: &lt;b&gt;" in html
+
+
+def test_the_events_of_a_job_are_there_without_a_script(view: View) -> None:
+    line = {"number": 1, "at": "2026-03-01T10:00:05.123+00:00", "text": f"waiting for {HOSTILE}"}
+    view.all[0]["live"] = {"log": [line]}
+    html = browser(view).get("/jobs/running-1").text
+    assert ">10:00:05</time><span>waiting for &lt;script&gt;" in html
+
+
 def test_hostile_names_stay_text(view: View) -> None:
     for path in ("/", "/jobs/failed-1", "/jobs/waiting-1"):
         html = browser(view).get(path).text
@@ -110,4 +154,8 @@ def test_the_page_of_a_failed_job_has_its_error_and_hint(view: View) -> None:
     view.all[3]["error"] = {"code": "E_CSV", "message": "column age holds text", "hint": "declare it"}
     html = browser(view).get("/jobs/failed-1").text
     assert "column age holds text <code>E_CSV</code>" in html
-    assert "Hint: declare it" in html
+    assert "<li>declare it</li>" in html
+    assert "The same job would end the same way" in html
+    assert 'data-open="cancel"' not in html
+    view.all[3] |= {"resumable": True}
+    assert "vfl-node resume failed-1 --config FILE" in browser(view).get("/jobs/failed-1").text

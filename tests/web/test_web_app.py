@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.web.shown_node import AUTHORISED, TOKEN, Asked, View, browser
 from vfl_node.errors import (
@@ -107,6 +108,7 @@ SHOWN = [
     "/metrics",
     "/api/jobs",
     "/api/jobs/done-1",
+    "/api/jobs/done-1/events",
     "/jobs/done-1",
     "/jobs/done-1/report.html",
     "/jobs/done-1/report.json",
@@ -160,6 +162,52 @@ def test_a_link_lets_one_browser_look_and_do_nothing(view: View) -> None:
         refused = other.post("/login", content=used.encode())
         assert (refused.status_code, refused.json()["code"]) == (403, "E_TICKET")
     assert other.get("/").status_code == 401
+
+
+CANCEL = "/api/jobs/running-1/cancel"
+FROM_THE_BOARD = {"X-Vfl-Board": "cancel", "Origin": "http://127.0.0.1:8080"}
+
+
+def board(view: View) -> TestClient:
+    """A browser that came in by a link."""
+    access = Access(TOKEN, party="clinic")
+    client = browser(view, token=access, headers={})
+    client.post("/login", content=access.ticket())
+    return client
+
+
+@pytest.mark.parametrize("more", [{}, {"Sec-Fetch-Site": "same-origin"}])
+def test_a_page_of_the_board_may_cancel_and_do_nothing_else(view: View, more: dict[str, str]) -> None:
+    client, headers = board(view), FROM_THE_BOARD | more
+    assert client.post(CANCEL, headers=headers).status_code == 202
+    assert view.cancelled == ["running-1"]
+    for path in ("/api/jobs", "/api/jobs/failed-1/resume", "/api/prune", "/api/tickets", PREDICTIONS):
+        assert client.post(path, content="name: x", headers=headers).status_code == 401, path
+    assert client.get(PREDICTIONS, headers=headers).status_code == 401
+    assert view.submitted == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"X-Vfl-Board": ""},
+        {"X-Vfl-Board": "submit"},
+        {"Origin": ""},
+        {"Origin": "null"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "http://127.0.0.1:8081"},
+        {"Origin": "http://[127.0.0.1:8080"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+    ],
+)
+def test_another_site_cancels_nothing_with_the_cookie(view: View, changes: dict[str, str]) -> None:
+    given = {name: value for name, value in (FROM_THE_BOARD | changes).items() if value}
+    assert board(view).post(CANCEL, headers=given).status_code == 401
+    assert browser(view, headers={}).post(CANCEL, headers=FROM_THE_BOARD).status_code == 401  # without the cookie
+    assert browser(view, token=None, headers={}).post(CANCEL, headers=FROM_THE_BOARD).status_code == 403
+    assert view.cancelled == []
 
 
 def test_tickets_and_cookies_end_and_are_of_one_token(view: View) -> None:

@@ -7,14 +7,14 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from vfl_node.errors import UsageError
@@ -288,3 +288,26 @@ def test_requests_whose_body_never_ends_keep_nobody_out(monkeypatch: pytest.Monk
     finally:
         running.stop()
     assert defects == []
+
+
+def test_an_answer_that_nobody_reads_ends_and_one_that_is_read_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READ_S", 0.5)
+    ended = threading.Event()
+
+    async def pour() -> AsyncIterator[bytes]:
+        try:
+            for _ in range(400):
+                yield bytes(1 << 16)
+        finally:
+            ended.set()
+
+    running = Server(Starlette(routes=[Route("/", lambda request: StreamingResponse(pour()))]), "127.0.0.1", 0)
+    running.start()
+    try:
+        with closing(socket.create_connection(("127.0.0.1", running.port))) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert ended.wait(60)
+        status, body, _ = get(running.port)
+        assert (status, len(body)) == (200, 400 << 16)
+    finally:
+        running.stop()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
 
 from vfl_node.errors import VflError
+from vfl_node.execution.details import Details
 from vfl_node.progress import (
     Advanced,
     Attacks,
@@ -29,6 +31,8 @@ from vfl_node.progress import (
 )
 from vfl_node.report.meters import live_meters
 from vfl_node.report.words import round_numbers, worst_first
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.pipe import total
 
 log = structlog.get_logger()
 
@@ -117,6 +121,7 @@ class LiveProgress:
         self._stop = stop
         self._lock = threading.Lock()
         self._view = AT_REST | {"phase": "waiting"}
+        self._details = Details()
         self._steps = 0
         self._logged = -1
 
@@ -125,26 +130,31 @@ class LiveProgress:
         if isinstance(event, WorkEvent):
             self._stop.check()
         with self._lock:
-            note = self._view["note"]
+            milestone = self._is_milestone(event)
             self._view |= changes(self._view, event)
+            self._details.add(event, self._view, milestone=milestone)
             self._steps += isinstance(event, PhaseBegan | Advanced)
+        if milestone:
+            self._write(event)
+
+    def _write(self, event: Event) -> None:
+        """Tell of a milestone in the node's log."""
         match event:
             case PhaseBegan(phase, total, unit):
-                self._logged = -1
                 self._log.info("phase", phase=phase, total=total, unit=unit)
-            case EpochTrained(loss, attacks, judged, validation_loss) if self._further():
+            case EpochTrained(loss, attacks, judged, validation_loss):
                 # names of columns are not for the log; labels are those of the newest epoch that is judged
                 self._log_figures(_known_figures(loss, attacks, judged, validation_loss, self._view["labels"]))
             case PredictionsAudited(attacks, judged, labels):
                 self._log_figures(_known_figures(None, attacks, judged, labels=labels))
-            case LocalEpochTrained(loss, epoch, epochs) if epoch in (1, epochs):
+            case LocalEpochTrained(loss):
                 self._log_figures({"local_loss": loss})
             case TrainingCostKnown(text):
                 self._log.info(text)
             case OverlapDoubted(text) | ResultDoubted(text):
                 self._log.warning(text)
-            case PeersAwaited() | InputRefused() if (text := _note(event)) != note:  # a wait is told of again and again
-                self._log.info(text)
+            case PeersAwaited() | InputRefused():
+                self._log.info(_note(event))
 
     @property
     def steps(self) -> int:
@@ -155,6 +165,37 @@ class LiveProgress:
         """The view as it is now; it does not change any more."""
         with self._lock:
             return dict(self._view)
+
+    def details(self) -> dict[str, Any]:
+        """What happened so far (:meth:`vfl_node.execution.details.Details.copy`); it does not change any more."""
+        with self._lock:
+            return self._details.copy(self._view)
+
+    @contextmanager
+    def conversing(self, channels: Collection[Channel]) -> Iterator[None]:
+        """A context in which what moves over ``channels`` is this job's traffic; after it the job rests."""
+        self._details.traffic = lambda: total(dict(channel.traffic) for channel in channels)
+        try:
+            yield
+        finally:
+            moved = self._details.traffic()
+            with self._lock:
+                self._details.traffic = lambda: moved
+                self._details.end()
+
+    def _is_milestone(self, event: Event) -> bool:
+        """Whether the log tells of ``event``, which is not in the view yet."""
+        match event:
+            case PhaseBegan():
+                self._logged = -1
+                return True
+            case EpochTrained():
+                return self._further()
+            case LocalEpochTrained(_, epoch, epochs):
+                return epoch in (1, epochs)
+            case PeersAwaited() | InputRefused():
+                return _note(event) != self._view["note"]  # a wait is told of again and again
+        return isinstance(event, PredictionsAudited | TrainingCostKnown | OverlapDoubted | ResultDoubted)
 
     def _further(self) -> bool:
         """Whether the phase is a tenth further than where its figures were last logged: the log of a long one stays short."""

@@ -124,9 +124,9 @@ class Client:
         return self._fetch("GET", f"{_job_path(job_id)}/predictions")
 
     def watch(self, job_id: str, *, interval_s: float = 0.2) -> Iterator[dict[str, Any]]:
-        """The job's view again and again until it has ended."""
+        """The job's view again and again until it has ended, without what only its page shows."""
         while True:
-            view = self.job(job_id)
+            view = {key: value for key, value in self.job(job_id).items() if key not in ("spec", "live")}
             yield view
             if view["state"] not in UNFINISHED:
                 return

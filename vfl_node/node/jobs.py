@@ -18,7 +18,7 @@ from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.figures import fill_in
 from vfl_node.node.listing import select, took_s
-from vfl_node.node.record import Record
+from vfl_node.node.record import Record, describe_spec
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
@@ -161,12 +161,24 @@ class Jobs:
         return {"jobs": views, "total": chosen.total, "counts": chosen.counts}
 
     def view(self, job_id: str) -> dict[str, Any] | None:
-        """One job, or None."""
+        """One job with what was agreed and what happened so far, or None."""
         record = self._store.get(job_id)
-        return self._view_all([record])[0] if record else None
+        if record is None:
+            return None
+        (view,) = self._view_all([record])
+        return view | {"spec": describe_spec(record.spec), "live": self._live(record)}
 
     def _view_all(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         return [self._view(record) for record in fill_in(self._store, records)]
+
+    def _live(self, record: Record) -> dict[str, Any] | None:
+        """What happened in a job since this node began it, and the limits of its owner; None where that is not known."""
+        work = self._works.latest(record.id)
+        if work is None:
+            return None
+        limits = self._settings.limits
+        known = {"labels": limits.max_label_auc, "membership": limits.max_attack_auc, "columns": limits.max_feature_gain}
+        return work.progress.details() | {"limits": known}
 
     def _read_request(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:
         """The job that answers ``request``, and the records in it."""

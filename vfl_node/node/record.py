@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
+
+import yaml
 
 from vfl_node.errors import VflError
 from vfl_node.job import Job, parse_job
@@ -118,6 +120,21 @@ def names_in(document: dict[str, Any]) -> list[str]:
     """Names of the parties of a job, which is canonical JSON: active, passive, coordinator."""
     parties = document.get("parties", {})
     return [*filter(None, [parties.get("active"), *parties.get("passive", []), parties.get("coordinator")])]
+
+
+@lru_cache(maxsize=64)
+def describe_spec(spec: str) -> dict[str, Any]:
+    """A job as all parties have agreed on it (:attr:`Record.spec`), by today's names: as JSON, and without defaults as YAML.
+
+    Of one that this version cannot read any more, json is None, and yaml has it as it was written.
+    """
+    try:
+        job = parse_job(spec, source="the job")
+    except VflError:
+        document, shown = None, json.loads(spec)
+    else:
+        document, shown = job.model_dump(mode="json"), job.model_dump(mode="json", exclude_defaults=True)
+    return {"json": document, "yaml": yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None)}
 
 
 def damaged_record(job_id: str) -> Record:

@@ -322,7 +322,8 @@ class Work:
             )
             self._conversing = True
             protocols = predicting.conversations(run) if predicting else conversations(run)
-            meeting.play(protocols, run.session.machine.processes)
+            with self.progress.conversing(meeting.channels.values()):
+                meeting.play(protocols, run.session.machine.processes)
         except Exception:
             if not self._folder.confirmed:  # else it is done, and whoever has not heard so asks again
                 raise

@@ -1,8 +1,8 @@
 """Access to a node, for reading or for everything: the node's token, its owner's socket, and links that let a browser in once.
 
 A link has a ticket after ``#``, a part that a browser never sends. The page posts the ticket once and gets a cookie, which
-allows reading, and nothing else, until it expires. The cookie is its time of expiry and the HMAC of that under the token. So
-nothing is stored, and a new token makes all cookies invalid.
+allows reading until it expires, and besides only that a page of the board itself cancels a job. The cookie is its time of
+expiry and the HMAC of that under the token. So nothing is stored, and a new token makes all cookies invalid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TICKET_S = 3600
 """How long a ticket can be used."""
 
 COOKIE_S = 12 * 3600
-"""How long a browser may read."""
+"""How long a browser may read, and cancel."""
 
 MOST_TICKETS = 32
 """Number of unused tickets; beyond it the oldest are deleted."""
@@ -76,6 +76,17 @@ class Access:
         until, _, proof = request.cookies.get(self.cookie, "").partition(".")
         right = hmac.compare_digest(proof.encode(), self._proof(until).encode())
         return self.may_act(request) or (right and not self.closed and self._clock() < int(until))
+
+    def may_cancel(self, request: Request) -> bool:
+        """Whether the request may act, or has a cookie that has not expired and comes from a page of this node.
+
+        A form cannot send the header. A script of another site can only if this node allowed that, which it never does;
+        and whatever a browser sends names the site that it comes from.
+        """
+        headers = request.headers
+        own = headers.get("origin", "").partition("://")[2] == headers.get("host")
+        here = own and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        return self.may_act(request) or (here and headers.get("x-vfl-board") == "cancel" and self.may_look(request))
 
     def _proof(self, until: str) -> str:
         return hmac.new(self._token, b"board until " + until.encode(), "sha256").hexdigest()

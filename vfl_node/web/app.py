@@ -1,8 +1,9 @@
 """The routes of a node's HTTP port: JSON for programs, plain pages for people.
 
 Anyone who reaches the port learns that the node runs, and nothing else. Reading needs the node's token, or the cookie that a
-browser gets for a link (:mod:`vfl_node.web.access`). Submitting, cancelling and predictions need the token. The owner's socket
-needs neither. A page never shows anything that its JSON does not.
+browser gets for a link (:mod:`vfl_node.web.access`). Submitting, resuming and predictions need the token. Cancelling needs it,
+too, or the cookie and a page of the board. The owner's socket needs neither. A page never shows anything that its JSON does
+not.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import structlog
@@ -25,6 +27,7 @@ from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, Protoc
 from vfl_node.report.choice import to_document
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.compare import compare_jobs
+from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.view import NodeView, find_job
@@ -80,6 +83,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         Route("/api/jobs", board.submit, methods=["POST"]),
         Route("/api/prune", board.prune, methods=["POST"]),
         Route("/api/jobs/{job_id}", board.job),
+        Route("/api/jobs/{job_id}/events", board.events),
         Route("/api/jobs/{job_id}/cancel", board.cancel, methods=["POST"]),
         Route("/api/jobs/{job_id}/resume", board.resume, methods=["POST"]),
         Route("/api/jobs/{job_id}/predictions", board.predict, methods=["POST"]),
@@ -112,6 +116,7 @@ class _Board:
         self._view = view
         self._access = access
         self._pages = Pages()
+        self._streams = JobStreams()
 
     def health(self, request: Request) -> Response:
         """Without credentials the answer is only that the node runs."""
@@ -171,8 +176,21 @@ class _Board:
             raise UsageError(f"the job is not UTF-8 text (byte {error.start})", code="E_YAML") from None
         return JSONResponse(await run_in_threadpool(self._view.submit, text), 201)
 
+    async def events(self, request: Request) -> Response:
+        """What happens in a job, as server-sent events (:mod:`vfl_node.web.events`)."""
+        self._look(request)
+        job_id = (await run_in_threadpool(self._job, request))["id"]
+        if self._streams.full:
+            busy = f"{MOST_VIEWERS} pages already watch jobs of this node"
+            return problem(503, "E_BUSY", busy, "close some of them, or ask for /api/jobs/ID again and again")
+        stream = self._streams.open(job_id, partial(self._view.job, job_id))
+        last = request.headers.get("last-event-id", "")
+        return EventStream(stream, last, lambda: self._access.may_look(request))
+
     def cancel(self, request: Request) -> Response:
-        self._authorise(request)
+        """With the token, or the cookie of a browser that shows a page of this node."""
+        if not self._access.may_cancel(request):
+            self._authorise(request)
         return JSONResponse(self._view.cancel(self._job(request)["id"]), 202)
 
     def resume(self, request: Request) -> Response:

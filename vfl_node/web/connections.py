@@ -1,8 +1,8 @@
 """Limits for connections to the HTTP port that have not sent a request: their number, and how long they may stay open.
 
-A connection that has not sent the whole head of a request in time is closed. If there are too many connections, of those
-whose request is not whole, body included, the one that has been silent for longest is closed for the newest. So a request
-that is sent at once is answered, however many wait.
+A connection that has not sent the whole head of a request in time is closed, and so is one that does not read its answer. If
+there are too many connections, of those whose request is not whole, body included, the one that has been silent for longest
+is closed for the newest. So a request that is sent at once is answered, however many wait.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 10.0
 """How long the head of a request may take."""
+
+READ_S = 30.0
+"""How long nothing of an answer may be read while more waits to be sent."""
 
 MOST = 256
 """Number of connections in all."""
@@ -32,6 +35,7 @@ class BoundedProtocol(H11Protocol):
 
     _heard = 0
     _timer: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     @property
     def under_way(self) -> bool:
@@ -62,7 +66,18 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
         self._stop_waiting()
+        self._stop_unread()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """What is sent is not read, and no more is sent for now."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(READ_S, self._end)
+
+    def resume_writing(self) -> None:
+        """Enough of it was read."""
+        self._stop_unread()
+        super().resume_writing()
 
     @override
     def on_response_complete(self) -> None:
@@ -82,6 +97,11 @@ class BoundedProtocol(H11Protocol):
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _late(self) -> None:
         if not self.under_way:

@@ -51,7 +51,12 @@ class NodeView(Protocol):
         """Those that are wanted: jobs (of the page), total (of all pages) and counts (kind of :data:`KINDS` → how many)."""
 
     def job(self, job_id: str) -> dict[str, Any] | None:
-        """One job, or None."""
+        """One job, or None.
+
+        Besides what :meth:`jobs` says of it, it has spec ({json, yaml}: the job as all parties agreed on it) and live: what
+        happened since this node began it, and limits (meter → the most that the owner allows, or None), or None. The rest of
+        live is as :meth:`vfl_node.execution.details.Details.copy` has it.
+        """
 
     def submit(self, job_yaml: str) -> dict[str, Any]:
         """Register a job. Raises VflError."""

@@ -156,7 +156,7 @@ class _Regression:
             place.save(self._checkpoints, own.side, schedule.fingerprint)
             session.progress.emit(Advanced(1))
             if outcome.loss is not None:
-                session.progress.emit(EpochTrained(outcome.loss))
+                session.progress.emit(EpochTrained(epoch.loss, auc=epoch.auc, seconds=epoch.seconds, number=place.step))
         if self._coordinator and self._decryptor:
             await self._decryptor.end()
         return await self._finish(own, place)

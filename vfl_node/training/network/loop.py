@@ -231,7 +231,8 @@ async def _epoch(
             journal.best = half.weights()
     defended = half.defence_figures()
     seconds, moved = session.machine.clock() - started, bytes_moved(traffic) - moved
-    progress.emit(EpochTrained(figures.loss, validation_loss=figures.validation_loss, **found))
+    number, repeat = journal.epoch + 1, journal.repeat + 1
+    progress.emit(EpochTrained(**asdict(figures), **found, seconds=seconds, number=number, repeat=repeat))
     epoch = Epoch(
         seconds=seconds,
         bytes=moved,

@@ -1,0 +1,210 @@
+"""What happens in a job, as server-sent events: computed once for all who watch it, and never waiting for any of them.
+
+A stream looks at its job four times a second and keeps the newest events as bytes. Each viewer goes through them at its own
+pace, on the event loop of the port. One that has fallen behind them is dropped, and its browser connects again. A viewer that
+names the last event that it had gets what came after it; any other one gets ``whole`` first, the job as its address has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+log = structlog.get_logger()
+
+LOOK_S = 0.25
+"""How often a stream looks at its job."""
+
+HEARTBEAT_S = 15.0
+"""How often a viewer hears something at least, so that whoever carries the bytes keeps the connection."""
+
+LINGER_S = 30.0
+"""How long a stream goes on without viewers: a browser that connects again then finds what it missed."""
+
+MOST_KEPT = 64
+"""Events that are kept for viewers that are behind."""
+
+MOST_VIEWERS = 48
+"""Viewers of all jobs together; an address may have 64 connections, and the others are for requests."""
+
+OPEN = ("waiting", "running", "paused")
+"""States in which something may still happen."""
+
+GROWING = ("curves", "log")
+"""Parts of ``live`` of which an event has only what is new."""
+
+Look = Callable[[], dict[str, Any] | None]
+
+
+class JobStreams:
+    """The streams of one port."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, JobStream] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many viewers as there may be."""
+        return sum(stream.viewers for stream in self._streams.values()) >= MOST_VIEWERS
+
+    def open(self, job_id: str, look: Look) -> JobStream:
+        """The stream of a job, which ``look`` returns."""
+        stream = self._streams.get(job_id)
+        if stream is None or stream.over:
+            self._streams = {name: other for name, other in self._streams.items() if not other.over}
+            stream = self._streams[job_id] = JobStream(look)
+        return stream
+
+
+class JobStream:
+    """The events of one job.
+
+    Args:
+        look: returns the job; None: it is gone.
+
+    Attributes:
+        viewers: how many there are.
+        over: whether nothing more happens.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self.viewers, self.over = 0, False
+        self._look = look
+        self._mark = secrets.token_hex(4)  # ids of another stream, such as before a restart, mean nothing to this one
+        self._number = 0
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=MOST_KEPT)
+        self._job: dict[str, Any] = {}
+        self._whole: tuple[int, bytes] = (-1, b"")
+        self._news = asyncio.Event()
+        self._task = asyncio.ensure_future(self._run())
+
+    async def follow(self, last: str, allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
+        """Events for one viewer, until the job ends, the viewer is behind or no longer ``allowed`` to read.
+
+        Args:
+            last: id of the last event that the viewer had; empty if it had none.
+            allowed: says whether the viewer may still read.
+        """
+        place = self._find(last)
+        while allowed():
+            news = self._news
+            if self._job and place is None:
+                place = self._number
+                yield self._describe()
+            if self._kept and place is not None and place < self._kept[0][0] - 1:
+                return
+            for number, event in [pair for pair in self._kept if place is not None and pair[0] > place]:
+                place = number
+                yield event
+            if self.over and place in (None, self._number):
+                return
+            try:
+                await asyncio.wait_for(news.wait(), HEARTBEAT_S)
+            except asyncio.TimeoutError:  # not the builtin one before Python 3.11
+                yield b": the node is here\n\n"
+
+    async def _run(self) -> None:
+        """Look until the job has ended, or for long enough nobody has watched."""
+        idle_s = 0.0
+        try:
+            while not self.over and idle_s < LINGER_S:
+                job = await run_in_threadpool(self._look)
+                self._take(job)
+                self._wake()
+                idle_s = 0.0 if self.viewers else idle_s + LOOK_S
+                await asyncio.sleep(LOOK_S)
+        except Exception:
+            log.exception("internal error")  # its viewers connect again
+        finally:
+            self.over = True
+            self._wake()
+
+    def _take(self, job: dict[str, Any] | None) -> None:
+        if job is None:
+            self.over = True
+            return
+        for name, data in compare(self._job, job):
+            self._keep(name, data)
+        self._job = job
+        if job["state"] not in OPEN:
+            self._keep("end", {"state": job["state"], "report": job["report"]})
+            self.over = True
+
+    def _keep(self, name: str, data: Any) -> None:
+        self._number += 1
+        self._kept.append((self._number, self._event(name, data)))
+
+    def _event(self, name: str, data: Any) -> bytes:
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # one line
+        return f"id: {self._mark}-{self._number}\nevent: {name}\ndata: {text}\n\n".encode()
+
+    def _describe(self) -> bytes:
+        """The whole job as it is after the newest event; made when it is first asked for."""
+        if self._whole[0] != self._number:
+            self._whole = (self._number, self._event("whole", self._job))
+        return self._whole[1] + (self._kept[-1][1] if self._job["state"] not in OPEN else b"")
+
+    def _find(self, last: str) -> int | None:
+        """Number of the event with this id; None if it is none of this stream's."""
+        mark, _, number = last.partition("-")
+        known = mark == self._mark and number.isdecimal() and len(number) < 10 and int(number) <= self._number
+        return int(number) if known else None
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+class EventStream(StreamingResponse):
+    """An answer that goes on with a stream."""
+
+    def __init__(self, stream: JobStream, last: str, allowed: Callable[[], bool]) -> None:
+        super().__init__(stream.follow(last, allowed), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one viewer."""
+        self._stream.viewers += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._stream.viewers -= 1
+
+
+def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and data of the events that make the job ``before`` the job ``now``; none where nothing was known before."""
+    if not before:
+        return
+    old, new = before.get("live") or {}, now.get("live") or {}
+    live = {key: value for key, value in new.items() if key not in GROWING and value != old.get(key)}
+    changed = {key: value for key, value in now.items() if key not in ("live", "spec") and value != before.get(key)}
+    if live or changed:
+        yield "job", changed | ({"live": live} if live else {})
+    if new:
+        yield from _find_new(old, new)
+
+
+def _find_new(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Events with the points and the lines that are new."""
+    curves, earlier = new["curves"], old.get("curves") or {"version": None, "points": {}}
+    anew = curves["version"] != earlier["version"]
+    known = {} if anew else earlier["points"]
+    points = {
+        name: [point for point in all_points if name not in known or point[0] > known[name][-1][0]]
+        for name, all_points in curves["points"].items()
+    }
+    points = {name: some for name, some in points.items() if some}
+    if points or anew:
+        yield "epochs", {"anew": anew, "points": points}
+    last = old["log"][-1]["number"] if old.get("log") else 0
+    if lines := [line for line in new["log"] if line["number"] > last]:
+        yield "log", {"lines": lines}
