@@ -106,11 +106,11 @@ class View:
     def jobs(self) -> list[dict[str, Any]]:
         return self.all
 
-    def find_jobs(self, wanted: Wanted) -> dict[str, Any]:
-        self.asked_for.append(wanted)
-        found = [job for job in self.all if wanted.state in ("", job["state"])]
+    def find_jobs(self, *asked: Wanted) -> list[dict[str, Any]]:
+        self.asked_for += asked
         kinds = dict.fromkeys(KINDS, 0) | {"": len(self.all), "open": 2 if self.all else 0}
-        return {"jobs": found[: wanted.size], "total": len(found), "counts": kinds}
+        found = [[job for job in self.all if wanted.state in ("", job["state"])] for wanted in asked]
+        return [{"jobs": jobs, "total": len(jobs), "counts": kinds} for jobs in found]
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         return next((job for job in self.all if job["id"] == job_id), None)

@@ -25,9 +25,7 @@ POLICY = (
 )
 """The board's own pages run, load and ask for what this node serves, and run nothing that stands in the page itself."""
 
-REPORT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """The policy that a report is served with; the one that the report itself has is narrower."""
 
 MOST_COLUMNS = 10
@@ -65,9 +63,7 @@ class Pages:
         headers = {"Cache-Control": "private, max-age=31536000, immutable"}
         return Response(self._files[place], media_type=MEDIA_TYPES[Path(place).suffix], headers=headers)
 
-    def jobs(
-        self, node: dict[str, Any], wanted: Wanted, found: dict[str, Any], waiting: dict[str, Any]
-    ) -> HTMLResponse:
+    def jobs(self, node: dict[str, Any], wanted: Wanted, found: dict[str, Any], waiting: dict[str, Any]) -> HTMLResponse:
         """The overview: how the node is, the jobs that are wanted, and those that wait.
 
         Args:
