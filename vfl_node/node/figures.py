@@ -18,8 +18,8 @@ def attach_figures(store: Store, record: Record) -> Record:
     """``record`` with the figures of its report; without any where it has none, or none that can be read."""
     figures = None
     if store.has_report(record):
-        with suppress(OSError, ValueError):  # pruned meanwhile, or damaged: who opens it is told
-            path = store.outcome(record).artefacts / "report.json"
+        with suppress(OSError, ValueError, StateError):  # pruned meanwhile, or damaged: who opens it is told
+            path = store.outcome(record).artefact("report.json")
             figures = json.dumps(listed_figures(json.loads(path.read_bytes())), separators=(",", ":"))
     return replace(record, figures=figures)
 

@@ -105,7 +105,7 @@ def _arrange(lines: list[Line], sort: str) -> list[Line]:
 def _took(line: Line) -> float | None:
     try:
         return took_s(line.submitted, line.finished)
-    except ValueError:  # damaged
+    except (ValueError, TypeError):  # damaged
         return None
 
 
