@@ -95,6 +95,7 @@ class View:
             "bank": link | {"online": False, "cause": HOSTILE},
         }
         self.asked_for: list[Wanted] = []
+        self.resumable = 0
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
         self.all = [
             a_job("running-1", "running", phase="train", done=120, total=400, unit="batches", loss=0.25, validation_loss=0.5),
@@ -114,11 +115,12 @@ class View:
     def jobs(self) -> list[dict[str, Any]]:
         return self.all
 
-    def find_jobs(self, wanted: Wanted) -> dict[str, Any]:
-        self.asked_for.append(wanted)
-        found = [job for job in self.all if wanted.state in ("", job["state"])]
-        kinds = dict.fromkeys(KINDS, 0) | {"": len(self.all), "open": 2 if self.all else 0}
-        return {"jobs": found[: wanted.size], "total": len(found), "counts": kinds}
+    def find_jobs(self, *asked: Wanted) -> list[dict[str, Any]]:
+        self.asked_for += asked
+        kinds = dict.fromkeys(KINDS, 0) | {"": len(self.all), "open": 2, "resumable": self.resumable}
+        found = [[job for job in self.all if wanted.state in ("", job["state"])] for wanted in asked]
+        pages = [jobs[(wanted.page - 1) * wanted.size :][: wanted.size] for jobs, wanted in zip(found, asked, strict=True)]
+        return [{"jobs": page, "total": len(jobs), "counts": kinds} for page, jobs in zip(pages, found, strict=True)]
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         return next((job for job in self.all if job["id"] == job_id), None)

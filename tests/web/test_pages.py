@@ -11,6 +11,7 @@ import pytest
 from tests.web.shown_node import HOSTILE, View, browser
 from vfl_node.job import Job
 from vfl_node.node.record import describe_spec
+from vfl_node.web.wanted import Wanted
 
 
 class Attributes(HTMLParser):
@@ -57,21 +58,67 @@ def test_no_other_file_is_served(view: View, place: str) -> None:
     assert browser(view).get(f"/static/{place}").status_code == 404
 
 
-def test_the_board_shows_states_progress_peers_and_reports(view: View) -> None:
+def test_the_overview_shows_states_progress_and_peers(view: View) -> None:
     html = browser(view).get("/").text
     assert 'class="state running"><svg' in html
-    assert "train: 120 of 400 batches · loss 0.2500, on validation rows 0.5000" in html
+    assert "train: 120 of 400 batches" in html
     assert '<progress max="400" value="120"' in html
-    assert '/jobs/done-1/report.html">Report' in html
-    assert "bank (not connected): " in html  # and why
-    assert html.count("<progress") == 1
+    assert html.count('name="run"') == 1  # of the only job that can be compared
+    assert "1 of 2 partners connected" in html
+    assert "<code>E_CSV</code>" in html  # why its table cannot be used, and why a job failed
+    assert 'Version 0, same as yours. Certificate <span class="warn">12 days</span>: ask for a new one.' in " ".join(
+        html.split()
+    )
 
 
-def test_the_board_shows_what_is_used_of_limits(view: View) -> None:
+def test_the_overview_shows_the_figures_of_a_job(view: View) -> None:
+    metric = {"name": "auc", "value": 0.977, "low": 0.961, "high": 0.994, "alone": 0.903, "same_rows": False}
+    leaks = {"labels": "high", "membership": "open", "columns": "not_measured"}
+    view.all[2] |= {"metric": metric, "leaks": leaks, "took_s": 69.0, "purpose": "Does <b>it help?", "submitter": "lab"}
     html = browser(view).get("/").text
-    assert '<td class="fill">lab</td><td><code>inputs_per_peer</code></td><td>3</td><td>20</td>' in html
-    assert '<td class="fill">done-1</td><td><code>rows_per_model</code></td><td>7</td><td>10000</td>' in html
-    assert '<td class="fill">bank</td><td><code>what was counted is damaged</code></td><td>?</td>' in html
+    assert '<b>0.977</b><span class="sub">AUC 0.961 to 0.994</span>' in html
+    assert '0.903<span class="sub">other rows</span>' in html
+    assert "Does &lt;b&gt;it help?" in html
+    for title in ("labels: high", "membership: open", "columns: not measured"):
+        assert f'title="{title}"' in html
+    assert 'data-label="By">lab<' in html
+
+
+def test_the_overview_shows_what_is_used_of_limits(view: View) -> None:
+    html = browser(view).get("/").text
+    assert '<span>Different pairs of sets</span><span class="soft">17 of 20 left</span>' in html
+    assert '<span>Rows told by predictions</span><span class="soft">9,993 of 10,000 left</span>' in html
+    assert "What was counted is damaged." in html
+    assert "1 budget is nearly used up" in html  # the damaged one
+
+
+def test_what_needs_the_owner_stands_first(view: View) -> None:
+    view.resumable = 2
+    html = browser(view).get("/").text
+    first = html.index("No job can use this node")
+    assert first < html.index("2 jobs can be resumed.") < html.index("Readiness of this node") < html.index('aria-label="Jobs"')
+
+
+def test_filters_search_and_sorting_are_links_and_a_form(view: View) -> None:
+    client = browser(view)
+    html = client.get("/?state=done&search=lab&sort=-took&page=1").text
+    assert view.asked_for[0] == Wanted(state="done", search="lab", sort="-took")
+    assert "form-action 'self'" in client.get("/").headers["content-security-policy"]
+    assert 'href="/?state=open&amp;search=lab&amp;sort=-took"' in html  # another state, with what else is wanted
+    assert 'aria-sort="descending"><a id="sort-took" href="/?state=done&amp;search=lab&amp;sort=took"' in html
+    assert '<input type=hidden name="state" value="done">' in html
+    assert '<input type="search" id="search" name="search" value="lab"' in html
+    assert '<form id="pick" action="/compare">' in html
+
+
+def test_a_list_of_many_jobs_has_pages(view: View) -> None:
+    view.all = [view.all[2] | {"id": f"done-{number}"} for number in range(120)]
+    client = browser(view)
+    html = client.get("/?page=2").text
+    assert "page 2 of 3" in html
+    assert 'href="/" rel="prev"' in html
+    assert 'href="/?page=3" rel="next"' in html
+    assert "No job matches" in client.get("/?search=nobody&page=9").text
 
 
 def test_the_page_of_a_job_shows_the_audit_and_what_training_costs_while_it_runs(view: View) -> None:

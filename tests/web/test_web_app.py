@@ -21,6 +21,7 @@ from vfl_node.web import app
 from vfl_node.web.access import MOST_TICKETS, TICKET_S, Access, OwnersSocket
 from vfl_node.web.app import MAX_JOB_BYTES
 from vfl_node.web.guards import SECURITY
+from vfl_node.web.wanted import Wanted
 
 
 def test_health_and_jobs_are_json(view: View) -> None:
@@ -28,6 +29,24 @@ def test_health_and_jobs_are_json(view: View) -> None:
     assert client.get("/health").json()["party"] == "clinic"
     assert [job["id"] for job in client.get("/api/jobs").json()["jobs"]] == ["running-1", "waiting-1", "done-1", "failed-1"]
     assert client.get("/api/jobs/running-1").json()["done"] == 120
+
+
+def test_jobs_can_be_asked_for_by_page(view: View) -> None:
+    client = browser(view)
+    answer = client.get("/api/jobs?state=done&search=%20lab&sort=-metric&page=1&size=7").json()
+    assert view.asked_for == [Wanted(state="done", search="lab", sort="-metric", page=1, size=7)]
+    assert [job["id"] for job in answer["jobs"]] == ["done-1"]
+    assert (answer["total"], answer["page"], answer["size"], answer["counts"][""]) == (1, 1, 7, 4)
+
+
+@pytest.mark.parametrize(
+    "query", ["state=x", "sort=colour", "sort=--age", "page=0", "page=x", "page=99999999", "size=201", "size=-1"]
+)
+@pytest.mark.parametrize("path", ["/", "/api/jobs"])
+def test_what_cannot_be_asked_for_is_an_error(view: View, path: str, query: str) -> None:
+    answer = browser(view).get(f"{path}?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "E_REQUEST")
+    assert answer.json()["message"].startswith(f"{query.partition('=')[0]} is ")
 
 
 def test_metrics_are_prometheus_text(view: View) -> None:
@@ -105,8 +124,10 @@ def test_a_node_without_token_lets_nobody_in(view: View) -> None:
 
 SHOWN = [
     "/",
+    "/?state=done",
     "/metrics",
     "/api/jobs",
+    "/api/jobs?size=1",
     "/api/jobs/done-1",
     "/api/jobs/done-1/events",
     "/jobs/done-1",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import structlog
 
 from vfl_node.errors import Cancelled, Paused, StateError, VflError
-from vfl_node.node.figures import with_figures
+from vfl_node.node.figures import attach_figures
 from vfl_node.node.predictions import account
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
@@ -38,7 +38,7 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
             account(settings, store, record)
         except (VflError, OSError, ValueError) as error:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
-    record = with_figures(store, record)
+    record = attach_figures(store, record)
     store.end(record)
     return record
 

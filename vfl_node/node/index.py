@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,8 +30,8 @@ COLUMNS = (
     "figures",
 )
 
-LINE = ("id", "name", "state", "submitted", "finished", "code", "figures")
-"""Of these columns a list of jobs is made: chosen, counted and put in order."""
+LINE = ("id", "name", "state", "submitted", "finished", "code", "figures", "spec")
+"""Columns by which the jobs of a list are chosen, counted and put in order."""
 
 MIGRATIONS = (
     (
@@ -119,7 +119,7 @@ class Index:
         self._db.execute(sql, [*values, _digest(values)])
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """A context in which rows are written with one wait for the disk."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -143,11 +143,10 @@ class Index:
         """How many rows there are of jobs that ``submitter`` submitted."""
         return self._db.execute("SELECT count(*) FROM jobs WHERE submitter = ?", [submitter]).fetchone()[0]
 
-    def lines(self, *, specs: bool = False) -> Iterator[tuple[int, list[str | None]]]:
-        """Number and :data:`LINE` of every row, newest first, ``specs``: and its spec. A row is not checked for damage."""
-        names = ", ".join((*LINE, "spec") if specs else LINE)
-        select = f"SELECT rowid, {names} FROM jobs ORDER BY submitted DESC, rowid DESC"  # noqa: S608 - our own words
-        for number, *cells in self._db.execute(select):
+    def lines(self, needed: Collection[str]) -> Iterator[tuple[int, list[str | None]]]:
+        """Number and :data:`LINE` of every row, newest first, with None for what is not ``needed``; not checked for damage."""
+        names = ", ".join(name if name in needed else "NULL" for name in LINE)
+        for number, *cells in self._db.execute(f"SELECT rowid, {names} FROM jobs ORDER BY submitted DESC, rowid DESC"):  # noqa: S608
             yield number, [cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in cells]
 
     def rows(self, job_id: str | None = None) -> list[tuple[str, dict[str, Value] | None]]:

@@ -17,7 +17,7 @@ from vfl_node.job import Job
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.figures import fill_in
-from vfl_node.node.listing import select, took_s
+from vfl_node.node.listing import needed, select, took_s
 from vfl_node.node.record import Record, describe_spec
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
@@ -154,11 +154,15 @@ class Jobs:
         """Every job as the board and the command line show it, newest first."""
         return self._view_all(self._store.records())
 
-    def find(self, wanted: Wanted) -> dict[str, Any]:
-        """Those that are ``wanted``: ``jobs``, and of all pages ``total`` and ``counts`` (state → how many)."""
-        chosen = select(self._store.lines(specs=bool(wanted.search)), wanted)
-        views = self._view_all(self._store.numbered([line.number for line in chosen.lines]))
-        return {"jobs": views, "total": chosen.total, "counts": chosen.counts}
+    def find(self, *asked: Wanted) -> list[dict[str, Any]]:
+        """For each of those ``asked`` the jobs that are wanted, ``total`` and ``counts`` (kind → how many) of all pages."""
+        lines = self._store.lines(set().union(*map(needed, asked)))
+        found = []
+        for wanted in asked:
+            chosen = select(lines, wanted)
+            records = self._store.numbered([line.number for line in chosen.lines])
+            found.append({"jobs": self._view_all(records), "total": chosen.total, "counts": chosen.counts})
+        return found
 
     def view(self, job_id: str) -> dict[str, Any] | None:
         """One job with what was agreed and what happened so far, or None."""

@@ -16,17 +16,17 @@ _KINDS = {state: ("", state, group) for group, states in GROUPS.items() for stat
 
 
 class Line(NamedTuple):
-    """What a list is made of, of one job, as the index has it: perhaps damaged."""
+    """What a list is made of, of one job, as the index has it: perhaps damaged, and without what is not needed."""
 
     number: int
     id: str
-    name: str
-    state: str
-    submitted: str
-    finished: str | None
-    code: str | None
-    figures: str | None
-    spec: str = "{}"
+    name: str | None = None
+    state: str = ""
+    submitted: str | None = None
+    finished: str | None = None
+    code: str | None = None
+    figures: str | None = None
+    spec: str | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -54,6 +54,12 @@ class Selection:
     total: int
 
 
+def needed(wanted: Wanted) -> set[str]:
+    """Fields of a line by which :func:`select` finds what is wanted."""
+    _, fields = _KEYS[wanted.sort.removeprefix("-")]
+    return {"id", "state", "code", *fields, *(("name", "spec") if wanted.search else ())}
+
+
 def select(lines: Sequence[Line], wanted: Wanted) -> Selection:
     """Those of ``lines``, newest first, that are ``wanted``."""
     words = wanted.search.lower().split()
@@ -64,7 +70,7 @@ def select(lines: Sequence[Line], wanted: Wanted) -> Selection:
     return Selection(chosen[first : first + wanted.size], {kind: counts[kind] for kind in KINDS}, len(chosen))
 
 
-def took_s(submitted: str, finished: str | None) -> float | None:
+def took_s(submitted: str | None, finished: str | None) -> float | None:
     """Seconds from when a job came here until it ended; None while it has not."""
     if finished is None or not submitted:
         return None
@@ -77,7 +83,7 @@ def _has(line: Line, words: Sequence[str]) -> bool:
     if all(word in text for word in words):
         return True
     try:
-        document = json.loads(line.spec)
+        document = json.loads(line.spec or "{}")
         text = " ".join((text, *names_in(document), document.get("purpose") or "")).lower()
     except (ValueError, AttributeError, TypeError):  # damaged
         return False
@@ -86,10 +92,11 @@ def _has(line: Line, words: Sequence[str]) -> bool:
 
 def _arrange(lines: list[Line], sort: str) -> list[Line]:
     """``lines``, newest first, as wanted; those without what they are sorted by come last."""
-    key, down = sort.removeprefix("-"), sort.startswith("-")
-    if key == "age":
+    down = sort.startswith("-")
+    key, fields = _KEYS[sort.removeprefix("-")]
+    if not fields:  # by age, as they are
         return lines[::-1] if down else lines
-    values = {line.number: value for line in lines if (value := _KEYS[key](line)) is not None}
+    values = {line.number: value for line in lines if (value := key(line)) is not None}
     known = [line for line in lines if line.number in values]
     known.sort(key=lambda line: values[line.number], reverse=down)
     return known + [line for line in lines if line.number not in values]
@@ -98,7 +105,7 @@ def _arrange(lines: list[Line], sort: str) -> list[Line]:
 def _took(line: Line) -> float | None:
     try:
         return took_s(line.submitted, line.finished)
-    except ValueError:  # damaged
+    except (ValueError, TypeError):  # damaged
         return None
 
 
@@ -109,10 +116,11 @@ def _metric(line: Line) -> float | None:
         return None
 
 
-_KEYS: Mapping[str, Callable[[Line], Any]] = {
-    "name": lambda line: line.name.lower(),
-    "state": lambda line: line.state,
-    "took": _took,
-    "metric": _metric,
+_KEYS: Mapping[str, tuple[Callable[[Line], Any], tuple[str, ...]]] = {
+    "age": (lambda line: None, ()),
+    "name": (lambda line: (line.name or "").lower(), ("name",)),
+    "state": (lambda line: line.state, ("state",)),
+    "took": (_took, ("submitted", "finished")),
+    "metric": (_metric, ("figures",)),
 }
-"""Order of a list → by what of a line."""
+"""Order of a list → by what of a line, and the fields that this needs."""

@@ -145,9 +145,9 @@ class Node:
         """Every job, newest first."""
         return self._jobs.views()
 
-    def find_jobs(self, wanted: Wanted) -> dict[str, Any]:
-        """Those that are wanted."""
-        return self._jobs.find(wanted)
+    def find_jobs(self, *asked: Wanted) -> list[dict[str, Any]]:
+        """For each of those ``asked`` the jobs that are wanted."""
+        return self._jobs.find(*asked)
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         """One job, or None."""

@@ -12,7 +12,7 @@ import secrets
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -195,10 +195,10 @@ class Store:
         """Every job, newest first. Raises StateError where the index cannot be read."""
         return self._records()
 
-    def lines(self, *, specs: bool = False) -> list[Line]:
-        """What a list of every job is made of, newest first; ``specs``: with these, for a search. Raises StateError."""
+    def lines(self, needed: Collection[str]) -> list[Line]:
+        """What a list of every job is made of, newest first, as far as it is ``needed``. Raises StateError."""
         with self._lock, self._explain_errors():
-            lines = [Line(number, *cast(Any, cells)) for number, cells in self._index.lines(specs=specs)]
+            lines = [Line(number, *cast(Any, cells)) for number, cells in self._index.lines(needed)]
             return [line.ended_as(self._unwritten[line.id]) if line.id in self._unwritten else line for line in lines]
 
     def numbered(self, numbers: Sequence[int]) -> list[Record]:
@@ -208,7 +208,7 @@ class Store:
 
     def keep_figures(self, found: Mapping[Record, str]) -> None:
         """Store figures of jobs, all at once; of one that has changed meanwhile they are left out. Raises StateError."""
-        with self._lock, self._explain_errors(), self._index.together():
+        with self._lock, self._explain_errors(), self._index.transaction():
             for record, figures in found.items():
                 if self.get(record.id) == record:
                     self._write(replace(record, figures=figures), "REPLACE")

@@ -159,7 +159,8 @@ class _Board:
         if not request.query_params:
             return JSONResponse({"jobs": self._view.jobs()})
         wanted = read_wanted(request.query_params)
-        return JSONResponse(self._view.find_jobs(wanted) | {"page": wanted.page, "size": wanted.size})
+        (found,) = self._view.find_jobs(wanted)
+        return JSONResponse(found | {"page": wanted.page, "size": wanted.size})
 
     def job(self, request: Request) -> Response:
         self._look(request)
@@ -238,8 +239,7 @@ class _Board:
     def page(self, request: Request) -> Response:
         self._look(request)
         wanted = read_wanted(request.query_params)
-        waiting = self._view.find_jobs(WAITING)
-        return self._pages.jobs(self._view.health(), wanted, self._view.find_jobs(wanted), waiting)
+        return self._pages.jobs(self._view.health(), wanted, *self._view.find_jobs(wanted, WAITING))
 
     def job_page(self, request: Request) -> Response:
         self._look(request)

@@ -38,7 +38,7 @@ class BudgetLine:
     @property
     def nearly(self) -> bool:
         """Whether little is left."""
-        return self.allowed is not None and self.used > 0 and self.used >= NEARLY * self.allowed
+        return self.allowed is not None and self.used >= NEARLY * self.allowed
 
     @property
     def left(self) -> str:
@@ -49,13 +49,13 @@ class BudgetLine:
 
 
 def budget_groups(budgets: Mapping[str, Mapping[str, Any]]) -> dict[str, list[BudgetLine] | None]:
-    """Peer or model → its limits that allow anything; None where what was counted is damaged."""
+    """Peer or model → its limits of which something is used; None where what was counted is damaged."""
     return {
         name: limits
         and [
             BudgetLine(TITLES.get(limit, limit), budget["used"], budget["allowed"])
             for limit, budget in limits.items()
-            if budget["used"] or budget["allowed"] != 0
+            if budget["used"]
         ]
         for held in (budgets["peers"], budgets["models"])
         for name, limits in held.items()

@@ -47,8 +47,8 @@ class NodeView(Protocol):
         a job under way are those seen so far.
         """
 
-    def find_jobs(self, wanted: Wanted) -> dict[str, Any]:
-        """Those that are wanted: jobs (of the page), total (of all pages) and counts (kind of :data:`KINDS` → how many)."""
+    def find_jobs(self, *asked: Wanted) -> list[dict[str, Any]]:
+        """For each of those ``asked``: jobs (of the page), total (of all pages), counts (kind of :data:`KINDS` → how many)."""
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         """One job, or None.
