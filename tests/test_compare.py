@@ -148,7 +148,7 @@ WORSE, UNCLEAR = (-0.05, -0.01), (-0.02, 0.03)
             "clearly better than clinic alone in AUC, and of such runs it tells",
         ),
         # then the one that sends least
-        ({"a": {"sent": 9}, "b": {"sent": 8}}, "b", "none like it tells others less or sends fewer bytes"),
+        ({"a": {"sent": 9}, "b": {"sent": 8}}, "b", "and of those that tell others least it sends the fewest bytes"),
         # what tells nothing but is not shown to help does not come before what helps
         ({"a": {"labels": LOW, "gain": UNCLEAR}, "b": {}}, "b", "no other run holds up beside it"),
         ({"a": {"labels": LOW, "gain": WORSE}, "b": {"gain": UNCLEAR}}, "b", "If any, choose “b”: no run is clearly better"),

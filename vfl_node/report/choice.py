@@ -83,7 +83,7 @@ def _sentence(chosen: ComparedRun, others: Sequence[ComparedRun], active: str, t
         return f"{lead}no other run holds up beside it." if helps else f"{lead}the others are clearly worse."
     if all(_ranks(chosen) < _ranks(run) for run in others):
         return f"{lead}of such runs it tells others least." if helps else f"{lead}it tells others least."
-    return f"{lead}none like it tells others less or sends fewer bytes."
+    return f"{lead}of those that tell others least it sends the fewest bytes."
 
 
 def _describe_figure(run: ComparedRun, metric: str, active: str) -> str:
@@ -143,10 +143,10 @@ def _write(gain: Difference, metric: str) -> str:
 
 
 def describe_rows(compared: Runs) -> str | None:
-    """What to know where not all runs were measured on the same rows; None where they were."""
+    """What to know where not all runs were measured on the same rows; None where they were, or the first has none."""
     measured = [run for run in compared.runs if run.metrics]
     others = [run.name for run in measured if not run.same_rows]
-    if not others:
+    if not others or not compared.runs[0].metrics:
         return None
     differ = len({run.all_shared for run in measured}) > 1
     easier = f" Rows that all parties have can be easier than all those of {compared.active}." if differ else ""
