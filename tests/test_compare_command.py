@@ -9,8 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.compared_runs import HIGH, SOME, a_report, store
+from tests.web.shown_node import TOKEN, View, a_job
 from vfl_node.cli import app
 from vfl_node.errors import UsageError
+from vfl_node.web.app import create_app
+from vfl_node.web.server import Server
 
 
 def call(*words: object) -> str:
@@ -39,6 +42,29 @@ def test_a_program_gets_json(folders: list[Path]) -> None:
     found = json.loads(call(*folders, "--json"))
     assert found["choice"]["run"] == "second"
     assert [run["name"] for run in found["runs"]] == ["first", "second"]
+
+
+def test_folders_of_the_same_name_are_called_by_their_paths(tmp_path: Path) -> None:
+    runs = [store(tmp_path / name / "lab", a_report()) for name in ("first", "second")]
+    found = json.loads(call(*runs, "--json"))
+    assert [run["name"] for run in found["runs"]] == [str(run) for run in runs]
+
+
+def test_jobs_of_a_running_node_are_compared(tmp_path: Path) -> None:
+    view = View(tmp_path)
+    view.all = [a_job(f"done-{number}", "done", report=True) for number in (1, 2)]
+    for number, level in ((1, HIGH), (2, SOME)):
+        store(tmp_path / f"done-{number}", a_report(labels=level))
+    (tmp_path / "token").write_text(TOKEN)
+    server = Server(create_app(view, token=TOKEN), "127.0.0.1", 0)
+    server.start()
+    try:
+        node = ["--node", f"127.0.0.1:{server.port}", "--token-file", tmp_path / "token"]
+        assert call("done-1", "done-2", *node).startswith("Choose “done-2”: ")
+        with pytest.raises(UsageError, match="no such job here"):
+            call("done-1", "none-such", *node)
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize(

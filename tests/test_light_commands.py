@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.compared_runs import a_report, store
 from vfl_node.execution.live import AT_REST
 from vfl_node.node.running import OWNERS_SOCKET, announce
 
@@ -116,6 +117,14 @@ def test_commands_to_a_node_are_light(tmp_path: Path, config: Path) -> None:
     modules = imported(tmp_path, *([*of.split(), "--config", config] for of in wanted))
     assert "vfl_node" in modules
     assert HEAVY.isdisjoint(modules)
+
+
+def test_a_comparison_is_light(tmp_path: Path) -> None:
+    """Only a paired interval needs numbers."""
+    runs = [store(tmp_path / name, a_report(name)) for name in ("first", "second")]
+    assert HEAVY.isdisjoint(imported(tmp_path, ["compare", *runs]))
+    runs = [store(tmp_path / name, a_report(seeded=True)) for name in ("third", "fourth")]
+    assert imported(tmp_path, ["compare", *runs]) & HEAVY == {"numpy"}
 
 
 def test_predict_is_light(tmp_path: Path, config: Path) -> None:

@@ -32,7 +32,7 @@ def test_the_page_has_choice_table_drawings_and_links(compared: View) -> None:
     html = answer.text
     assert answer.status_code == 200
     assert '<p class="say">Choose “' in html
-    assert '<a href="/jobs/done-1/report.html">trial-1</a>' in html
+    assert '1 <a href="/jobs/done-1/report.html">trial-1</a>' in html
     assert '<code>train.epochs</code></span></th>\n<td>1</td>\n<td class="dif">2</td>' in html
     assert "Other rows were held out." in html
     assert html.count("<polyline") == 2

@@ -15,7 +15,7 @@ from vfl_node.errors import UsageError
 from vfl_node.report.choice import Choice, choose, describe_rows, to_document
 from vfl_node.report.compare import Runs, compare_reports, name_runs
 from vfl_node.report.side_by_side import Cell, parts
-from vfl_node.report.stored import name_source, read_report
+from vfl_node.report.stored import name_sources, read_report
 
 Run = Result | ReportPage | Mapping[str, Any] | str | os.PathLike[str]
 """A run: its result, one party's report, ``report.json`` as keys and values, or the path of it or of its folder."""
@@ -33,7 +33,9 @@ def compare(runs: Sequence[Run] | Mapping[str, Run]) -> Comparison:
     """
     if isinstance(runs, Mapping):
         return Comparison(compare_reports({name: _report_of(run) for name, run in runs.items()}))
-    return Comparison(compare_reports(name_runs([_report_of(run) for run in runs], [_name_of(run) for run in runs])))
+    return Comparison(
+        compare_reports(name_runs([_report_of(run) for run in runs], name_sources([_place_of(run) for run in runs])))
+    )
 
 
 class Comparison:
@@ -111,12 +113,13 @@ def _report_of(run: Run) -> Mapping[str, Any]:
     raise UsageError(f"{type(run).__name__} is no run", hint="give results, reports, or paths of report.json")
 
 
-def _name_of(run: Run) -> str:
+def _place_of(run: Run) -> str:
+    """Where it lies, as far as that is known."""
     match run:
         case Result():
-            return run.folder.name
+            return str(run.folder)
         case str() | os.PathLike():
-            return name_source(os.fspath(run))
+            return os.fspath(run)
     return "run"
 
 

@@ -14,7 +14,7 @@ from vfl_node.errors import UsageError
 from vfl_node.report.choice import choose, describe_rows, to_document
 from vfl_node.report.compare import Runs, check_number, compare_reports, name_runs
 from vfl_node.report.side_by_side import equal_settings, parts
-from vfl_node.report.stored import name_source, read_report
+from vfl_node.report.stored import name_sources, read_report
 
 
 @app.command("compare")
@@ -28,7 +28,7 @@ def compare_runs(
     """Compare runs: which one to choose and why, and settings, metrics, leaks and cost side by side."""
     check_number(len(runs))
     reports = [_fetch_report(run, config, node, token_file) for run in runs]
-    compared = compare_reports(name_runs(reports, [name_source(run) for run in runs]))
+    compared = compare_reports(name_runs(reports, name_sources(runs)))
     if as_json:
         print_json(to_document(compared))
     else:

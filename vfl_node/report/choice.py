@@ -47,7 +47,7 @@ class Choice:
 def choose(compared: Runs) -> Choice:
     """The run to choose by the rule of this module."""
     measured = [run for run in compared.runs if run.metrics]
-    metric = next((name for name in METRICS if measured and all(name in run.metrics for run in measured)), None)
+    metric = next((key for key in METRICS if measured and all(key in run.metrics for run in measured)), None)
     if metric is None:
         return _choose_none(compared, measured)
     dropped = _worse_than_best(measured, metric) | _worse_than_alone(measured, metric, compared.active)
@@ -83,13 +83,13 @@ def _sentence(chosen: ComparedRun, others: Sequence[ComparedRun], active: str, t
         return f"{lead}no other run holds up beside it." if helps else f"{lead}the others are clearly worse."
     if all(_ranks(chosen) < _ranks(run) for run in others):
         return f"{lead}of such runs it tells others least." if helps else f"{lead}it tells others least."
-    return f"{lead}none like it tells others less or sends fewer bytes."
+    return f"{lead}of those that tell others least it sends the fewest bytes."
 
 
 def _describe_figure(run: ComparedRun, metric: str, active: str) -> str:
     """The chosen run's figure, and what it rests on."""
     figure, title = run.metrics[metric], METRICS[metric][0]
-    whose = f"{active} owns" if run.population == "owned" else "all parties have"
+    whose = "all parties have" if run.all_shared else f"{active} owns"
     rows = "" if run.rows is None else f" on {run.rows:,} held-out rows that {whose}"
     splits = f", in each of {run.splits} splits" if run.splits > 1 else ", in one split"
     value = f"{title} {format_value(figure.value, metric)}"
@@ -143,13 +143,13 @@ def _write(gain: Difference, metric: str) -> str:
 
 
 def describe_rows(compared: Runs) -> str | None:
-    """What to know where not all runs were measured on the same rows; None where they were."""
+    """What to know where not all runs were measured on the same rows; None where they were, or the first has none."""
     measured = [run for run in compared.runs if run.metrics]
     others = [run.name for run in measured if not run.same_rows]
-    if not others:
+    if not others or not compared.runs[0].metrics:
         return None
-    kinds = {run.population for run in measured}
-    easier = " Rows that all parties have can be easier than all of one party's." if len(kinds) > 1 else ""
+    differ = len({run.all_shared for run in measured}) > 1
+    easier = f" Rows that all parties have can be easier than all those of {compared.active}." if differ else ""
     names = join_names([f"“{name}”" for name in others])
     return (
         f"{names} met other rows than “{compared.runs[0].name}”, as far as can be known: each job draws its own.{easier} "

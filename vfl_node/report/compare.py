@@ -18,19 +18,19 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.report.compared_settings import ComparedSetting, compare_settings
 from vfl_node.report.results import METRICS, Change, change_of
-from vfl_node.report.same_rows import Rows, held_out_rows
+from vfl_node.report.same_rows import SplitRows, held_out_rows
 
 LEAST, MOST = 2, 6
 """How many runs are compared."""
 
 FORMAT = 6
-"""Of the reports that are read."""
+"""The format of the reports that are read."""
 
 SECRETS = ("labels", "membership", "columns")
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricFigure:
     """A metric of a run; ``low`` and ``high`` are None where it has no interval."""
 
     value: float
@@ -95,7 +95,7 @@ class ComparedRun:
     finished: str
     peers: tuple[str, ...]
     unit: str
-    metrics: dict[str, Figure]
+    metrics: dict[str, MetricFigure]
     rows: int | None
     population: str | None
     real_share: float | None
@@ -111,7 +111,12 @@ class ComparedRun:
     steps: int | None
     repeats: Mapping[str, Sequence[float | None]] = field(repr=False)
     split_rows: tuple[int, int] | None
-    held_out: Rows = field(repr=False)
+    held_out: SplitRows = field(repr=False)
+
+    @property
+    def all_shared(self) -> bool:
+        """Whether all parties have every row that was measured on."""
+        return self.population == "common" or self.real_share == 1
 
 
 @dataclass(frozen=True)
@@ -163,11 +168,9 @@ def compare_reports(reports: Mapping[str, Mapping[str, Any]]) -> Runs:
         UsageError: they are too few or too many (``E_REQUEST``), of several parties, or no reports of this version.
     """
     check_number(len(reports))
-    parties = {name: _look_up(report, "party", source=name) for name, report in reports.items()}
-    if len(set(parties.values())) > 1:
-        words = " and ".join(sorted(set(parties.values())))
-        raise UsageError(f"the reports are of several parties: {words}", code="E_REQUEST", hint="compare reports of one party")
     jobs = {name: _read_job(name, report) for name, report in reports.items()}
+    party = _common_name("parties", [_look_up(report, "party", source=name) for name, report in reports.items()])
+    active = _common_name("active parties", [job.parties.active for job in jobs.values()])
     runs: list[ComparedRun] = []
     for name, report in reports.items():
         try:
@@ -175,8 +178,16 @@ def compare_reports(reports: Mapping[str, Mapping[str, Any]]) -> Runs:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise _no_report(name) from None
         runs.append(_pair(run, runs[0]) if runs else run)
-    party, active = next(iter(parties.values())), next(iter(jobs.values())).parties.active
     return Runs(party, active, tuple(runs), tuple(compare_settings(list(jobs.values()), list(reports.values()))))
+
+
+def _common_name(what: str, names: Sequence[str]) -> str:
+    """The name that all reports have. Raises UsageError (``E_REQUEST``) if they have several."""
+    name, *others = dict.fromkeys(names)
+    if others:
+        hint = "compare reports of one party, of jobs with the same active party"
+        raise UsageError(f"the reports are of several {what}: {', '.join((name, *others))}", code="E_REQUEST", hint=hint)
+    return name
 
 
 def check_number(count: int) -> None:
@@ -246,10 +257,10 @@ def _describe_run(name: str, report: Mapping[str, Any], job: Job) -> ComparedRun
     )
 
 
-def _figures(metrics: Mapping[str, Any]) -> dict[str, Figure]:
+def _figures(metrics: Mapping[str, Any]) -> dict[str, MetricFigure]:
     intervals = metrics["intervals"] or {}
     ends = {name: (found["low"], found["high"]) for name, found in intervals.items()}
-    return {name: Figure(metrics[name], *ends.get(name, ())) for name in METRICS if metrics.get(name) is not None}
+    return {name: MetricFigure(metrics[name], *ends.get(name, ())) for name in METRICS if metrics.get(name) is not None}
 
 
 def _compare_alone(report: Mapping[str, Any], metrics: Mapping[str, Any] | None) -> tuple[AloneRows, dict[str, Difference]]:

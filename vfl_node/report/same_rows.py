@@ -30,7 +30,7 @@ BY_THRESHOLD = ("accuracy", "f1")
 
 
 @dataclass(frozen=True)
-class Rows:
+class SplitRows:
     """The held-out rows of a run.
 
     Attributes:
@@ -41,18 +41,18 @@ class Rows:
     origin: Mapping[str, Any] | None
     witnesses: Mapping[str, Any]
 
-    def equals(self, other: Rows) -> bool:
+    def equals(self, other: SplitRows) -> bool:
         """Whether they are known to be those of ``other``."""
         shared = self.witnesses.keys() & other.witnesses.keys()
         agree = all(self.witnesses[name] == other.witnesses[name] for name in shared)
         return self.origin is not None and self.origin == other.origin and bool(shared) and agree
 
 
-def held_out_rows(report: Mapping[str, Any], job: Job) -> Rows:
+def held_out_rows(report: Mapping[str, Any], job: Job) -> SplitRows:
     """Those of a run of ``job``, with its report as its JSON holds it."""
     metrics, alignment = report["metrics"], report["alignment"]
     if not (report["seeded"] and job.train and alignment and metrics and metrics["held_out"]):
-        return Rows(None, {})
+        return SplitRows(None, {})
     spec = job.model_dump(mode="json")
     origin = {
         "job": report["job"]["id"],
@@ -63,7 +63,7 @@ def held_out_rows(report: Mapping[str, Any], job: Job) -> Rows:
         "sizes": [alignment[key] for key in SIZES],
         "measured": [metrics[key] for key in ("rows", "population", "real_share")],
     }
-    return Rows(origin, dict(_witnesses(report)))
+    return SplitRows(origin, dict(_witnesses(report)))
 
 
 def _witnesses(report: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

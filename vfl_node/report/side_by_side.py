@@ -65,8 +65,8 @@ def parts(compared: Runs) -> list[Part]:
     found = [
         Part("Settings that differ", tuple(_settings(compared))),
         Part("Result", tuple(_results(compared))),
-        Part(f"Against “{compared.runs[0].name}”", tuple(_against_first(compared))),
-        Part(f"Against {compared.active} alone", tuple(_against_alone(compared))),
+        Part(f"Against “{compared.runs[0].name}”", tuple(_compare_first(compared))),
+        Part(f"Against {compared.active} alone", tuple(_compare_alone(compared))),
         Part(f"What {others} could tell", tuple(_leaks(compared))),
         Part("Cost", tuple(_costs(compared.runs))),
     ]
@@ -99,8 +99,8 @@ def _results(compared: Runs) -> Iterator[Line]:
 def _rows_cell(run: ComparedRun, first: ComparedRun, active: str) -> Cell:
     if not run.metrics:
         return Cell(NONE)
-    whose = f"all of {active}" if run.population == "owned" else "shared by all parties"
-    real = "" if run.real_share in (None, 1.0) else f", {100 * float(run.real_share or 0):.0f} % with others’ columns"
+    whose = "shared by all parties" if run.all_shared else f"all of {active}"
+    real = "" if run.all_shared or run.real_share is None else f", {100 * run.real_share:.0f} % with others’ columns"
     rows = "rows" if run.rows is None else f"{run.rows:,} rows"
     splits = f"{run.splits} splits" if run.splits > 1 else "one split"
     return Cell(
@@ -116,7 +116,7 @@ def _figure_cell(run: ComparedRun, name: str) -> Cell:
     return Cell(format_value(figure.value, name), ends or "no interval")
 
 
-def _against_first(compared: Runs) -> Iterator[Line]:
+def _compare_first(compared: Runs) -> Iterator[Line]:
     """The difference from the first run, a line a metric; one line where no run has its rows."""
     first, *others = compared.runs
     if not first.metrics or not any(run.metrics for run in others):
@@ -130,7 +130,7 @@ def _against_first(compared: Runs) -> Iterator[Line]:
         yield Line(METRICS[name][0], (Cell(NONE), *cells), "same rows, split by split")
 
 
-def _against_alone(compared: Runs) -> Iterator[Line]:
+def _compare_alone(compared: Runs) -> Iterator[Line]:
     for name in compared.metrics:
         if any(name in run.alone or run.alone_rows == "other rows" for run in compared.runs):
             cells = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,13 @@ def read_report(path: Path) -> dict[str, Any]:
     return found
 
 
-def name_source(place: str) -> str:
-    """What a run is called that is given as a job's id, or as a path: the name of the folder with the report."""
+def name_sources(places: Sequence[str]) -> list[str]:
+    """What runs are called that are given as jobs' ids or paths: the folders with their reports, or all of the paths."""
+    names = [_name_source(place) for place in places]
+    return names if len(set(names)) == len(names) else list(places)
+
+
+def _name_source(place: str) -> str:
     path = Path(place)
     folder = path.parent if path.name == FILE else path
     return folder.resolve().name if folder.exists() else path.stem

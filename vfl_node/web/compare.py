@@ -23,8 +23,8 @@ from vfl_node.web.view import NodeView, find_job
 STYLES = ("joint", "alone", "second", "first", "third", "fourth")
 """Class of the style sheet for each run."""
 
-LABEL = 10
-"""Letters of a run's name beside an axis; the key has all."""
+LABEL = 8
+"""Letters of a run's name beside an axis, after its number; the table has all."""
 
 MOST_LISTED = 50
 """Jobs from which one is chosen: the newest ones."""
@@ -64,8 +64,9 @@ def comparison(view: NodeView, ids: Sequence[str]) -> dict[str, Any] | None:
 
 def links(jobs: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> dict[str, list[tuple[Mapping[str, Any], str]]]:
     """Jobs with a report and the address that has them besides (``add``), or no more (``leave``)."""
-    named = list(dict.fromkeys(ids))
     done = [job for job in jobs if job["report"]]
+    known = {job["id"] for job in done}
+    named = [job_id for job_id in dict.fromkeys(ids) if job_id in known]
     others = [job for job in done if job["id"] not in named][:MOST_LISTED] if len(named) < MOST else []
     return {
         "add": [(job, f"/compare?{_query([*named, job['id']])}") for job in others],
@@ -99,11 +100,11 @@ def _draw_losses(compared: Runs) -> Markup | None:
 def _draw_metric(compared: Runs, name: str) -> tuple[str, Markup]:
     title, _, most = METRICS[name]
     marks = []
-    for run, style in zip(compared.runs, STYLES, strict=False):
+    for number, (run, style) in enumerate(zip(compared.runs, STYLES, strict=False), 1):
         if figure := run.metrics.get(name):
             low = figure.value if figure.low is None else figure.low
             high = figure.value if figure.high is None else figure.high
             label = run.name if len(run.name) <= LABEL else f"{run.name[: LABEL - 1]}…"
-            marks.append(Mark(label, figure.value, low, high, style))
+            marks.append(Mark(f"{number} {label}", figure.value, low, high, style))
     heading = f"{title}, {'left' if name in LOWER_IS_BETTER else 'right'} is better"
     return heading, charts.dot_chart(f"metric-{name}", title, marks, most=most, figure=partial(format_value, name=name))
