@@ -134,6 +134,11 @@ def test_predict_is_light(tmp_path: Path, config: Path) -> None:
     assert HEAVY.isdisjoint(imported(tmp_path, wanted, [*wanted, "--align"]))
 
 
+def test_trace_is_light(tmp_path: Path, config: Path) -> None:
+    """What this node answers is no trace, which the command says."""
+    assert HEAVY.isdisjoint(imported(tmp_path, ["trace", "trial-1", "--config", config], status=2))
+
+
 def test_submit_is_light(tmp_path: Path, config: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(JOB)

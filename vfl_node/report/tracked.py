@@ -99,15 +99,15 @@ def _metrics(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for group, key in MODELS.items():
         metrics = report.get(key) or {}
         for name in (*get_args(Metric), "rows"):
-            yield from _with_interval(f"{group}/{name}", metrics.get(name), (metrics.get("intervals") or {}).get(name))
+            yield from _values(f"{group}/{name}", metrics.get(name), (metrics.get("intervals") or {}).get(name))
     for group, key in GAINS.items():
         for name, gain in (report.get(key) or {}).items():
-            yield from _with_interval(f"{group}/{name}", gain["mean"], gain)
+            yield from _values(f"{group}/{name}", gain["mean"], gain)
     for leak, meter in (report.get("meters") or {}).items():
-        yield from _with_interval(f"leak/{leak}", (meter or {}).get("value"), None)
+        yield from _values(f"leak/{leak}", (meter or {}).get("value"), None)
 
 
-def _with_interval(name: str, value: float | None, interval: Mapping[str, Any] | None) -> Iterator[tuple[str, float]]:
+def _values(name: str, value: float | None, interval: Mapping[str, Any] | None) -> Iterator[tuple[str, float]]:
     if value is not None:
         yield name, float(value)
         for end in ("low", "high") if interval else ():
