@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.web.shown_node import AUTHORISED, View, a_job, browser
+from vfl_node.errors import StateError
 from vfl_node.web import events
 from vfl_node.web.events import MOST_KEPT, MOST_VIEWERS, JobStream, JobStreams, compare
 
@@ -94,13 +96,11 @@ def test_all_viewers_get_the_same_bytes_and_one_that_comes_back_what_it_missed(m
         assert await anext(second) is whole
         assert read(whole)[1:] == ("whole", json.loads(json.dumps(watched.job)))
         await advance(watched, stream, 2)
-        missed = [await anext(first) for _ in range(3)]
-        assert [read(event)[1] for event in missed] == ["job", "epochs", "log"]
-        assert all([(await anext(second)) is event for event in missed])
-        back = viewer(stream, read(whole)[0])
-        assert [await anext(back) for _ in range(3)] == missed
-        half_way = viewer(stream, read(missed[1])[0])
-        assert await anext(half_way) == missed[2]
+        missed = await anext(first)
+        assert await anext(second) == missed == await anext(viewer(stream, read(whole)[0]))
+        each = [event + b"\n\n" for event in missed.split(b"\n\n")[:-1]]
+        assert [read(event)[1] for event in each] == ["job", "epochs", "log"]
+        assert await anext(viewer(stream, read(each[1])[0])) == each[2]
         for strange in ("", "1", "x-1", f"{stream._mark}-999", f"{stream._mark}-é", f"{stream._mark}-"):
             assert read(await anext(viewer(stream, strange)))[1] == "whole"
 
@@ -115,8 +115,7 @@ def test_a_viewer_that_falls_behind_is_dropped_and_nobody_waits_for_it(monkeypat
         await anext(quick)
         for epoch in range(2, 3 + MOST_KEPT // 3 + 1):
             await advance(watched, stream, epoch)
-            for _ in range(3):
-                await anext(quick)
+            await anext(quick)
         assert len(stream._kept) == MOST_KEPT
         with pytest.raises(StopAsyncIteration):
             await anext(slow)
@@ -130,7 +129,8 @@ def test_a_stream_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
         before = viewer(stream)
         await anext(before)
         watched.job = a_job("a", "failed", live=LIVE)
-        told = [read(event) async for event in before]
+        rest = b"".join([event async for event in before])
+        told = [read(event) for event in rest.split(b"\n\n")[:-1]]
         assert [name for _, name, _ in told] == ["job", "end"]
         assert told[-1][2] == {"state": "failed", "report": False}
         late = b"".join([event async for event in viewer(stream)])
@@ -156,6 +156,23 @@ def test_a_stream_goes_on_for_a_while_without_viewers_and_ends_if_its_job_is_gon
         assert [event async for event in left] == []
 
     play(scene, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(StateError("disk", code="E_STATE"), "the events of a job end"), (RuntimeError("defect"), "internal error")],
+)
+def test_a_job_that_cannot_be_read_ends_its_stream(monkeypatch: pytest.MonkeyPatch, error: Exception, line: str) -> None:
+    async def scene(watched: Watched, stream: JobStream) -> None:
+        def fail() -> None:
+            raise error
+
+        stream._look, stream.viewers = fail, 1
+        assert all([event.startswith(b"id: ") async for event in viewer(stream)])  # until it ends
+
+    with capture_logs() as logs:
+        play(scene, monkeypatch)
+    assert [entry["event"] for entry in logs] == [line]
 
 
 def test_a_quiet_viewer_hears_that_the_node_is_here_until_it_may_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from vfl_node.errors import VflError
+
 log = structlog.get_logger()
 
 LOOK_S = 0.25
@@ -102,9 +104,9 @@ class JobStream:
                 yield self._describe()
             if self._kept and place is not None and place < self._kept[0][0] - 1:
                 return
-            for number, event in [pair for pair in self._kept if place is not None and pair[0] > place]:
-                place = number
-                yield event
+            if missed := [event for number, event in self._kept if place is not None and number > place]:
+                place = self._number
+                yield b"".join(missed)
             if self.over and place in (None, self._number):
                 return
             try:
@@ -122,8 +124,10 @@ class JobStream:
                 self._wake()
                 idle_s = 0.0 if self.viewers else idle_s + LOOK_S
                 await asyncio.sleep(LOOK_S)
+        except VflError as error:  # such as a disk that refuses; viewers connect again
+            log.warning("the events of a job end", code=error.code, reason=error.message)
         except Exception:
-            log.exception("internal error")  # its viewers connect again
+            log.exception("internal error")
         finally:
             self.over = True
             self._wake()

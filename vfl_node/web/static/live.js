@@ -176,6 +176,9 @@ async function cancel() {
 
 document.querySelectorAll(".x").forEach(readable);
 document.querySelectorAll("[data-open]").forEach(button => { button.hidden = false; });
-find("cancel")?.addEventListener("close", event => { if (event.target.returnValue === "yes") cancel(); });
+find("cancel")?.addEventListener("close", ({target}) => {
+  if (target.returnValue === "yes") cancel();
+  target.returnValue = "";  // Esc leaves it as it is
+});
 watch();
 setInterval(() => { if (job && OPEN.includes(job.state)) lanes(); }, 1000);
