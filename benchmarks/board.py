@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from typing_extensions import override
@@ -82,7 +82,7 @@ def watching(place: tuple[str, str], job_id: str, viewers: int) -> Iterator[list
                 connection.sendall(request)
                 ready.register(connection, selectors.EVENT_READ)
             while not over.is_set():
-                read[0] += sum(len(key.fileobj.recv(1 << 16)) for key, _ in ready.select(0.2))  # type: ignore[union-attr]
+                read[0] += sum(len(cast(socket.socket, key.fileobj).recv(1 << 16)) for key, _ in ready.select(0.2))
 
     thread = threading.Thread(target=pull)
     thread.start()

@@ -72,8 +72,11 @@ def node_with(jobs: int) -> Iterator[tuple[int, str]]:
     """Port and token of a node with so many jobs."""
     with tempfile.TemporaryDirectory() as folder:
         peers = {name: Peer() for name in ("lab", "insurer")}
-        listen = {"listen": "127.0.0.1:0", "insecure_loopback": True}
-        node = Node(Settings(name="clinic", role="active", state_dir=Path(folder, "state"), peers=peers, **listen))
+        state = Path(folder, "state")
+        settings = Settings(
+            name="clinic", role="active", state_dir=state, peers=peers, listen="127.0.0.1:0", insecure_loopback=True
+        )
+        node = Node(settings)
         fill(node, jobs)
         server = Server(create_app(node, token=node.token), "127.0.0.1", 0)
         server.start()

@@ -31,7 +31,7 @@ class Tables(Protocol):
 
     @property
     def name(self) -> str:
-        """Of its pages and its file of values."""
+        """What its pages and its file of values are called."""
 
     @property
     def more_seeds(self) -> str:

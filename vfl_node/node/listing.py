@@ -15,7 +15,7 @@ from vfl_node.web.wanted import GROUPS, KINDS, RESUMABLE, Wanted
 _KINDS = {state: ("", state, group) for group, states in GROUPS.items() for state in states}
 
 
-class Line(NamedTuple):
+class JobLine(NamedTuple):
     """What a list is made of, of one job, as the index has it: perhaps damaged, and without what is not needed."""
 
     number: int
@@ -34,7 +34,7 @@ class Line(NamedTuple):
         kinds = _KINDS.get(self.state, ("", self.state))
         return (*kinds, RESUMABLE) if is_resumable(self.state, self.code) else kinds
 
-    def ended_as(self, record: Record) -> Line:
+    def ended_as(self, record: Record) -> JobLine:
         """This job with an end that the index does not have yet."""
         return self._replace(state=record.state, finished=record.finished, code=record.code, figures=record.figures)
 
@@ -49,7 +49,7 @@ class Selection:
         total: how many are on all pages.
     """
 
-    lines: list[Line]
+    lines: list[JobLine]
     counts: dict[str, int]
     total: int
 
@@ -60,7 +60,7 @@ def needed(wanted: Wanted) -> set[str]:
     return {"id", "state", "code", *fields, *(("name", "spec") if wanted.search else ())}
 
 
-def select(lines: Sequence[Line], wanted: Wanted) -> Selection:
+def select(lines: Sequence[JobLine], wanted: Wanted) -> Selection:
     """Those of ``lines``, newest first, that are ``wanted``."""
     words = wanted.search.lower().split()
     found = [line for line in lines if _has(line, words)] if words else lines
@@ -77,7 +77,7 @@ def took_s(submitted: str | None, finished: str | None) -> float | None:
     return (datetime.fromisoformat(finished) - datetime.fromisoformat(submitted)).total_seconds()
 
 
-def _has(line: Line, words: Sequence[str]) -> bool:
+def _has(line: JobLine, words: Sequence[str]) -> bool:
     """Whether all of ``words`` stand in a job's name, id, error code, parties or purpose."""
     text = f"{line.name} {line.id} {line.code or ''}".lower()
     if all(word in text for word in words):
@@ -90,7 +90,7 @@ def _has(line: Line, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _arrange(lines: list[Line], sort: str) -> list[Line]:
+def _arrange(lines: list[JobLine], sort: str) -> list[JobLine]:
     """``lines``, newest first, as wanted; those without what they are sorted by come last."""
     down = sort.startswith("-")
     key, fields = _KEYS[sort.removeprefix("-")]
@@ -102,21 +102,21 @@ def _arrange(lines: list[Line], sort: str) -> list[Line]:
     return known + [line for line in lines if line.number not in values]
 
 
-def _took(line: Line) -> float | None:
+def _took(line: JobLine) -> float | None:
     try:
         return took_s(line.submitted, line.finished)
     except (ValueError, TypeError):  # damaged
         return None
 
 
-def _metric(line: Line) -> float | None:
+def _metric(line: JobLine) -> float | None:
     try:
         return float(json.loads(line.figures or "{}")["metric"]["value"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
-_KEYS: Mapping[str, tuple[Callable[[Line], Any], tuple[str, ...]]] = {
+_KEYS: Mapping[str, tuple[Callable[[JobLine], Any], tuple[str, ...]]] = {
     "age": (lambda line: None, ()),
     "name": (lambda line: (line.name or "").lower(), ("name",)),
     "state": (lambda line: line.state, ("state",)),

@@ -28,7 +28,7 @@ from vfl_node.execution.trial import Trial
 from vfl_node.job import Job
 from vfl_node.node.faults import cannot_use, explain
 from vfl_node.node.index import COLUMNS, Index
-from vfl_node.node.listing import Line
+from vfl_node.node.listing import JobLine
 from vfl_node.node.partners import Partner
 from vfl_node.node.record import Record, damaged_record
 from vfl_node.node.states import UNFINISHED, State
@@ -195,10 +195,10 @@ class Store:
         """Every job, newest first. Raises StateError where the index cannot be read."""
         return self._records()
 
-    def lines(self, needed: Collection[str]) -> list[Line]:
+    def lines(self, needed: Collection[str]) -> list[JobLine]:
         """What a list of every job is made of, newest first, as far as it is ``needed``. Raises StateError."""
         with self._lock, self._explain_errors():
-            lines = [Line(number, *cast(Any, cells)) for number, cells in self._index.lines(needed)]
+            lines = [JobLine(number, *cast(Any, cells)) for number, cells in self._index.lines(needed)]
             return [line.ended_as(self._unwritten[line.id]) if line.id in self._unwritten else line for line in lines]
 
     def numbered(self, numbers: Sequence[int]) -> list[Record]:

@@ -80,10 +80,7 @@ class Work:
         self.record = record
         self.stop = Stop()
         self.progress, self.trace = LiveProgress(record.id, self.stop), Trace()
-        self._settings = settings
-        self._store = store
-        self._peers = peers
-        self._budget = budget
+        self._settings, self._store, self._peers, self._budget = settings, store, peers, budget
         self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
         self._job = record.job
         self._folder = store.job_folder(record)
