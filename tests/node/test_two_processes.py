@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import stat
@@ -28,6 +29,19 @@ evaluate: {test_fraction: 0.3, repeats: 2}
 """
 
 
+def check_trace(federation: Any, job_id: str, trial: Any) -> None:
+    """The lab's owner sends its half, and the clinic's puts both on one time line."""
+    half, whole = federation.folder / "lab-half.json", federation.folder / "whole.json"
+    for name, words in (("lab", ["--out", half]), ("clinic", ["--with", half, "--out", whole])):
+        told = command("trace", job_id, "--config", federation.folder / name / "node.yaml", *words)
+        assert told.returncode == 0, told.stderr
+    document = json.loads(whole.read_text())
+    assert document["otherData"]["parties"] == ["clinic", "lab"]
+    come = [event["args"] for event in document["traceEvents"] if event["cat"] == "message" and event["ph"] == "i"]
+    assert {message["receiver"] for message in come} == {"clinic", "lab"}
+    assert not any(canary in whole.read_text() for canary in (*trial.ids, "measure-"))
+
+
 def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
     federation.as_users_start_them()
     federation.start_both()
@@ -45,6 +59,7 @@ def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
         assert theirs["metrics"] is None
         assert all(epoch["loss"] is None for epoch in theirs["training"]["epochs"])
         assert ours["manifest_digest"] == theirs["manifest_digest"]
+        check_trace(federation, job_id, trial)
         folder = federation.job_folder("lab", job_id)
         federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})  # no secrets
     health = federation.client("clinic").health()
