@@ -38,6 +38,17 @@ def test_a_split_step_is_measured_beside_the_joint_model(tmp_path: Path) -> None
     assert "| split step / joint, batch 256, cut 16 |" in text
 
 
+@pytest.mark.slow
+def test_what_viewers_cost_a_job_is_measured_in_pairs(tmp_path: Path) -> None:
+    out = tmp_path / "board.json"
+    text = ran("-m", "benchmarks.board", "--viewers", "2", "--pairs", "2", "--window", "1", "--out", out)
+    (row,) = json.loads(out.read_text())["rows"]
+    assert "| processor time of the node |" in text
+    assert row["viewers"] == 2
+    assert row["cpu_least"] <= row["cpu_ratio"] <= row["cpu_most"]
+    assert all(value > 0 for value in row.values())
+
+
 @pytest.fixture(scope="module")
 def leakage(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     out = tmp_path_factory.mktemp("leakage") / "leakage.json"
