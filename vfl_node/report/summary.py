@@ -47,7 +47,7 @@ def _verdict_lines(verdict: Mapping[str, Any] | None) -> Iterator[str]:
     """Whether it helped, and what others can tell of each secret of this party."""
     if verdict:
         yield verdict["words"]
-        for leak in verdict["leaks"].values():
+        for leak in (verdict["leaks"][secret] for secret in ("labels", "membership", "columns") if secret in verdict["leaks"]):
             yield f"{leak['level'].replace('_', ' ')}: {' '.join(filter(None, (leak['words'], leak['advice'])))}"
 
 
