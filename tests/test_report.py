@@ -814,6 +814,12 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
     assert policy == f"default-src 'none'; style-src {page_module.csp_source(style)}; base-uri 'none'; form-action 'none'"
 
 
+def test_the_purpose_of_a_job_stands_below_its_name() -> None:
+    why = a_job().model_copy(update={"purpose": "Does the <lab> help?"})
+    assert "<h1>trial</h1>\n<p>Does the &lt;lab&gt; help?</p>" in page(build(job=why))
+    assert "<h1>trial</h1>\n<p class" in page(build())
+
+
 def test_hostile_text_stays_text() -> None:
     learnt = replace(aligned(a_job(), "clinic"), group=HOSTILE, learnt=(Disclosure(HOSTILE, None, HOSTILE),))
     said = dict.fromkeys(("clinic", "lab"), (Disclosure("embeddings", 1, HOSTILE),))
