@@ -150,20 +150,20 @@ WORSE, UNCLEAR = (-0.05, -0.01), (-0.02, 0.03)
         # then the one that sends least
         ({"a": {"sent": 9}, "b": {"sent": 8}}, "b", "and of those that tell others least it sends the fewest bytes"),
         # what tells nothing but is not shown to help does not come before what helps
-        ({"a": {"labels": LOW, "gain": UNCLEAR}, "b": {}}, "b", "no other run holds up beside it"),
+        ({"a": {"labels": LOW, "gain": UNCLEAR}, "b": {}}, "b", "it is the only one of which that is shown"),
         ({"a": {"labels": LOW, "gain": WORSE}, "b": {"gain": UNCLEAR}}, "b", "If any, choose “b”: no run is clearly better"),
         ({"a": {"gain": UNCLEAR}, "b": {"gain": UNCLEAR, "labels": LOW}}, "b", "and it tells others least"),
         ({"a": {"gain": None}, "b": {"gain": None, "labels": LOW}}, "b", "If any, choose “b”"),
         ({"a": {"gain": WORSE}, "b": {"gain": WORSE}}, None, "Choose none"),
         ({"a": {"auc": None}, "b": {"auc": None}}, None, "clinic knows no metrics of them"),
-        ({"a": {"auc": None, "labels": LOW}, "b": {}}, "b", "no other run holds up beside it"),
+        ({"a": {"auc": None, "labels": LOW}, "b": {}}, "b", "it is the only one of which that is shown"),
         # not measured counts as high
         ({"a": {"labels": {**LOW, "level": "not_measured"}}, "b": {"labels": SOME}}, "b", "tells others least"),
         # on the same rows the one that is clearly worse is out, although it tells less
         (
             {"a": {"seeded": True, "labels": LOW}, "b": {"seeded": True, "auc": (0.95, 0.97, 0.961)}},
             "b",
-            "better than clinic alone in AUC, and no other run holds up beside it",
+            "better than clinic alone in AUC, and it is the only one of which that is shown",
         ),
         # on other rows it is not
         ({"a": {"labels": LOW}, "b": {"auc": (0.95, 0.97, 0.961)}}, "a", "of such runs it tells others least"),
@@ -178,12 +178,12 @@ def test_the_rule_of_the_choice(runs: dict[str, dict[str, Any]], chosen: str | N
 def test_lower_can_be_better() -> None:
     """The best one is known by the metric's direction."""
     reports = {}
-    for name, values in (("a", (0.3, 0.31, 0.32)), ("b", (0.4, 0.41, 0.42))):
+    for name, values in (("a", (0.3, 0.31, 0.32)), ("b", (0.4, 0.42, 0.41))):
         report = reports[name] = a_report(seeded=True, gain=None)
         report["metrics"] |= {"auc": None, "nll": values[1], "repeats": {"nll": list(values)}, "intervals": None}
     choice = choose(compared(**reports))
     assert (choice.run, choice.metric) == ("a", "nll")
-    assert "“b” is clearly worse than “a” on the same rows (NLL +0.100, +0.100 to +0.100)." in choice.reasons
+    assert any(reason.startswith("“b” is clearly worse than “a” on the same rows (NLL +0.100, ") for reason in choice.reasons)
 
 
 def test_the_reasons_say_what_the_choice_rests_on_and_why_not_the_others() -> None:
@@ -196,7 +196,7 @@ def test_the_reasons_say_what_the_choice_rests_on_and_why_not_the_others() -> No
         "“d” has no metrics of held-out rows here.",
     )
     choice = choose(compared(a=low, b=a_report(auc=(0.9,), gain=WORSE)))
-    assert "in one split, without an interval: repeat it before you decide." in choice.reasons[0]
+    assert "in one split, without an interval." in choice.reasons[0]
 
 
 # What is refused.

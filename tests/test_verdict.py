@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from vfl_node.gdp import Exposure
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.evaluate import METRICS as METRICS_OF
+from vfl_node.report import meters as meters_module
 from vfl_node.report import results
 from vfl_node.report.meters import Meter, Meters, level_of
 from vfl_node.report.sections import Interval, Metrics
@@ -73,6 +77,48 @@ def test_the_reason_names_metrics_rows_and_splits() -> None:
     )
 
 
+def test_a_better_boosted_tree_of_the_active_party_is_named() -> None:
+    low, high = -0.03, -0.01  # federated minus tree
+    gain = Interval(mean=0.02, sd=0.01, low=0.01, high=0.03, repeats=1, method="bootstrap")
+    said = verdict_of(
+        a_job(metrics=("auc",)),
+        "clinic",
+        metrics=measured(),
+        alone=measured(),
+        gains={"auc": gain},
+        tree={"auc": gain.model_copy(update={"low": low, "high": high})},
+        meters=None,
+    )
+    assert said.helped == "yes"
+    assert said.reason.endswith("But a boosted tree of clinic alone is better: AUC.")
+
+
+def test_differences_without_a_width_say_nothing() -> None:
+    assert by_gains(a_job(metrics=("accuracy",)), accuracy=(0.01, 0.01)).helped == "unclear"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "party", "level"),
+    [
+        ("psi", "clinic", "open"),
+        ("psi", "lab", "open"),
+        ("apsi", "lab", "open"),
+        ("apsi", "clinic", None),
+        ("psu", "lab", None),
+    ],
+)
+def test_membership_is_open_where_the_alignment_tells_it(protocol: str, party: str, level: str | None) -> None:
+    facts = SimpleNamespace(spec=ALIGNMENTS[protocol], protocol=protocol)
+    told = meters_module._told_members(facts, "active" if party == "clinic" else "passive")  # type: ignore[arg-type]
+    assert (told and told.level) == level
+
+
+def test_hidden_training_is_low_by_its_bound_and_not_measured_without_one() -> None:
+    assert meters_module._closed(Exposure(mu=0.2), "why").level == "low"
+    assert meters_module._closed(Exposure(mu=3.0), "why").level == "high"
+    assert meters_module._closed(Exposure(unbounded="networks"), "why").level == "not_measured"
+
+
 def test_one_measure_is_no_plural() -> None:
     assert by_gains(a_job(metrics=("auc",)), auc=BETTER).words == "Yes: better than clinic alone on the one measure."
 
@@ -110,11 +156,12 @@ def meters(**changes: Meter) -> Meters:
 @pytest.mark.parametrize(
     ("level", "value", "words"),
     [
-        ("low", 0.55, "lab can hardly tell a label."),
-        ("some", 0.7, "lab can tell labels in part."),
-        ("high", 0.9, "lab can read most labels used in training."),
-        ("high", 1.0, "lab can read nearly every label used in training."),
-        ("not_measured", None, "What lab can tell of labels is not measured."),
+        ("low", 0.55, "lab can hardly tell labels apart."),
+        ("some", 0.7, "lab can tell labels apart in part."),
+        ("high", 0.9, "lab can tell labels apart well."),
+        ("high", 0.96, "lab can tell labels apart almost without error."),
+        ("high", 1.0, "lab can read the labels."),
+        ("not_measured", None, "Whether lab can tell labels apart is not measured."),
     ],
 )
 def test_labels_in_words(level: Any, value: float | None, words: str) -> None:
@@ -134,7 +181,7 @@ def test_what_the_alignment_tells_is_open_and_says_what_would_hide_it() -> None:
     leak = leaks_of(a_job(), "clinic", meters(membership=told))["membership"]
     assert leak.words == "lab can see which records of clinic are shared."
     assert leak.evidence == "By design: psi tells all parties which of their records are shared."
-    assert "align.protocol: psu" in str(leak.advice)
+    assert "align by psu" in str(leak.advice)
 
 
 def test_columns_and_several_peers_in_words() -> None:
@@ -143,5 +190,5 @@ def test_columns_and_several_peers_in_words() -> None:
     assert leaks_of(job, "lab", meters(columns=worst))["columns"].words == "clinic can rebuild a column of lab."
     assert "rebuilds 62 % of what" in leaks_of(job, "lab", meters(columns=worst))["columns"].evidence
     assert "estimate" in leaks_of(job, "lab", meters(columns=worst))["columns"].evidence
-    assert leaks_of(job, "clinic", meters())["labels"].words == "lab and shop can hardly tell a label."
+    assert leaks_of(job, "clinic", meters())["labels"].words == "lab and shop, alone or together, can hardly tell labels apart."
     assert "columns" not in leaks_of(job, "clinic", meters())

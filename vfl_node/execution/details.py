@@ -11,6 +11,7 @@ from vfl_node.progress import (
     EpochJudged,
     EpochTrained,
     Event,
+    InputRefused,
     LocalEpochTrained,
     OverlapDoubted,
     PeersAwaited,
@@ -119,6 +120,8 @@ class Details:
                 return f"own model alone, epoch {epoch} of {epochs}: loss {loss:.4g}"
             case PredictionsAudited():
                 return "what was sent for predictions is judged"
+            case InputRefused():  # its words may name a column
+                return "this party's input cannot be used; its node's log says why"
             case TrainingCostKnown(text) | OverlapDoubted(text) | ResultDoubted(text):
                 return text
         return view["note"]

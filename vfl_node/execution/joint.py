@@ -29,6 +29,7 @@ from vfl_node.privacy.attacks import joint
 from vfl_node.privacy.silent import attempt
 from vfl_node.report import envelope, page
 from vfl_node.report.meters import add_joint
+from vfl_node.report.verdict import leaks_of
 from vfl_node.settings.protection import Protection
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.section import JointAttack
@@ -66,7 +67,7 @@ def report_joint(job: Job, parties: Mapping[str, TrialParty], out: Mapping[str, 
             found.setdefault(target, []).extend([judged] if judged else [])
     for name, attacks in found.items():
         if attacks:
-            _add(out[name], max(attacks, key=lambda attack: abs(attack.value - 0.5)))
+            _add(job, out[name], max(attacks, key=lambda attack: abs(attack.value - 0.5)))
 
 
 def _view(job: Job, name: str, party: TrialParty) -> Alignment:
@@ -92,7 +93,7 @@ def _attack(
     return None if value is None else JointAttack(value=value, estimate=False, judged=len(rows))
 
 
-def _add(folder: Path, attack: JointAttack) -> None:
+def _add(job: Job, folder: Path, attack: JointAttack) -> None:
     """Put the figure into the report in ``folder``, with a warning where it is large."""
     document: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     training = document["training"]
@@ -100,8 +101,9 @@ def _add(folder: Path, attack: JointAttack) -> None:
     training["warnings"] = [*training["warnings"], *membership_cautions(attack)]
     report = envelope.Report.model_validate(document)
     if report.meters and report.meters.membership:
-        membership = add_joint(report.meters.membership, attack)
-        report = report.model_copy(update={"meters": report.meters.model_copy(update={"membership": membership})})
+        meters = report.meters.model_copy(update={"membership": add_joint(report.meters.membership, attack)})
+        verdict = report.verdict and report.verdict.model_copy(update={"leaks": leaks_of(job, report.party, meters)})
+        report = report.model_copy(update={"meters": meters, "verdict": verdict})
     page.write(report, folder)
 
 

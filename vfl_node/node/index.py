@@ -33,6 +33,10 @@ COLUMNS = (
 LINE = ("id", "name", "state", "submitted", "finished", "code", "figures", "spec")
 """Columns by which the jobs of a list are chosen, counted and put in order."""
 
+_TEXTS = ("id", "name", "submitter", "spec", "state", "submitted", "finished", "code", "message", "hint")
+_ROW = ", ".join(f"CAST({name} AS BLOB)" if name in _TEXTS else name for name in COLUMNS if name != "figures")
+"""The cells of a row before it had figures, as bytes: a damaged one may be no text."""
+
 MIGRATIONS = (
     (
         "CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, name TEXT NOT NULL, submitter TEXT NOT NULL, "
@@ -49,9 +53,7 @@ MIGRATIONS = (
     ("ALTER TABLE pruned ADD COLUMN state TEXT NOT NULL DEFAULT 'done'",),
     (
         "ALTER TABLE jobs ADD COLUMN figures TEXT",
-        "UPDATE jobs SET sha256 = digest(id, name, submitter, spec, state, attempt, submitted, finished, code, message, hint, "
-        "deaths, figures) WHERE sha256 = digest(id, name, submitter, spec, state, attempt, submitted, finished, code, message, "
-        "hint, deaths)",  # a damaged row stays one
+        f"UPDATE jobs SET sha256 = digest({_ROW}, figures) WHERE sha256 = digest({_ROW})",  # noqa: S608 - our own words; a damaged row stays one
     ),
 )
 """Statements number k turn a table of version k into one of version k + 1; an empty file has version 0."""

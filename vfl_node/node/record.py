@@ -134,7 +134,17 @@ def describe_spec(spec: str) -> dict[str, Any]:
         document, shown = None, json.loads(spec)
     else:
         document, shown = job.model_dump(mode="json"), job.model_dump(mode="json", exclude_defaults=True)
+        if not _says(shown, job):  # a default that depends on other keys
+            shown = document
     return {"json": document, "yaml": yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None)}
+
+
+def _says(document: dict[str, Any], job: Job) -> bool:
+    """Whether the ``document`` is read as ``job``."""
+    try:
+        return Job.model_validate(document).canonical() == job.canonical()
+    except ValueError:
+        return False
 
 
 def damaged_record(job_id: str) -> Record:

@@ -59,7 +59,9 @@ def choose(compared: Runs) -> Choice:
     better = [run for run in stay if _change(run, metric) == "better"]
     chosen, *others = sorted(better or stay, key=lambda run: (_ranks(run), run.bytes))
     unsure = {run.name: _describe_unsure(run, chosen, compared.active, title) for run in stay if better and run not in better}
-    words = _sentence(chosen, others, compared.active, title, helps=bool(better))
+    words = _sentence(
+        chosen, others, compared.active, title, known=any(_change(run, metric) for run in stay), helps=bool(better)
+    )
     missing = [f"“{run.name}” has no metrics of held-out rows here." for run in compared.runs if run not in measured]
     reasons = (_describe_figure(chosen, metric, compared.active), *dropped.values(), *unsure.values(), *missing)
     return Choice(chosen.name, metric, words, reasons)
@@ -74,13 +76,15 @@ def _choose_none(compared: Runs, measured: Sequence[ComparedRun]) -> Choice:
     return Choice(None, None, f"No run can be recommended: {why}.", reasons)
 
 
-def _sentence(chosen: ComparedRun, others: Sequence[ComparedRun], active: str, title: str, *, helps: bool) -> str:
-    if helps:
+def _sentence(chosen: ComparedRun, others: Sequence[ComparedRun], active: str, title: str, *, known: bool, helps: bool) -> str:
+    if not known:
+        lead = f"If any, choose “{chosen.name}”: whether it is better than {active} alone is not known here, and "
+    elif helps:
         lead = f"Choose “{chosen.name}”: it is clearly better than {active} alone in {title}, and "
     else:
         lead = f"If any, choose “{chosen.name}”: no run is clearly better than {active} alone in {title}, and "
     if not others:
-        return f"{lead}no other run holds up beside it." if helps else f"{lead}the others are clearly worse."
+        return f"{lead}it is the only one of which that is shown." if helps else f"{lead}no other run is left."
     if all(_ranks(chosen) < _ranks(run) for run in others):
         return f"{lead}of such runs it tells others least." if helps else f"{lead}it tells others least."
     return f"{lead}of those that tell others least it sends the fewest bytes."
@@ -94,7 +98,7 @@ def _describe_figure(run: ComparedRun, metric: str, active: str) -> str:
     splits = f", in each of {run.splits} splits" if run.splits > 1 else ", in one split"
     value = f"{title} {format_value(figure.value, metric)}"
     if figure.low is None or figure.high is None:
-        return f"{value}{rows}{splits}, without an interval: repeat it before you decide."
+        return f"{value}{rows}{splits}, without an interval."
     ends = f"{format_value(figure.low, metric)} to {format_value(figure.high, metric)}"
     return f"{value} ({ends}){rows}{splits}."
 

@@ -156,9 +156,10 @@ class Runs:
 def name_runs(reports: Sequence[Mapping[str, Any]], given: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Name → report: the names of the jobs or, where two have the same one, those ``given``; a number makes them differ."""
     jobs = [_look_up(report, "job", "name", source=source) for report, source in zip(reports, given, strict=True)]
-    wanted = jobs if len(set(jobs)) == len(jobs) else list(given)
-    numbered = [f"{name} ({number})" if wanted.count(name) > 1 else name for number, name in enumerate(wanted, 1)]
-    return dict(zip(numbered, reports, strict=True))
+    names = jobs if len(set(jobs)) == len(jobs) else list(given)
+    while len(set(names)) < len(names):
+        names = [f"{name} ({number})" if names.count(name) > 1 else name for number, name in enumerate(names, 1)]
+    return dict(zip(names, reports, strict=True))
 
 
 def compare_reports(reports: Mapping[str, Mapping[str, Any]]) -> Runs:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from vfl_node.gdp import Exposure, auc_bound
 from vfl_node.privacy.labels.words import INFORMED, describe_known
 from vfl_node.progress import CONSTANT, Rebuilt
 from vfl_node.training.section import JointAttack, Section
@@ -66,9 +67,9 @@ def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection
     """Those of a party with data, at the end of a training."""
     assert job.train is not None
     traits, holds = job.train.traits, role == job.train.label_holder
-    unmetered, told, labels = traits.unmetered, _told_members(alignment), None
+    unmetered, told, labels = traits.unmetered, _told_members(alignment, role), None
     if not traits.opens_rows:
-        closed = Meter(level="low", why=unmetered)
+        closed = _closed(job.train.opens(job.evaluate), unmetered)
         return Meters(labels=closed if holds else None, membership=told or closed, columns=closed)
     columns = Meter(level="not_measured", why=unmetered or "no attack on what gradients tell of own columns is known here")
     if holds:
@@ -82,11 +83,20 @@ def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection
     return Meters(labels=labels, membership=told or _membership(alignment, protection, trained, unmetered), columns=columns)
 
 
-def _told_members(alignment: Alignment) -> Meter | None:
-    """The meter of membership where the alignment itself tells which records are shared."""
-    if not alignment.every_row_is_shared or alignment.hides_intersection:
+def _closed(exposure: Exposure, why: str) -> Meter:
+    """The meter of a training that sends nothing of a row in the open: by the bound of what is opened at its end."""
+    if exposure.unbounded:
+        return Meter(level="not_measured", why="the model is opened without a bound: see training.hidden.privacy")
+    return Meter(level=level_of(auc_bound(exposure.mu)), why=why)
+
+
+def _told_members(alignment: Alignment, role: Role) -> Meter | None:
+    """The meter of membership where the alignment itself tells others which of this party's records are shared."""
+    other: Role = "active" if role == "passive" else "passive"
+    if not alignment.spec.shows_shared_records_to(other):
         return None
-    return Meter(level="open", why=f"{alignment.protocol} tells all parties which of their records are shared")
+    whom = "all parties" if alignment.spec.shows_shared_records_to(role) else f"the {other} party"
+    return Meter(level="open", why=f"{alignment.protocol} tells {whom} which records are shared")
 
 
 def _membership(alignment: Alignment, protection: Protection, trained: Trained, unmetered: str) -> Meter:

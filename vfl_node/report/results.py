@@ -85,9 +85,15 @@ CHANGES: Mapping[Change, str] = {"better": "better", "worse": "worse", "unclear"
 """How one model compares with another in a metric → in words."""
 
 
+NO_WIDTH = 1e-12
+
+
 def change_of(metric: str, low: float, high: float) -> Change:
-    """How a model compares in ``metric``, by the ends of the 95 % interval of the difference."""
-    if low <= 0 <= high:
+    """How a model compares in ``metric``, by the ends of the 95 % interval of the difference.
+
+    Without a width it is unclear: differences that are equal in few splits say nothing about others.
+    """
+    if low <= 0 <= high or high - low <= NO_WIDTH:
         return "unclear"
     return "better" if (low > 0) != (metric in LOWER_IS_BETTER) else "worse"
 
@@ -148,8 +154,13 @@ def confusions(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+def _changes(gains: Mapping[str, Mapping[str, float]]) -> dict[str, Change]:
+    return {name: change_of(name, gain["low"], gain["high"]) for name, gain in gains.items()}
+
+
 def rivals(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Each model of the active party alone: ``title``, ``style``, ``metrics``, ``gains`` over it, and in words ``changes``."""
+    held_out = report["metrics"] and report["metrics"]["held_out"]
     gains = {"alone": report["gains"], "second": report["local_aligned_gains"], "first": report["boosted_tree_gains"]}
     return [
         {
@@ -157,7 +168,7 @@ def rivals(report: dict[str, Any]) -> list[dict[str, Any]]:
             "style": style,
             "metrics": figures,
             "gains": gains[style] or {},
-            "changes": {name: change_of(name, gain["low"], gain["high"]) for name, gain in (gains[style] or {}).items()},
+            "changes": _changes(gains[style] or {}) if held_out else {},
         }
         for title, style, figures in name_models(report)
         if style in gains

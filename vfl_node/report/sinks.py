@@ -20,7 +20,7 @@ BATCH = 1000
 """So many metrics MLflow takes at once."""
 
 URI = re.compile(r"[a-z][a-z0-9+.-]*://")
-SECRET = re.compile(r"//[^/@\s]*@")
+SECRET = re.compile(r"//\S*@")
 
 
 def log_to_mlflow(folder: Path, store: str, experiment: str = EXPERIMENT) -> None:
@@ -94,10 +94,14 @@ def _write_to_mlflow(run: TrackedRun, store: str, experiment: str) -> None:
         params=[Param(name, value) for name, value in run.params.items()],
         tags=[RunTag(name, value) for name, value in run.tags.items()],
     )
-    for first in range(0, len(metrics), BATCH):
-        client.log_batch(begun, metrics=metrics[first : first + BATCH])
-    for path in run.files:
-        client.log_artifact(begun, str(path))
+    try:
+        for first in range(0, len(metrics), BATCH):
+            client.log_batch(begun, metrics=metrics[first : first + BATCH])
+        for path in run.files:
+            client.log_artifact(begun, str(path))
+    except Exception:
+        client.set_terminated(begun, status="FAILED")
+        raise
     client.set_terminated(begun, end_time=run.finished)
 
 

@@ -11,9 +11,10 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from vfl_node.errors import UsageError
+from vfl_node.job.names import Name
 from vfl_node.transport.trace import Moment, Sum, Trace, TracedMessage
 
 TRACE = "trace.json"
@@ -80,9 +81,9 @@ class TraceAbout(_Part):
     """
 
     format: Literal[1] = 1
-    job: Text
-    parties: list[Text] = Field(min_length=1, max_length=100)
-    moved_us: dict[Text, int] = Field(default_factory=dict)
+    job: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,100}$")]
+    parties: list[Name] = Field(min_length=1, max_length=100)
+    moved_us: dict[Name, int] = Field(default_factory=dict)
 
 
 class Timeline(_Part):

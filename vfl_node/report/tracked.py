@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -68,13 +69,24 @@ def read_run(folder: Path) -> TrackedRun:
     except (OSError, ValueError):
         hint = "name the folder with report.json and report.html of a job that has ended"
         raise UsageError(f"there is no report in {folder}", code="E_FILE", hint=hint) from None
-    return track(report, tuple(folder / name for name in FILES if (folder / name).is_file()))
+    try:
+        return track(report, tuple(folder / name for name in FILES if (folder / name).is_file()))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        hint = "it must be a report of this version"
+        raise UsageError(f"report.json in {folder} is no report", code="E_FILE", hint=hint) from None
+
+
+def _checked_id(job_id: str) -> str:
+    """The id, which names a folder. Raises ValueError where it is none."""
+    if not re.fullmatch(r"[a-z0-9-]{1,100}", job_id):
+        raise ValueError("no id of a job")
+    return job_id
 
 
 def track(report: Mapping[str, Any], files: tuple[Path, ...] = ()) -> TrackedRun:
     """The run of ``report``, as ``report.json`` has it."""
     return TrackedRun(
-        name=report["job"]["id"],
+        name=_checked_id(report["job"]["id"]),
         started=_milliseconds(report["started"]),
         finished=_milliseconds(report["finished"]),
         params=dict(_flatten(report["job"]["spec"])),

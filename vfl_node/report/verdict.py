@@ -19,8 +19,8 @@ from vfl_node.training.section import Section
 
 NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
-NEARLY_ALL = 0.95
-"""Figure of an attack from which on a sentence says that it tells nearly all."""
+NEARLY_ALL, ALL = 0.95, 0.995
+"""Figures of an attack from which on a sentence says that it hardly errs, and that it reads labels: 1.00 to two places."""
 
 
 class Leak(Section):
@@ -54,6 +54,7 @@ def verdict_of(
     metrics: Metrics | None,
     alone: Metrics | None,
     gains: Mapping[str, Interval] | None,
+    tree: Mapping[str, Interval] | None = None,
     meters: Meters | None,
 ) -> Verdict:
     """The verdict for ``party`` of a job that trained.
@@ -64,6 +65,7 @@ def verdict_of(
         metrics: of the federated model; None: not known to this party.
         alone: of the active party's own model; likewise.
         gains: metric → interval of the difference, federated minus alone.
+        tree: likewise, federated minus boosted tree of the active party.
         meters: of what this party sent.
     """
     rival = f"{job.parties.active} alone"
@@ -79,13 +81,14 @@ def verdict_of(
         reason = "This party knows the metrics of no other model to compare with."
         return Verdict(helped="not_measured", words="Done. Whether it helped is not known here.", reason=reason, leaks=leaks)
     if (metrics.rows, metrics.population) != (alone.rows, alone.population):
-        reason = f"The federated model and that of {rival} cannot be compared: each was measured on its own rows."
-        words = "No verdict: the two models met different rows."
+        reason = f"No interval of the difference between the federated model and {rival} is known."
+        words = "No verdict: the two models were not measured in the same way."
         return Verdict(helped="not_comparable", words=words, reason=reason, leaks=leaks)
     changes: dict[str, Change] = {name: "unclear" for name in wanted if getattr(alone, name) is not None}
     changes |= {name: change_of(name, gain.low, gain.high) for name, gain in (gains or {}).items() if name in changes}
     helped, words = _answer(list(changes.values()), rival)
-    return Verdict(helped=helped, words=words, reason=_reason(job, changes, metrics), changes=changes, leaks=leaks)
+    reason = f"{_reason(job, changes, metrics)}{_tree_words(job, changes, tree or {})}"
+    return Verdict(helped=helped, words=words, reason=reason, changes=changes, leaks=leaks)
 
 
 def _answer(changes: Sequence[Change], rival: str) -> tuple[Literal["yes", "unclear", "mixed", "no"], str]:
@@ -118,31 +121,47 @@ def _reason(job: Job, changes: Mapping[str, Change], metrics: Metrics) -> str:
     found = {change: [METRICS[name][0] for name in changes if changes[name] == change] for change in CHANGES}
     parts = [f"{CHANGES[change].capitalize()}: {join_names(names)}." for change, names in found.items() if names]
     whose = f"{job.parties.active} owns" if metrics.population == "owned" else "all parties have"
-    splits = f", in each of {job.evaluate.repeats} splits" if job.evaluate.repeats > 1 else ""
+    splits = f", in each of {job.evaluate.repeats} splits" if job.evaluate.repeats > 1 else ", in one split"
     rows = "" if metrics.rows is None else f" Measured on {metrics.rows:,} held-out rows that {whose}{splits}."
     return f"{' '.join(parts)}{rows}"
 
 
+def _tree_words(job: Job, changes: Mapping[str, Change], tree: Mapping[str, Interval]) -> str:
+    """That a boosted tree of the active party is better than the federated model, where it is."""
+    better = [
+        METRICS[name][0] for name in changes if name in tree and change_of(name, tree[name].low, tree[name].high) == "worse"
+    ]
+    return f" But a boosted tree of {job.parties.active} alone is better: {join_names(better)}." if better else ""
+
+
 def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
     """Secret → what others can tell of it, for each that ``party`` has in this job."""
-    others = join_names([name for name in job.parties.peers_of(party) if name in job.parties.data])
+    met = [name for name in job.parties.peers_of(party) if name in job.parties.data]
+    told = meters.membership and meters.membership.level == "open"
+    others, all_others = (_name_all(names) for names in (met, job.parties.others(party)))
+    what = "targets" if job.task == "regression" else "labels"
     made = {
-        "labels": _labels(meters.labels, others) if meters.labels else None,
-        "membership": _membership(meters.membership, party, others) if meters.membership else None,
+        "labels": _labels(meters.labels, others, what) if meters.labels else None,
+        "membership": _membership(meters.membership, party, all_others if told else others) if meters.membership else None,
         "columns": _columns(meters.columns, party, others) if meters.columns else None,
     }
     return {secret: leak for secret, leak in made.items() if leak}
 
 
-def _labels(meter: Meter, others: str) -> Leak:
-    most = "nearly every label" if (meter.value or 0) >= NEARLY_ALL else "most labels"
+def _name_all(names: Sequence[str]) -> str:
+    """Who can tell: of several the strongest, or all together."""
+    return join_names(names) if len(names) == 1 else f"{join_names(names)}, alone or together,"
+
+
+def _labels(meter: Meter, others: str, what: str) -> Leak:
+    well = "almost without error" if (meter.value or 0) >= NEARLY_ALL else "well"
     can = {
-        "low": f"{others} can hardly tell a label.",
-        "some": f"{others} can tell labels in part.",
-        "high": f"{others} can read {most} used in training.",
+        "low": f"{others} can hardly tell {what} apart.",
+        "some": f"{others} can tell {what} apart in part.",
+        "high": f"{others} can read the {what}." if (meter.value or 0) >= ALL else f"{others} can tell {what} apart {well}.",
     }
-    pairs = "tells two rows with different labels apart"
-    return _leak(meter, can, f"What {others} can tell of labels is not measured.", pairs, HIDE_LABELS)
+    pairs = f"tells two rows with different {what} apart"
+    return _leak(meter, can, f"Whether {others} can tell {what} apart is not measured.", pairs, HIDE_LABELS)
 
 
 def _membership(meter: Meter, party: str, others: str) -> Leak:
@@ -166,10 +185,11 @@ def _columns(meter: Meter, party: str, others: str) -> Leak:
     return _leak(meter, can, f"What {others} can rebuild of {party}'s columns is not measured.", "", HIDE_COLUMNS)
 
 
-HIDE_LABELS = "Train hidden (train.algorithm: hidden, with a coordinator): no gradient is sent. Defences of labels hide less."
-HIDE_MEMBERS = "Train hidden (train.algorithm: hidden, with a coordinator), or stop in time (limits.max_attack_auc: 0.6)."
-ALIGN_HIDDEN = "To hide it, align by psu and train hidden (align.protocol: psu, train.algorithm: hidden)."
-HIDE_COLUMNS = "Defend the columns (defences: [{name: fbs, columns: all}]), or stop in time (limits.max_feature_gain)."
+TRAIN_HIDDEN = "Where the job allows it, train hidden (train.algorithm: hidden, with a coordinator)"
+HIDE_LABELS = f"{TRAIN_HIDDEN}: no gradient is sent. Defences of labels hide less."
+HIDE_MEMBERS = f"{TRAIN_HIDDEN}. Or stop in time (limits.max_attack_auc: 0.6)."
+ALIGN_HIDDEN = f"To hide it, align by psu. {TRAIN_HIDDEN}."
+HIDE_COLUMNS = "Defend the columns (defences, such as fbs), or stop in time (limits.max_feature_gain)."
 
 
 def _leak(meter: Meter, can: Mapping[str, str], unknown: str, pairs: str, advice: str) -> Leak:

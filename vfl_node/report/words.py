@@ -122,8 +122,8 @@ def human_age(moment: str, now: datetime | None = None) -> str:
 
 
 def human_time(moment: str) -> str:
-    """An ISO 8601 moment in UTC for people."""
-    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
+    """An ISO 8601 moment in UTC for people; empty where it is not known."""
+    return "" if not moment else f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def quantity(value: float) -> str:

@@ -244,7 +244,7 @@ class _Board:
     def job_page(self, request: Request) -> Response:
         self._look(request)
         job = self._job(request)
-        if job["report"]:
+        if job["report"] and job["state"] == "done":
             return RedirectResponse(f"/jobs/{job['id']}/report.html")
         return self._pages.job(self._view.health(), job)
 
@@ -266,7 +266,12 @@ class _Board:
         self._look(request)
         trace = self._view.trace(self._job(request)["id"])
         if trace is None:
-            return problem(404, "E_NO_TRACE", "this job has no trace", "it has not begun, or it ended without a report")
+            return problem(
+                404,
+                "E_NO_TRACE",
+                "this job has no trace",
+                "it has not begun, it ended without a report, or this node kept no traces then",
+            )
         return Response(trace, media_type="application/json")
 
     def _job(self, request: Request) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def compare_jobs(view: NodeView, ids: Sequence[str]) -> Runs:
 def comparison(view: NodeView, ids: Sequence[str]) -> dict[str, Any] | None:
     """What the page shows of the jobs ``ids``; None while fewer than two are named. Raises as :func:`compare_jobs`."""
     if len(set(ids)) < LEAST:
-        for job_id in ids:
+        for job_id in dict.fromkeys(ids):
             _read(view, job_id)
         return None
     compared = compare_jobs(view, ids)

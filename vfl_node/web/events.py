@@ -158,10 +158,12 @@ class JobStream:
         return self._whole[1] + (self._kept[-1][1] if self._job["state"] not in OPEN else b"")
 
     def _find(self, last: str) -> int | None:
-        """Number of the event with this id; None if it is none of this stream's."""
+        """Number of the event with this id; None if it is none of this stream's, or what came after it is not kept any more."""
         mark, _, number = last.partition("-")
-        known = mark == self._mark and number.isdecimal() and len(number) < 10 and int(number) <= self._number
-        return int(number) if known else None
+        if mark != self._mark or not number.isdecimal() or len(number) > 9:
+            return None
+        first = self._kept[0][0] if self._kept else self._number + 1
+        return int(number) if first - 1 <= int(number) <= self._number else None
 
     def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()

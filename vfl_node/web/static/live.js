@@ -150,6 +150,10 @@ function watch() {
   const source = new EventSource(`${address}/events`);
   for (const [name, change] of Object.entries(take)) source.addEventListener(name, event => { change(JSON.parse(event.data)); changed(); });
   source.addEventListener("end", event => { source.close(); const {state, report} = JSON.parse(event.data); end(state, report); });
+  addEventListener("visibilitychange", () => {  // a browser has few connections to a node: a page that nobody sees needs none
+    if (document.hidden) source.close();
+    else if (source.readyState === EventSource.CLOSED) watch();
+  }, {once: true});
   source.addEventListener("error", () => {
     silent.hidden = false;
     if (source.readyState === EventSource.CLOSED) { source.close(); ask(); }  // refused: too many watch, or the link is too old
@@ -160,6 +164,7 @@ async function ask() {
   try {
     const answer = await fetch(address);
     if (answer.status === 401) return location.reload();
+    silent.hidden = answer.ok;
     if (answer.ok) { job = await answer.json(); changed(); if (!OPEN.includes(job.state)) return end(job.state, job.report); }
   } catch { silent.hidden = false; }
   setTimeout(ask, 2000);

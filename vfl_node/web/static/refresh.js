@@ -7,6 +7,7 @@ async function show(address) {
   try {
     const answer = await fetch(address);
     if (answer.status === 401) return location.reload();
+    if (!answer.ok) throw new Error(answer.statusText);
     if (answer.redirected) return location.replace(answer.url);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (turn !== asked) return;
