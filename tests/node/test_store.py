@@ -111,6 +111,23 @@ def test_a_store_of_an_earlier_release_is_brought_up_to_date(tmp_path: Path) -> 
         store.close()
 
 
+def test_a_damaged_row_of_an_earlier_release_stays_one_and_no_other_is(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as old:
+        old.create_function("digest", -1, lambda *values: index._digest(values).decode(), deterministic=True)
+        for steps in index.MIGRATIONS[:4]:
+            for step in steps:
+                old.execute(step)
+        for number in (1, 2):
+            row = (f"old-{number}", "ötr", "clinic", JOB.canonical(), "done", 3, "then", None, None, "said é", None, 0)
+            old.execute(f"INSERT INTO jobs VALUES ({', '.join('?' * 13)})", (*row, index._digest(row).decode()))
+        old.execute("UPDATE jobs SET name = CAST(x'FF41' AS TEXT) WHERE id = 'old-2'")  # a flipped bit, no UTF-8 any more
+        old.execute("PRAGMA user_version = 4")
+        old.commit()
+    store = Store(tmp_path)
+    assert {record.id: record.damaged for record in store.records()} == {"old-1": False, "old-2": True}
+    store.close()
+
+
 def test_what_an_earlier_release_kept_without_checksums_is_said_to_be_of_it_and_never_removed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     record = store.update(store.add(JOB, submitter="clinic"), state="done")

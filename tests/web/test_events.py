@@ -111,7 +111,7 @@ def test_a_viewer_that_falls_behind_is_dropped_and_nobody_waits_for_it(monkeypat
     async def scene(watched: Watched, stream: JobStream) -> None:
         stream.viewers = 2
         slow, quick = viewer(stream), viewer(stream)
-        await anext(slow)
+        last = read(await anext(slow))[0]
         await anext(quick)
         for epoch in range(2, 3 + MOST_KEPT // 3 + 1):
             await advance(watched, stream, epoch)
@@ -119,6 +119,7 @@ def test_a_viewer_that_falls_behind_is_dropped_and_nobody_waits_for_it(monkeypat
         assert len(stream._kept) == MOST_KEPT
         with pytest.raises(StopAsyncIteration):
             await anext(slow)
+        assert read(await anext(viewer(stream, last)))[1] == "whole"  # what it missed is not kept any more
 
     play(scene, monkeypatch)
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.web.shown_node import HOSTILE, View, browser
 from vfl_node.job import Job
@@ -168,6 +169,33 @@ def test_a_job_that_does_not_train_says_so(view: View, section: dict[str, Any], 
     job = Job.model_validate({"name": "t", "parties": {"active": "clinic", "passive": ["lab"]}} | section)
     view.all[0]["spec"] = describe_spec(job.canonical())
     assert words in browser(view).get("/jobs/running-1").text
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        ({"algorithm": "logistic", "iterations": 12}, "at most 12 iterations"),
+        ({"algorithm": "linear", "iterations": 12}, "at most 12 iterations"),
+        ({"algorithm": "hidden"}, "<code>hidden</code>, classification"),
+        ({"algorithm": "split"}, "at most"),
+    ],
+)
+def test_the_page_knows_every_way_of_training(view: View, train: dict[str, Any], words: str) -> None:
+    parties = {"active": "clinic", "passive": ["lab"]} | ({"coordinator": "notary"} if train["algorithm"] == "hidden" else {})
+    job = Job.model_validate({"name": "t", "parties": parties, "align": {"protocol": "psi"}, "train": train})
+    view.all[0]["spec"] = describe_spec(job.canonical())
+    assert words in browser(view).get("/jobs/running-1").text
+
+
+def test_the_short_form_of_a_job_is_the_job(view: View) -> None:
+    spec = {"name": "t", "parties": {"active": "clinic", "passive": ["lab"]}, "serve": {"to": "active"}}
+    job = Job.model_validate(spec | {"align": {"protocol": "psu"}, "train": {"missing": {"features": "sampling"}}})
+    assert Job.model_validate(yaml.safe_load(describe_spec(job.canonical())["yaml"])).canonical() == job.canonical()
+
+
+def test_a_job_whose_part_is_stored_and_that_is_not_done_has_its_own_page(view: View) -> None:
+    view.all[0] |= {"report": True}
+    assert browser(view).get("/jobs/running-1", follow_redirects=False).status_code == 200
 
 
 def test_a_job_of_another_version_is_shown_as_it_was_written(view: View) -> None:
