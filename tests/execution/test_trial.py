@@ -285,4 +285,10 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path)
 def test_a_run_keeps_no_half_of_the_model_unless_predictions_need_it(trial: Any, tmp_path: Path) -> None:
     assert not Trial().keeps
     simulate(trial.job("align: {protocol: psi}\n" + SPLIT), trial.files, tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"lab", "model.safetensors", "report.html", "report.json"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "lab",
+        "model.safetensors",
+        "report.html",
+        "report.json",
+        "trace.json",
+    }

@@ -117,7 +117,7 @@ class Brings:
         if not self.folder.whole:
             return {}
         files = {path.name: path.read_bytes() for path in self.folder.artefacts.iterdir()}
-        files |= dict.fromkeys(files.keys() & {"report.html", SUMS}, b"")  # what they say stands in the others
+        files |= dict.fromkeys(files.keys() & {"report.html", SUMS, "trace.json"}, b"")  # it stands in the others, or has times
         report = json.loads(files.pop("report.json", b"{}"))
         answers = {f"answer {number}": request._outcome for number, request in enumerate(self.asked)}
         return files | answers | {f"{key} of the report": value for key, value in without(report, TIMES).items()}

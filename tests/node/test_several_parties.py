@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import urllib.request
 from typing import Any
@@ -41,7 +42,7 @@ def test_a_relayed_peer_is_shown_without_a_link_and_may_not_connect(stage: Stage
         urllib.request.urlopen(urllib.request.Request(place + path, **request), timeout=60).read().decode()
         for path in ("/", "/metrics")
     )
-    assert "insurer (relayed)" in page
+    assert re.search(r"insurer</b><span[^>]*>relayed<", page)
     assert 'vfl_peer_up{peer="clinic"} 1.0' in metrics
     assert "insurer" not in metrics
 

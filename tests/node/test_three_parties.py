@@ -79,7 +79,7 @@ def test_a_job_of_three(stage: Stage, submitter: str) -> None:
         return urllib.request.urlopen(request, timeout=240).read().decode()
 
     shown = {path: fetch(path) for path in ("/", "/metrics", "/health")}
-    assert "notary, coordinator party" in shown["/"]
+    assert "notary <small>coordinator</small>" in shown["/"]
     assert job_id in shown["/"]
     assert f'vfl_job_done{{job="{job_id}",phase="act"}}' in shown["/metrics"]
     assert json.loads(shown["/health"])["role"] == "coordinator"

@@ -182,7 +182,8 @@ def test_a_quiet_viewer_hears_that_the_node_is_here_until_it_may_not_read(monkey
     async def scene(watched: Watched, stream: JobStream) -> None:
         stream.viewers, allowed = 1, [True]
         quiet = stream.follow("", lambda: allowed[0])
-        await anext(quiet)
+        while (await anext(quiet)).startswith(b":"):  # the first look may take longer than a heartbeat
+            pass
         assert await anext(quiet) == b": the node is here\n\n"
         allowed[0] = False
         assert [event async for event in quiet] == []

@@ -59,7 +59,7 @@ def catch(monkeypatch: pytest.MonkeyPatch) -> Caught:
         monkeypatch.setattr(owner, name, observed)
 
     beside(Generator, "__init__", lambda made, *_: caught.note("generator", made._network.state_dict()))
-    beside(JointPrivilegedFiller, "_made", lambda _, network, *rest: caught.note("generator", network.state_dict()))
+    beside(JointPrivilegedFiller, "_predict", lambda _, network, *rest: caught.note("generator", network.state_dict()))
     beside(EstimatedRows, "report", lambda of: caught.note("estimator", of._estimator.state_dict()))
     beside(alone, "train_local", lambda model, *_: caught.note("alone", model.state_dict()))
 
