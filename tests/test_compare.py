@@ -239,4 +239,7 @@ def test_runs_are_called_as_their_jobs_or_as_they_were_given() -> None:
     one, two = a_report("one"), a_report("two")
     assert list(name_runs([one, two], ["x", "y"])) == ["one", "two"]
     assert list(name_runs([one, one], ["x", "y"])) == ["x", "y"]
+    again = one | {"job": one["job"] | {"id": "one-2"}}
+    assert list(name_runs([one, again], ["x", "y"])) == [one["job"]["id"], "one-2"]
+    assert len(name_runs([one, one, one], ["a", "a", "a (2)"])) == 3
     assert list(name_runs([one, one, two], ["x", "x", "y"])) == ["x (1)", "x (2)", "y"]

@@ -154,9 +154,12 @@ class Runs:
 
 
 def name_runs(reports: Sequence[Mapping[str, Any]], given: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Name → report: the names of the jobs or, where two have the same one, those ``given``; a number makes them differ."""
-    jobs = [_look_up(report, "job", "name", source=source) for report, source in zip(reports, given, strict=True)]
-    names = jobs if len(set(jobs)) == len(jobs) else list(given)
+    """Name → report: by the jobs' names, else by their ids, else as ``given``: the first that tells all apart, or with numbers."""
+    jobs, ids = (
+        [_look_up(report, "job", key, source=source) for report, source in zip(reports, given, strict=True)]
+        for key in ("name", "id")
+    )
+    names = next((each for each in (jobs, ids) if len(set(each)) == len(each)), list(given))
     while len(set(names)) < len(names):
         names = [f"{name} ({number})" if names.count(name) > 1 else name for number, name in enumerate(names, 1)]
     return dict(zip(names, reports, strict=True))
