@@ -154,7 +154,7 @@ class Runs:
 
 
 def name_runs(reports: Sequence[Mapping[str, Any]], given: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Name → report: by the jobs' names, else by their ids, else as ``given``: the first that tells all apart, or with numbers."""
+    """Name → report: by the names of jobs, else by their ids, else as ``given``; numbers tell apart what is left."""
     jobs, ids = (
         [_look_up(report, "job", key, source=source) for report, source in zip(reports, given, strict=True)]
         for key in ("name", "id")
