@@ -34,7 +34,7 @@ USES_KERNELS := $(addprefix tests/alignment/,test_psi.py test_psu.py test_apsi.p
   $(addprefix tests/crypto/,test_safe_prime.py paillier/test_encryption.py paillier/test_packing.py)
 
 test-libraries: $(VENV)/dev.stamp ## the tests of protocols once more without compiled kernels, where make test had them
-	@quickest=$$($(BIN)/python -c 'from vfl_node.crypto.kernels import named; print(named("").name)') || exit 1; \
+	@quickest=$$($(BIN)/python -c 'from vfl_node.crypto.kernels import find_kernel; print(find_kernel("").name)') || exit 1; \
 	if [ "$$quickest" = libsodium ]; then echo "skipped: this machine runs no compiled kernel, so make test ran the libraries"; \
 	else VFL_KERNEL=libsodium $(PYTEST) -m "not slow and not compose" $(USES_KERNELS); fi
 

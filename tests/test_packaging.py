@@ -293,6 +293,15 @@ def test_everything_that_is_installed_for_the_tests_is_pinned() -> None:
                 wanted.append(needed.name)
 
 
+def test_what_make_asks_of_python_is_answered() -> None:
+    """No type checker and no search by name for modules sees these lines."""
+    asked = re.findall(r"\$\(BIN\)/python -c '([^']+)'", (ROOT / "Makefile").read_text())
+    assert asked
+    for code in asked:
+        answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (answer.returncode, bool(answer.stdout.strip())) == (0, True), answer.stderr
+
+
 def test_make_and_the_image_install_by_the_constraints_which_name_no_host() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert "install --no-compile -c constraints.txt\n" in makefile
