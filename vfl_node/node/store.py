@@ -210,7 +210,7 @@ class Store:
         """Store figures of jobs, all at once; of one that has changed meanwhile they are left out. Raises StateError."""
         with self._lock, self._explain_errors(), self._index.transaction():
             for record, figures in found.items():
-                if self.get(record.id) == record:
+                if record.id not in self._unwritten and self.get(record.id) == record:
                     self._write(replace(record, figures=figures), "REPLACE")
 
     def count(self, submitter: str) -> int:
