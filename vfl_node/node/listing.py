@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from vfl_node.job.evaluate import LOWER_IS_BETTER
 from vfl_node.node.record import Record, is_resumable, names_in
 from vfl_node.web.wanted import GROUPS, KINDS, RESUMABLE, Wanted
 
@@ -110,8 +111,10 @@ def _took(line: JobLine) -> float | None:
 
 
 def _metric(line: JobLine) -> float | None:
+    """The main metric, the better the larger."""
     try:
-        return float(json.loads(line.figures or "{}")["metric"]["value"])
+        metric = json.loads(line.figures or "{}")["metric"]
+        return float(metric["value"]) * (-1 if metric["name"] in LOWER_IS_BETTER else 1)
     except (ValueError, KeyError, TypeError):
         return None
 
