@@ -62,7 +62,8 @@ def test_jobs_are_chosen_by_state_and_words_and_put_in_order(store: Store) -> No
     add(store, "ash", 1, state="done", finished="2026-03-01T10:09:00+00:00", figures='{"metric":{"name":"nll","value":0.7}}')
     add(store, "birch", 2, state="failed", finished="2026-03-01T10:02:05+00:00", code="E_PEER_LOST", passive="insurer")
     add(store, "cedar", 3, text="purpose: Does the Äsche help?\n")
-    add(store, "dogwood", 4, state="done", finished="2026-03-01T10:05:00+00:00", figures='{"metric":{"name":"nll","value":0.1}}')
+    better = '{"metric":{"name":"nll","value":0.1}}'
+    add(store, "dogwood", 4, state="done", finished="2026-03-01T10:05:00+00:00", figures=better)
     names, chosen = found(store)
     assert (names, chosen.total) == ("dcba", 4)
     assert {kind: number for kind, number in chosen.counts.items() if number} == {

@@ -77,7 +77,7 @@ def verdict_of(
     if not metrics.held_out:
         reason = "Figures of rows that were trained on flatter every model."
         return Verdict(helped="not_comparable", words="No verdict: no rows were held out.", reason=reason, leaks=leaks)
-    if alone is None:
+    if alone is None or all(getattr(alone, name) is None for name in wanted):
         reason = "This party knows the metrics of no other model to compare with."
         return Verdict(helped="not_measured", words="Done. Whether it helped is not known here.", reason=reason, leaks=leaks)
     if (metrics.rows, metrics.population) != (alone.rows, alone.population):

@@ -6,7 +6,7 @@ const OPEN = ["waiting", "running", "paused"], MOST_POINTS = 1000, MOST_LINES = 
 const find = id => document.getElementById(id), count = number => Math.round(number).toLocaleString("en");
 const say = (id, text) => { const place = find(id); if (place.textContent !== text) place.textContent = text; };
 const show = (id, shown) => { find(id).hidden = !shown; };
-let job = null, drawn = "", due = false;
+let job = null, drawn = "", due = false, source = null, asking = false;
 
 const bytes = number => { let unit = 0; while (number >= 1000 && unit < 4) { number /= 1000; unit++; } return `${unit ? number.toPrecision(3) : number} ${["B", "kB", "MB", "GB", "TB"][unit]}`; };
 const duration = seconds => seconds < 90 ? `${seconds < 10 ? +seconds.toFixed(1) : Math.round(seconds)} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
@@ -147,16 +147,12 @@ const take = {
 };
 
 function watch() {
-  const source = new EventSource(`${address}/events`);
+  source = new EventSource(`${address}/events`);
   for (const [name, change] of Object.entries(take)) source.addEventListener(name, event => { change(JSON.parse(event.data)); changed(); });
   source.addEventListener("end", event => { source.close(); const {state, report} = JSON.parse(event.data); end(state, report); });
-  addEventListener("visibilitychange", () => {  // a browser has few connections to a node: a page that nobody sees needs none
-    if (document.hidden) source.close();
-    else if (source.readyState === EventSource.CLOSED) watch();
-  }, {once: true});
   source.addEventListener("error", () => {
     silent.hidden = false;
-    if (source.readyState === EventSource.CLOSED) { source.close(); ask(); }  // refused: too many watch, or the link is too old
+    if (source.readyState === EventSource.CLOSED) { asking = true; ask(); }  // refused: too many watch, or the link is too old
   });
 }
 
@@ -186,4 +182,8 @@ find("cancel")?.addEventListener("close", ({target}) => {
   target.returnValue = "";  // Esc leaves it as it is
 });
 watch();
+document.addEventListener("visibilitychange", () => {  // a browser has few connections to a node: a page that nobody sees needs none
+  if (document.hidden) source.close();
+  else if (!asking && source.readyState === EventSource.CLOSED && (!job || OPEN.includes(job.state))) watch();
+});
 setInterval(() => { if (job && OPEN.includes(job.state)) lanes(); }, 1000);
