@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.errors import UsageError
+from vfl_node.execution import joint
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TRAINERS
@@ -33,6 +34,7 @@ from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.predictor import Predicted, ServiceCount, predictor_of
+from vfl_node.training.section import JointAttack
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 from vfl_node.training.split.section import Drop, EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.split.trainer import strategies_used
@@ -1382,3 +1384,19 @@ def test_terms_are_explained_without_a_script() -> None:
     html = page(build(training=COMPARED))
     assert f'<button type="button" class="term">AUC<i role="tooltip">{TERMS["AUC"]}</i></button>' in html
     assert "boosted tree of clinic alone<i" in html
+
+
+def test_the_joint_attack_changes_the_card_of_membership_with_its_meter(tmp_path: Path) -> None:
+    job, built = a_job(), REPORTS["audited, active"]()
+    page_module.write(built, tmp_path)
+    joint._add(job, tmp_path, JointAttack(value=0.99, estimate=False, judged=300))
+    after = Report.model_validate_json((tmp_path / "report.json").read_text())
+    assert built.meters
+    assert built.meters.membership
+    assert built.meters.membership.attack != "joint"
+    assert after.meters
+    assert after.meters.membership
+    assert after.verdict
+    leak = after.verdict.leaks["membership"]
+    assert (after.meters.membership.attack, after.meters.membership.level, leak.level) == ("joint", "high", "high")
+    assert leak.words == "lab can tell which rows are records of clinic."
