@@ -39,7 +39,7 @@ from vfl_node.transport.memory import memory_channels
 COLUMNS, BATCH = 32, 8192
 WIDTHS = (32, 128)
 DEFENCES: dict[str, list[dict[str, Any]]] = {
-    "dp": [{"name": "dp", "clip": 1, "noise": 1}],
+    "dp": [{"name": "dp", "max_grad_norm": 1, "noise_multiplier": 1}],
     "marvell": [{"name": "marvell", "power": 4}],
     "mixpro": [{"name": "mixpro"}],
     "maxnorm": [{"name": "maxnorm"}],

@@ -123,7 +123,8 @@ class Results:
 
 def key(defence: Defence) -> str:
     """A strength in a few words."""
-    return ", ".join(f"{name} {value:g}" for name, value in defence.items() if name not in ("name", "clip")) or "no key"
+    strengths = {name: value for name, value in defence.items() if name not in ("name", "max_grad_norm")}
+    return ", ".join(f"{name} {value:g}" for name, value in strengths.items()) or "no key"
 
 
 def short(plan: Plan, found: Found) -> list[str]:

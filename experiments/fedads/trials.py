@@ -26,7 +26,7 @@ Defence = Mapping[str, Any]
 NONE: Defence = {}
 
 STRENGTHS: Mapping[str, Sequence[Defence]] = {
-    "dp": [{"name": "dp", "clip": 1.0, "noise": noise} for noise in (0.1, 0.3, 1.2)],
+    "dp": [{"name": "dp", "max_grad_norm": 1.0, "noise_multiplier": noise} for noise in (0.1, 0.3, 1.2)],
     "isotropic": [{"name": "isotropic", "noise": noise} for noise in (0.4, 1.3, 4.0)],
     "maxnorm": [{"name": "maxnorm"}],
     "marvell": [{"name": "marvell", "power": power} for power in (0.2, 1.0, 8.0)],

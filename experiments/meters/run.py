@@ -35,7 +35,7 @@ NAME = "meters"
 
 DEFENCES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
-    "dp 1.2": {"name": "dp", "clip": 1.0, "noise": 1.2},
+    "dp 1.2": {"name": "dp", "max_grad_norm": 1.0, "noise_multiplier": 1.2},
     "isotropic 4": {"name": "isotropic", "noise": 4.0},
     "maxnorm": {"name": "maxnorm"},
     "marvell 8": {"name": "marvell", "power": 8.0},

@@ -20,7 +20,7 @@ evaluate: {test_fraction: 0.2, validation_fraction: 0.1}
 
 DEFENCES = {
     "marvell": {"power": 16},
-    "dp": {"clip": 0.5, "noise": 16},
+    "dp": {"max_grad_norm": 0.5, "noise_multiplier": 16},
     "mixpro": {},
     "maxnorm": {},
     "isotropic": {"noise": 2},

@@ -268,7 +268,7 @@ def test_alignment_and_encrypted_regression_do_not_count(trainings: Trainings) -
     assert [trainings.counted(name) for name in ROLES] == [0, 0]
 
 
-NOISY = {"defences": [{"name": "dp", "clip": 1.0, "noise": 6.0}]}
+NOISY = {"defences": [{"name": "dp", "max_grad_norm": 1.0, "noise_multiplier": 6.0}]}
 
 
 def test_what_jobs_tell_of_labels_adds_up_however_they_align(trainings: Trainings) -> None:

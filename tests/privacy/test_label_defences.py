@@ -13,6 +13,7 @@ from scipy import stats
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
 from vfl_node.metrics.classes import auc
@@ -232,10 +233,10 @@ def test_isotropic_noise_is_as_long_as_its_owner_says() -> None:
 def test_dp_clips_and_its_noise_counts_by_row() -> None:
     given, labels = gradients("hidden", 0.3)
     clip = 0.3
-    made = defence(name="dp", clip=clip, noise=1e-3)
+    made = defence(name="dp", max_grad_norm=clip, noise_multiplier=1e-3)
     sent = made.protect(given, leaving(labels)) * ROWS
     assert sent.norm(dim=1).max() < clip * 1.01
-    strong = defence(name="dp", clip=clip, noise=5).protect(given, leaving(labels)) * ROWS
+    strong = defence(name="dp", max_grad_norm=clip, noise_multiplier=5).protect(given, leaving(labels)) * ROWS
     assert (strong - sent).std().item() == pytest.approx(clip * 5, rel=0.02)
     steps = strong / ROWS / (strong[strong != 0].abs().min() / ROWS)
     assert torch.allclose(steps, steps.round(), atol=1e-3)  # low bits tell of no sum
@@ -253,7 +254,7 @@ def test_epsilon_is_that_of_one_gaussian_with_all_releases() -> None:
 
 
 def test_epsilon_of_several_jobs_is_that_of_all_their_gradients(tmp_path: Path) -> None:
-    weak, strong = (read_params({"name": "dp", "clip": 1, "noise": noise}) for noise in (4, 8))
+    weak, strong = (read_params({"name": "dp", "max_grad_norm": 1, "noise_multiplier": noise}) for noise in (4, 8))
     lab, insurer = Partner(tmp_path, "lab"), Partner(tmp_path, "insurer")
     assert total_epsilon(lab, "default", "job-1", strong, 6) == pytest.approx(budget([strong], 6).epsilon)
     for _ in range(2):  # a job that is repeated counts once
@@ -271,7 +272,8 @@ def test_epsilon_of_several_jobs_is_that_of_all_their_gradients(tmp_path: Path) 
 
 
 def test_epsilon_is_stated_for_dp_alone() -> None:
-    dp, iso = read_params({"name": "dp", "clip": 1, "noise": 8}), read_params({"name": "isotropic", "noise": 1})
+    dp = read_params({"name": "dp", "max_grad_norm": 1, "noise_multiplier": 8})
+    iso = read_params({"name": "isotropic", "noise": 1})
     found = budget([dp], 6)
     assert found is not None
     assert found.releases == 6
@@ -284,7 +286,7 @@ def test_epsilon_is_stated_for_dp_alone() -> None:
 @pytest.mark.parametrize(
     "keys",
     [
-        {"name": "dp", "clip": 1, "noise": 4},
+        {"name": "dp", "max_grad_norm": 1, "noise_multiplier": 4},
         {"name": "marvell", "power": 4},
         {"name": "mixpro"},
         {"name": "maxnorm"},
@@ -330,8 +332,8 @@ class TestEveryDefence:
         {"name": "mixpro", "goal": -1},
         {"name": "marvell", "power": 0},
         {"name": "marvell"},
-        {"name": "dp", "clip": 0, "noise": 1},
-        {"name": "dp", "clip": 1},
+        {"name": "dp", "max_grad_norm": 0, "noise_multiplier": 1},
+        {"name": "dp", "max_grad_norm": 1},
         {"name": "isotropic", "noise": -1},
         {"name": "maxnorm", "noise": 1},
     ],
@@ -340,6 +342,16 @@ class TestEveryDefence:
 def test_keys_that_mean_nothing_are_refused(keys: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=str(keys["name"])):
         read_params(keys)
+
+
+def test_earlier_names_of_keys_are_read_and_lasting_things_keep_them() -> None:
+    """What a checkpoint, a report and a defence's randomness are made of is the same as before the names changed."""
+    today = read_params({"name": "dp", "max_grad_norm": 0.5, "noise_multiplier": 4})
+    with pytest.warns(FutureWarning, match=r"is called '(max_grad_norm|noise_multiplier)' now"):
+        assert read_params({"name": "dp", "clip": 0.5, "noise": 4}) == today
+    written = today.model_dump(mode="json", context=LASTING_NAMES)
+    assert written == {"name": "dp", "clip": 0.5, "noise": 4.0, "delta": 1e-5}
+    assert read_params(written, context=LASTING_NAMES) == today
 
 
 def test_noise_of_no_variance_is_the_only_one_of_equal_classes() -> None:
@@ -365,4 +377,4 @@ def test_whoever_knows_many_labels_learns_little_under_dp_and_marvell_and_much_u
 
     assert learnt(2000, name="maxnorm") > 0.7
     assert learnt(2000, name="marvell", power=4) < 0.66
-    assert learnt(2000, name="dp", clip=0.5, noise=4) < 0.56
+    assert learnt(2000, name="dp", max_grad_norm=0.5, noise_multiplier=4) < 0.56

@@ -25,7 +25,7 @@ from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 DEFENCES = [
-    {"name": "dp", "clip": 0.5, "noise": 16},
+    {"name": "dp", "max_grad_norm": 0.5, "noise_multiplier": 16},
     {"name": "marvell", "power": 16},
     {"name": "mixpro"},
     {"name": "maxnorm"},
@@ -141,7 +141,7 @@ def test_above_its_owners_limit_training_stops_and_the_peer_knows_no_more(run: A
     assert isinstance(clinic, PolicyError)
     assert clinic.code == "E_LEAK"
     assert isinstance(lab, VflError)
-    strong = defended({"name": "dp", "clip": 0.5, "noise": 64}, max_label_auc=0.9)
+    strong = defended({"name": "dp", "max_grad_norm": 0.5, "noise_multiplier": 64}, max_label_auc=0.9)
     clinic, _ = run(evaluate=EVALUATE, protections=strong)(parties)
     assert max(clinic.audits.labels[name] for name in ON_GRADIENTS) < 0.65
 
@@ -173,7 +173,7 @@ def test_a_resumed_training_gives_the_same_bytes(run: Any, parties: Any, entry: 
 
 
 def test_epsilon_counts_every_release(run: Any, parties: Any) -> None:
-    dp = {"name": "dp", "clip": 0.5, "noise": 16}
+    dp = {"name": "dp", "max_grad_norm": 0.5, "noise_multiplier": 16}
     clinic, lab = run(evaluate=Evaluate(test_fraction=0.2, repeats=2), protections=defended(dp))(parties)
     budget = clinic.section.label_privacy
     assert budget.releases == 2 * 3

@@ -8,6 +8,7 @@ import json
 import numpy as np
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import describe_alignment
@@ -186,7 +187,7 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
         text = f"this node computes on {device}, and the job began on another device"
         run.folder.check_setting("device", device, text=text, code="E_DEVICE")
     if train.traits.defended:
-        defences = [params.model_dump(mode="json") for params in run.session.policy.protection.defences]
+        defences = [params.model_dump(mode="json", context=LASTING_NAMES) for params in run.session.policy.protection.defences]
         text = "the job began with other defences than those in this node's settings"
         run.folder.check_setting("defences", json.dumps(defences), text=text, code="E_DEFENCES")
         features = run.session.policy.protection.features

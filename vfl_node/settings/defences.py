@@ -80,8 +80,12 @@ DEFENCES: Registry[DefenceSpec] = Registry(
 """Name in the settings → what the defence is."""
 
 
-def read_params(entry: object) -> DefenceParams:
+def read_params(entry: object, context: str | None = None) -> DefenceParams:
     """One entry of ``defences`` in a node's settings, by the defence's own model.
+
+    Args:
+        entry: name and keys.
+        context: as that of :func:`~vfl_node.configuration.models.validate`.
 
     Raises:
         ValueError: it names no defence, or has a key or value that the defence does not know; the text is for the owner.
@@ -96,6 +100,6 @@ def read_params(entry: object) -> DefenceParams:
         raise ValueError(f"there is no defence {name!r}; known ones: {', '.join(DEFENCES)}")
     spec = DEFENCES[name]
     try:
-        return validate(entry, spec.params, source=name)
+        return validate(entry, spec.params, source=name, context=context)
     except UsageError as error:
         raise ValueError(f"{error.message} ({error.hint})" if error.hint else error.message) from None

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vfl_node.configuration.registry import load
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.features.targets import Targets
@@ -167,5 +168,6 @@ def build(chosen: Sequence[DefenceParams], sender: Sender, randomness: Randomnes
     defences = []
     for number, params in enumerate(chosen):
         implementation = load(DEFENCES[params.name].implementation, what=f"defence {params.name!r}")
-        defences.append(implementation(params, sender, randomness.derive(f"{number}/{params.model_dump_json()}")))
+        keys = params.model_dump_json(context=LASTING_NAMES)
+        defences.append(implementation(params, sender, randomness.derive(f"{number}/{keys}")))
     return defences

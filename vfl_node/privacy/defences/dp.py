@@ -41,7 +41,8 @@ class ClippedNoise(Defence):
     """
 
     def __init__(self, params: DpParams, sender: Sender, randomness: Randomness) -> None:
-        self._clip, self._sigma, self._randomness = params.clip, params.clip * params.noise, randomness
+        self._clip, self._sigma = params.max_grad_norm, params.max_grad_norm * params.noise_multiplier
+        self._randomness = randomness
 
     @override
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
@@ -88,7 +89,7 @@ def budget(defences: Sequence[DefenceParams], releases: int) -> PrivacyBudget | 
     if len(defences) != 1 or not isinstance(defences[0], DpParams) or not releases:
         return None
     params = defences[0]
-    return PrivacyBudget(epsilon(params.noise / 2, params.delta, releases), params.delta, releases)
+    return PrivacyBudget(epsilon(params.noise_multiplier / 2, params.delta, releases), params.delta, releases)
 
 
 def total_epsilon(memory: Memory, table: str, job_id: str, params: DpParams, releases: int) -> float | None:
@@ -109,7 +110,7 @@ def total_epsilon(memory: Memory, table: str, job_id: str, params: DpParams, rel
 
     def add_job(data: bytes | None) -> bytes:
         spent: dict[str, float] = json.loads(data or b"{}")
-        return json.dumps(spent | {job_id: releases / (params.noise / 2) ** 2}, sort_keys=True).encode()
+        return json.dumps(spent | {job_id: releases / (params.noise_multiplier / 2) ** 2}, sort_keys=True).encode()
 
     name = f"dp-{hashlib.sha256(table.encode()).hexdigest()[:32]}"
     spent = json.loads(change_total(memory, name, add_job, what="what gradients with noise have told in earlier jobs"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import override
@@ -12,19 +13,21 @@ from vfl_node.settings.defences import DefenceParams, DefenceSpec, Direction
 
 
 class DpParams(DefenceParams):
-    """``{name: dp, clip: 1, noise: 4}``."""
+    """``{name: dp, max_grad_norm: 1, noise_multiplier: 4}``."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"clip": "max_grad_norm", "noise": "noise_multiplier"}
 
     name: Literal["dp"]
-    clip: float = Field(
+    max_grad_norm: float = Field(
         gt=0,
         allow_inf_nan=False,
         description="longest gradient of a row's own loss; a longer one is shortened to it",
     )
-    noise: float = Field(
+    noise_multiplier: float = Field(
         gt=0,
         le=1e6,
         allow_inf_nan=False,
-        description="standard deviation of the noise on each number of a row's gradient, as a multiple of clip",
+        description="standard deviation of the noise on each number of a row's gradient, as a multiple of max_grad_norm",
     )
     delta: float = Field(
         default=1e-5, gt=0, lt=1, description="δ of the (ε, δ) in the report: choose one far below 1 / number of rows"
@@ -33,8 +36,8 @@ class DpParams(DefenceParams):
     @override
     def words(self, direction: Direction) -> str:
         return (
-            f"the gradient of a row's loss is shortened to {self.clip:g} at most, and normal noise of standard deviation "
-            f"{self.clip * self.noise:g} is added to each of its numbers"
+            f"the gradient of a row's loss is shortened to {self.max_grad_norm:g} at most, and normal noise of standard "
+            f"deviation {self.max_grad_norm * self.noise_multiplier:g} is added to each of its numbers"
         )
 
 

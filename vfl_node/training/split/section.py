@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 from typing_extensions import override
 
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.job.unaligned import Unaligned
 from vfl_node.privacy.defences.idle import effective, outgoing_direction
 from vfl_node.settings.defences import read_params
@@ -218,7 +219,7 @@ class SplitSection(TrainerSection):
 
     def _defence_remarks(self, run: ReportedTraining) -> tuple[str, ...]:
         sent = outgoing_direction(run.role)
-        at_work = [entry for entry in self.defences if effective([read_params(entry)], sent)]
+        at_work = [entry for entry in self.defences if effective([read_params(entry, context=LASTING_NAMES)], sent)]
         if not at_work:
             return ()
         keys = [{name: value for name, value in entry.items() if name != "name" and value is not None} for entry in at_work]

@@ -20,6 +20,7 @@ from itertools import chain
 import numpy as np
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
 from vfl_node.errors import UsageError
@@ -200,7 +201,9 @@ def _result(session: Session, data: TrainingData, journal: Journal, first: Evalu
             if first and first.matched is not None
             else None,
             early_stopping=EarlyStopping.from_epochs(journal.stopped) if journal.stopped else None,
-            defences=tuple(params.model_dump(mode="json") for params in session.policy.protection.defences),
+            defences=tuple(
+                params.model_dump(mode="json", context=LASTING_NAMES) for params in session.policy.protection.defences
+            ),
             label_privacy=_label_privacy(session, data, epochs),
             defence_seconds_share=_share_of_defences(journal),
             contributions=contributions_of(first.contributions) if first else None,
@@ -259,7 +262,7 @@ def _noise_epsilons(session: Session, data: TrainingData, epochs: int) -> dict[s
         return {}
     (params,) = defences
     assert isinstance(params, DpParams)
-    own = epsilon(params.noise / 2, params.delta, epochs)
+    own = epsilon(params.noise_multiplier / 2, params.delta, epochs)
     return {
         peer: (own, total_epsilon(session.memories[peer], data.name, session.attempt.job_id, params, epochs), params.delta)
         for peer in session.data_peers
