@@ -80,6 +80,8 @@ def test_a_job_tells_its_pace_its_spans_and_the_bytes_of_its_conversations() -> 
         channels[1].traffic["train"] = Traffic(5, 5)
         during = progress.details()
     assert during["rate"] > 0
+    assert during["step"]["work"] > 0
+    assert during["step"]["waiting"] == during["step"]["sending"] == 0
     assert during["left_s"] > 0
     assert during["bytes"] == {"align": {"sent": 1, "received": 2}, "train": {"sent": 15, "received": 25}}
     assert [span["ended"] for span in during["spans"]] == [None]

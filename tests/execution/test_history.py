@@ -7,6 +7,8 @@ import math
 import pytest
 
 from vfl_node.execution.history import MARK_S, MARKS, MOST_LINES, MOST_POINTS, MOST_SPANS, Curves, Lines, Pace, Spans, thin
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
+from vfl_node.transport.trace import Trace
 
 
 def test_thin_points_keep_both_ends_and_the_extremes_of_each_bin() -> None:
@@ -82,9 +84,12 @@ def test_spans_and_lines_are_bounded() -> None:
     assert lines.copy()[-1]["text"] == str(2 * MOST_LINES - 1)
 
 
+FRAME = Frame(phase="train", sequence=1, type="vfl.v1.Embedding")
+
+
 def test_the_pace_is_that_of_the_last_marks() -> None:
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = Pace(Trace(), lambda: now[0])
     assert pace.rate(0) is None
     pace.mark(1000)  # done before, in another attempt
     assert pace.rate(1000) is None
@@ -98,3 +103,23 @@ def test_the_pace_is_that_of_the_last_marks() -> None:
     assert pace.rate(10 * (99 + 2 * MARKS)) == pytest.approx(10.0)
     pace.restart()
     assert pace.rate(5000) is None
+
+
+def test_the_time_of_a_step_is_own_work_waiting_and_sending() -> None:
+    """Waiting for two parties at once is waiting once, and what passed before the oldest mark is of another pace."""
+    now = [0.0]
+    trace = Trace(lambda: int(now[0] * 1e9))
+    pace = Pace(trace, lambda: now[0])
+
+    def pass_message(peer: str, since: float, until: float, *, sent: bool) -> None:
+        now[0] = until
+        trace.add(peer, 1, FRAME, trace.now() - int((until - since) * 1e9), sent=sent)
+
+    pass_message("lab", 0, 7, sent=False)
+    pace.mark(10)
+    assert pace.step(10) is None
+    pass_message("lab", 8, 10, sent=False)
+    pass_message("insurer", 8, 11, sent=False)
+    pass_message("lab", 13, 14, sent=True)
+    now[0] = 17
+    assert pace.step(15) == pytest.approx({"waiting": 3 / 5, "sending": 1 / 5, "work": 6 / 5}, abs=1e-6)

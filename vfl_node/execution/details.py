@@ -24,17 +24,22 @@ from vfl_node.progress import (
 from vfl_node.report.meters import live_meters
 from vfl_node.report.words import join_names
 from vfl_node.transport.pipe import Traffic
+from vfl_node.transport.trace import Trace
 
 FIGURES = ("loss", "validation_loss", "auc", "validation_auc", "seconds")
 """Figures of an epoch that a curve shows as they are in :class:`vfl_node.progress.EpochTrained`."""
 
 
 class Details:
-    """Curves, spans of time, pace, log and traffic of one job. Not safe to use from several threads at once."""
+    """Curves, spans of time, pace, log and traffic of one job. Not safe to use from several threads at once.
 
-    def __init__(self) -> None:
+    Args:
+        trace: when this party waits and sends.
+    """
+
+    def __init__(self, trace: Trace) -> None:
         self.traffic: Callable[[], Mapping[str, Traffic]] = dict
-        self._curves, self._spans, self._pace, self._lines = Curves(), Spans(), Pace(), Lines()
+        self._curves, self._spans, self._pace, self._lines = Curves(), Spans(), Pace(trace), Lines()
         self._repeat = 1
 
     def add(self, event: Event, view: Mapping[str, Any], *, milestone: bool) -> None:
@@ -62,10 +67,11 @@ class Details:
         """All as JSON.
 
         It has reached (phase, done, total, unit) and meters as in the view, also once that is at rest; epoch, repeat, curves,
-        spans, rate (steps a second), left_s (of the phase), bytes (by phase) and log.
+        spans, rate (steps a second), step (where the seconds of one go), left_s (of the phase), bytes (by phase) and log.
         """
         left = view["total"] - view["done"]
-        rate = self._pace.rate(view["done"]) if left or not view["total"] else None
+        busy = bool(left or not view["total"])
+        rate = self._pace.rate(view["done"]) if busy else None
         traffic = list(self.traffic().items())
         return {
             "reached": {key: view[key] for key in ("phase", "done", "total", "unit")},
@@ -75,6 +81,7 @@ class Details:
             "curves": self._curves.copy(),
             "spans": self._spans.copy(),
             "rate": rate,
+            "step": self._pace.step(view["done"]) if busy else None,
             "left_s": left / rate if rate and left > 0 else None,
             "bytes": {phase: {"sent": each.bytes_sent, "received": each.bytes_received} for phase, each in traffic},
             "log": self._lines.copy(),

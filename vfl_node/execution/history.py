@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+from vfl_node.transport.trace import Trace
 
 MOST_POINTS = 500
 """Points of a curve."""
@@ -133,16 +135,33 @@ class Spans:
             self._spans[-1].ended = now
 
 
+class Mark(NamedTuple):
+    """How far a phase was at a moment.
+
+    Attributes:
+        at: s.
+        done: steps.
+        waited: for messages so far, in ns.
+        sending: how long it sent so far, in ns.
+    """
+
+    at: float
+    done: int
+    waited: int
+    sending: int
+
+
 class Pace:
-    """How many steps a phase takes in a second, lately.
+    """How many steps a phase takes in a second, lately, and where their time goes.
 
     Args:
+        trace: of the job.
         clock: seconds, of any origin.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._marks: deque[tuple[float, int]] = deque(maxlen=MARKS)
+    def __init__(self, trace: Trace, clock: Callable[[], float] = time.monotonic) -> None:
+        self._trace, self._clock = trace, clock
+        self._marks: deque[Mark] = deque(maxlen=MARKS)
 
     def restart(self) -> None:
         """Steps of before are not of this pace."""
@@ -150,17 +169,32 @@ class Pace:
 
     def mark(self, done: int) -> None:
         """So many steps are done by now."""
-        now = self._clock()
-        if not self._marks or now - self._marks[-1][0] >= MARK_S:
-            self._marks.append((now, done))
+        if not self._marks or self._clock() - self._marks[-1].at >= MARK_S:
+            self._marks.append(self._now(done))
 
     def rate(self, done: int) -> float | None:
         """Steps a second, if so many are done by now; None where it is not known yet."""
+        passed = self._passed(done)
+        return passed.done / passed.at if passed else None
+
+    def step(self, done: int) -> dict[str, float] | None:
+        """Where the time of a step goes, in seconds: waiting for others, sending and own work; None likewise."""
+        passed = self._passed(done)
+        if not passed:
+            return None
+        waiting, sending = (each / 1e9 / passed.done for each in (passed.waited, passed.sending))
+        return {"waiting": waiting, "sending": sending, "work": max(0.0, passed.at / passed.done - waiting - sending)}
+
+    def _now(self, done: int) -> Mark:
+        return Mark(self._clock(), done, self._trace.waited, self._trace.sending)
+
+    def _passed(self, done: int) -> Mark | None:
+        """What has passed since the oldest mark."""
         if not self._marks:
             return None
-        began, before = self._marks[0]
-        seconds = self._clock() - began
-        return (done - before) / seconds if done > before and seconds > 0 else None
+        before, now = self._marks[0], self._now(done)
+        passed = Mark(now.at - before.at, now.done - before.done, now.waited - before.waited, now.sending - before.sending)
+        return passed if passed.done > 0 and passed.at > 0 else None
 
 
 class Lines:

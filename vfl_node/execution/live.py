@@ -33,6 +33,7 @@ from vfl_node.report.meters import live_meters
 from vfl_node.report.words import round_numbers, worst_first
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.pipe import total
+from vfl_node.transport.trace import Trace
 
 log = structlog.get_logger()
 
@@ -114,14 +115,15 @@ class LiveProgress:
     Args:
         job_id: of the job, for the log.
         stop: its owner's wish, raised by events of work.
+        trace: when this party waits and sends; None: that is not known.
     """
 
-    def __init__(self, job_id: str, stop: Stop) -> None:
+    def __init__(self, job_id: str, stop: Stop, trace: Trace | None = None) -> None:
         self._log = log.bind(job=job_id)
         self._stop = stop
         self._lock = threading.Lock()
         self._view = AT_REST | {"phase": "waiting"}
-        self._details = Details()
+        self._details = Details(trace or Trace())
         self._steps = 0
         self._logged = -1
 

@@ -79,7 +79,8 @@ class Work:
     def __init__(self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, record: Record) -> None:
         self.record = record
         self.stop = Stop()
-        self.progress, self.trace = LiveProgress(record.id, self.stop), Trace()
+        self.trace = Trace()
+        self.progress = LiveProgress(record.id, self.stop, self.trace)
         self._settings, self._store, self._peers, self._budget = settings, store, peers, budget
         self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
         self._job = record.job

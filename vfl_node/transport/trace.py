@@ -133,6 +133,8 @@ class Trace:
     Attributes:
         clock: nanoseconds since a fixed moment; never goes back.
         most: so many messages are kept one by one.
+        waited: for messages so far, in ns; a moment in which it waits for several parties counts once.
+        sending: how long it was busy with that, likewise.
         messages: the newest, in the order in which they were over.
         marks: the newest.
         sums: of messages before those.
@@ -140,6 +142,8 @@ class Trace:
 
     clock: Callable[[], int] = time.monotonic_ns
     most: int = MOST_MESSAGES
+    waited: int = 0
+    sending: int = 0
     messages: deque[TracedMessage] = field(default_factory=deque)
     marks: deque[Moment] = field(default_factory=lambda: deque(maxlen=MOST_MARKS))
     sums: deque[Sum] = field(default_factory=lambda: deque(maxlen=MOST_SUMS))
@@ -148,6 +152,7 @@ class Trace:
         self._from_utc = time.time_ns() - self.clock()  # once: steps of the system's clock reorder nothing
         self._newest: dict[str, Sum] = {}
         self._over: Counter[str] = Counter()
+        self._counted_until = 0
         self._one = threading.Lock()
 
     def now(self) -> int:
@@ -160,6 +165,7 @@ class Trace:
         phase, kind = intern(frame.phase), intern(frame.type.rpartition(".")[2])  # many have the same
         message = TracedMessage(peer, sent, attempt, phase, frame.sequence, kind, size, since, until)
         with self._one:
+            self._count(message)
             self.messages.append(message)
             if len(self.messages) > self.most:
                 self._fold(self.messages.popleft())
@@ -180,6 +186,14 @@ class Trace:
         """Messages, marks and sums as they are now."""
         with self._one:
             return list(self.messages), list(self.marks), [replace(each) for each in self.sums]
+
+    def _count(self, message: TracedMessage) -> None:
+        took = max(0, message.until - max(message.since, self._counted_until))
+        self._counted_until = max(message.until, self._counted_until)
+        if message.sent:
+            self.sending += took
+        else:
+            self.waited += took
 
     def _fold(self, message: TracedMessage) -> None:
         newest = self._newest.get(message.peer)

@@ -99,6 +99,16 @@ function curves() {
   }
 }
 
+function step() {
+  const parts = Object.entries({work: "own work", waiting: "waiting for others", sending: "sending"}), known = OPEN.includes(job.state) && job.live?.step;
+  show("step", Boolean(known));
+  if (!known) return;
+  const whole = parts.reduce((sum, [part]) => sum + known[part], 0), text = seconds => seconds < 1 ? `${+(1000 * seconds).toPrecision(2)} ms` : duration(seconds);
+  say("pace-of-step", `lately, ${text(whole)} a step of this phase`);
+  find("parts").replaceChildren(...parts.map(([part, name]) => html("tr", {}, html("th", {scope: "row"}, name), html("td", {class: "num"}, text(known[part])),
+    html("td", {class: "num"}, `${Math.round(100 * known[part] / (whole || 1))} %`), html("td", {class: "share"}, html("progress", {max: whole || 1, value: known[part], "aria-label": name})))));
+}
+
 function traffic() {
   const phases = Object.entries(job.live?.bytes ?? {}), most = Math.max(1, ...phases.map(([, one]) => one.sent + one.received));
   show("traffic", phases.length > 0);
@@ -117,7 +127,7 @@ function events() {
 
 function draw() {
   due = false;
-  for (const part of [progress, lanes, curves, traffic, events]) part();
+  for (const part of [progress, lanes, curves, step, traffic, events]) part();
 }
 
 // Events come up to four times a second; the page is drawn when the browser is about to show it.
