@@ -44,7 +44,7 @@ ABOUT = """\
 Which trainer runs over which alignment, with which options. For whoever writes a job.
 
 `make docs` writes this page: each cell is a job that vfl-node has checked. A number in brackets is a refusal; the sentences
-stand below, as a node gives them. Installed packages ([extending.md](../guides/extend-it.md)) add trainers and alignments to
+stand below, as a node gives them. Installed packages ([extend it](../guides/extend-it.md)) add trainers and alignments to
 these.
 
 ## Trainer, alignment, passive parties

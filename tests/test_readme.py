@@ -25,7 +25,6 @@ from packaging.utils import canonicalize_name
 
 from tests.node import forked_node
 from tests.node.nodes import Child, command
-from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -164,10 +163,3 @@ def test_makefile_has_the_targets_named() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make ([a-z-]+)", README):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
-def test_it_counts_the_strategies_that_there_are() -> None:
-    said = re.search(r"\[(\w+) such strategies\]", README)
-    assert said
-    there_are = sum(kind[name].fills for kind in (LABELS, FEATURES) for name in kind)
-    assert {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}[said[1]] == there_are

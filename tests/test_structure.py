@@ -181,10 +181,10 @@ NOTHING = {"none"}  # what a job says where no row is missing, of calibration to
 EXTENSIONS = {
     "alignment protocols": Extension(frozenset(ALIGNMENTS), r"alignment/(\w+)/", "job/alignment.py"),
     "trainers": Extension(frozenset(TRAINERS), r"training/(\w+)/", "job/training.py"),
-    "label strategies": Extension(frozenset(LABELS) - NOTHING, r"training/split/missing/labels/specs\.py", STRATEGIES),
-    "feature strategies": Extension(frozenset(FEATURES) - NOTHING, r"training/split/missing/features/specs\.py", STRATEGIES),
+    "label strategies": Extension(frozenset(LABELS) - NOTHING, r"training/split/missing/labels/", STRATEGIES),
+    "feature strategies": Extension(frozenset(FEATURES) - NOTHING, r"training/split/missing/features/", STRATEGIES),
     "attacks": Extension(frozenset(ATTACKS), r"privacy/attacks/(\w+)\.py", "privacy/attacks/__init__.py"),
-    "defences": Extension(frozenset(DEFENCES), r"privacy/defences/(?:randomised/)?specs?\.py", "settings/defences.py"),
+    "defences": Extension(frozenset(DEFENCES), r"privacy/defences/", "settings/defences.py"),
 }
 extensions = pytest.mark.parametrize("kind", EXTENSIONS.values(), ids=EXTENSIONS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from vfl_node.report import results
 from vfl_node.report.meters import Meter, Meters, level_of
 from vfl_node.report.sections import Interval, Metrics
 from vfl_node.report.verdict import Verdict, leaks_of, verdict_of
+from vfl_node.settings.protection import Protection
 
 BETTER, WORSE, UNCLEAR = (0.01, 0.03), (-0.03, -0.01), (-0.01, 0.03)
 
@@ -182,6 +184,35 @@ def test_what_the_alignment_tells_is_open_and_says_what_would_hide_it() -> None:
     assert leak.words == "lab can see which records of clinic are shared."
     assert leak.evidence == "By design: psi tells all parties which of their records are shared."
     assert "align by psu" in str(leak.advice)
+
+
+@pytest.mark.parametrize(
+    ("role", "secret", "words"),
+    [
+        ("active", "labels", "lab can read the labels: this training sends them."),
+        ("passive", "columns", "clinic can read columns of lab: this training sends them."),
+    ],
+)
+def test_what_the_training_sends_as_it_is_is_open_whatever_attacks_find(
+    monkeypatch: pytest.MonkeyPatch, role: Any, secret: str, words: str
+) -> None:
+    """Without the trait the same figures of attacks decide."""
+    job, party = a_job(), "clinic" if role == "active" else "lab"
+    facts = SimpleNamespace(spec=ALIGNMENTS["psu"], protocol="psu", missing=0)
+    judged = {"norm": 0.51}
+    columns = {"age": {"worst": 0.1, "constant": 0.1, "attack": "linear", "known": 5}}
+    audits = SimpleNamespace(labels=judged, trainings=1, features=columns, membership={}, joint=None)
+
+    def leak() -> Any:
+        found = meters_module.meters_of(job, role, facts, Protection(), SimpleNamespace(audits=audits))  # type: ignore[arg-type]
+        return leaks_of(job, party, found)[secret]
+
+    assert leak().level == "low"
+    assert job.train is not None
+    monkeypatch.setattr(type(job.train), "traits", replace(job.train.traits, opens=frozenset({secret})))
+    assert (leak().level, leak().words) == ("open", words)
+    assert leak().evidence == "By design: algorithm split sends them as they are."
+    assert "train hidden" in leak().advice
 
 
 def test_columns_and_several_peers_in_words() -> None:

@@ -14,7 +14,7 @@ class Disclosure:
     """One thing that a party learnt.
 
     Attributes:
-        what: a stable keyword for programs, such as ``set size``, ``intersection``, ``embeddings``; docs/reference/report.md
+        what: a stable keyword for programs, such as ``set size``, ``intersection``, ``embeddings``; docs/reference/ledger.md
             has all.
         count: how many, or how large; None where that is hidden from the party whose report shows it.
         text: the whole of it in plain words, the peer by its name; never an identifier, label or cell value.

@@ -135,7 +135,7 @@ class Spans:
             self._spans[-1].ended = now
 
 
-class Mark(NamedTuple):
+class PaceMark(NamedTuple):
     """How far a phase was at a moment.
 
     Attributes:
@@ -161,7 +161,7 @@ class Pace:
 
     def __init__(self, trace: Trace, clock: Callable[[], float] = time.monotonic) -> None:
         self._trace, self._clock = trace, clock
-        self._marks: deque[Mark] = deque(maxlen=MARKS)
+        self._marks: deque[PaceMark] = deque(maxlen=MARKS)
 
     def restart(self) -> None:
         """Steps of before are not of this pace."""
@@ -185,15 +185,15 @@ class Pace:
         waiting, sending = (each / 1e9 / passed.done for each in (passed.waited, passed.sending))
         return {"waiting": waiting, "sending": sending, "work": max(0.0, passed.at / passed.done - waiting - sending)}
 
-    def _now(self, done: int) -> Mark:
-        return Mark(self._clock(), done, self._trace.waited, self._trace.sending)
+    def _now(self, done: int) -> PaceMark:
+        return PaceMark(self._clock(), done, self._trace.waited, self._trace.sending)
 
-    def _passed(self, done: int) -> Mark | None:
+    def _passed(self, done: int) -> PaceMark | None:
         """What has passed since the oldest mark."""
         if not self._marks:
             return None
         before, now = self._marks[0], self._now(done)
-        passed = Mark(now.at - before.at, now.done - before.done, now.waited - before.waited, now.sending - before.sending)
+        passed = PaceMark(now.at - before.at, now.done - before.done, now.waited - before.waited, now.sending - before.sending)
         return passed if passed.done > 0 and passed.at > 0 else None
 
 

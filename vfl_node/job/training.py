@@ -34,6 +34,8 @@ DEFAULT_TRAINER = "split"
 """What ``train.algorithm`` is where a job does not say."""
 
 Measure = Literal["validation_fraction", "hold_out", "matched", "contributions"]
+
+Secret = Literal["labels", "columns"]
 """Keys of ``evaluate`` that not every trainer can do."""
 
 
@@ -84,6 +86,7 @@ class Traits:
         recorded: whether a passive party records what it sends and gets, where the session has a transcript.
         unmetered: why no attack measures what it sends (report's ``meters``); empty: attacks do.
         opens_rows: whether anything that depends on a single row is sent in the open.
+        opens: what of a party's own it sends to the others as it is: its labels, its columns.
         serves_unshared: whether known records are also predicted over an alignment in which some party may lack a row.
         serves_coordinated: whether the coordinator of the training takes part in predictions by its models, too.
     """
@@ -100,6 +103,7 @@ class Traits:
     recorded: bool = False
     unmetered: str = "no attack on what this training sends is known here"
     opens_rows: bool = True
+    opens: frozenset[Secret] = frozenset()
     serves_unshared: bool = True
     serves_coordinated: bool = False
 

@@ -38,8 +38,8 @@ class Meter(Section):
     """How much one secret of this party can be told by what it has sent."""
 
     level: Level = Field(
-        description="low, some, high: by value, and low where nothing of a row is sent in the open; open: the alignment itself "
-        "tells it; not_measured: no attack ran, see why"
+        description="low, some, high: by value, and low where nothing of a row is sent in the open; open: the alignment or the "
+        "training itself tells it; not_measured: no attack ran, see why"
     )
     value: float | None = Field(
         default=None,
@@ -72,11 +72,16 @@ def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection
         closed = _closed(job.train.opens(job.evaluate), unmetered)
         return Meters(labels=closed if holds else None, membership=told or closed, columns=closed)
     columns = Meter(level="not_measured", why=unmetered or "no attack on what gradients tell of own columns is known here")
-    if holds:
+    opened = Meter(level="open", why=f"algorithm {job.train.algorithm} sends them as they are")
+    if holds and "labels" in traits.opens:
+        labels = opened
+    elif holds:
         off = "" if protection.labels else "audit.labels is false in this node's settings"
         few = "too few rows have a label of their own to judge"
         labels = labels_meter(trained.audits.labels, trained.audits.trainings, unmetered or off or few)
-    if role == "passive":
+    if "columns" in traits.opens:
+        columns = opened
+    elif role == "passive":
         off = "" if protection.features else "audit.features names no column in this node's settings"
         found = {name: dict(figures) for name, figures in (trained.audits.features or {}).items()}
         columns = columns_meter(found, unmetered or off or "too few rows could be judged")

@@ -159,6 +159,7 @@ def _labels(meter: Meter, others: str, what: str) -> Leak:
         "low": f"{others} can hardly tell {what} apart.",
         "some": f"{others} can tell {what} apart in part.",
         "high": f"{others} can read the {what}." if (meter.value or 0) >= ALL else f"{others} can tell {what} apart {well}.",
+        "open": f"{others} can read the {what}: this training sends them.",
     }
     pairs = f"tells two rows with different {what} apart"
     return _leak(meter, can, f"Whether {others} can tell {what} apart is not measured.", pairs, HIDE_LABELS)
@@ -181,8 +182,10 @@ def _columns(meter: Meter, party: str, others: str) -> Leak:
         "low": f"{others} can hardly rebuild a column of {party}.",
         "some": f"{others} can rebuild a column of {party} in part.",
         "high": f"{others} can rebuild a column of {party}.",
+        "open": f"{others} can read columns of {party}: this training sends them.",
     }
-    return _leak(meter, can, f"What {others} can rebuild of {party}'s columns is not measured.", "", HIDE_COLUMNS)
+    advice = f"{TRAIN_HIDDEN}." if meter.level == "open" else HIDE_COLUMNS
+    return _leak(meter, can, f"What {others} can rebuild of {party}'s columns is not measured.", "", advice)
 
 
 TRAIN_HIDDEN = "Where the job allows it, train hidden (train.algorithm: hidden, with a coordinator)"

@@ -19,7 +19,11 @@ where a method of ``train.unaligned`` has some before the training with labels."
 
 
 class DefenceParams(Frozen):
-    """One entry of ``defences`` in a node's settings. A subclass has the defence's own keys."""
+    """One entry of ``defences`` in a node's settings. A subclass has the defence's own keys.
+
+    Attributes:
+        name: that of the registry.
+    """
 
     name: str
 

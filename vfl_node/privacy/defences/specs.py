@@ -17,7 +17,6 @@ class DpParams(DefenceParams):
 
     renamed: ClassVar[Mapping[str, str]] = {"clip": "max_grad_norm", "noise": "noise_multiplier"}
 
-    name: Literal["dp"]
     max_grad_norm: float = Field(
         gt=0,
         allow_inf_nan=False,
@@ -51,7 +50,6 @@ DP = DefenceSpec(
 class IsotropicParams(DefenceParams):
     """``{name: isotropic, noise: 1}``."""
 
-    name: Literal["isotropic"]
     noise: float = Field(
         ge=0,
         le=1e6,
@@ -80,7 +78,6 @@ ISOTROPIC = DefenceSpec(
 class MarvellParams(DefenceParams):
     """``{name: marvell, power: 4}``."""
 
-    name: Literal["marvell"]
     power: float = Field(
         gt=0,
         le=1e6,
@@ -111,8 +108,6 @@ MARVELL = DefenceSpec(
 class MaxNormParams(DefenceParams):
     """``{name: maxnorm}``."""
 
-    name: Literal["maxnorm"]
-
     @override
     def words(self, direction: Direction) -> str:
         return "each row's gradient is multiplied by a random number, so that all are as long as the batch's longest on average"
@@ -128,7 +123,6 @@ MAXNORM = DefenceSpec(
 class MixProParams(DefenceParams):
     """``{name: mixpro, goal: 0.866, share: 0.6}``."""
 
-    name: Literal["mixpro"]
     goal: float = Field(
         default=0.866,
         gt=-1,
@@ -157,7 +151,6 @@ MIXPRO = DefenceSpec(
 class NaiveParams(DecoderParams):
     """``{name: naive, columns: [occupation], strength: 1}``."""
 
-    name: Literal["naive"]
     strength: float = Field(gt=0, allow_inf_nan=False, description="weight of the privacy loss beside the task's (λ)")
 
     @override
@@ -178,7 +171,6 @@ NAIVE = DefenceSpec(
 class NoiseParams(DefenceParams):
     """``{name: noise, sigma: 0.1}``."""
 
-    name: Literal["noise"]
     sigma: float = Field(
         ge=0,
         allow_inf_nan=False,
@@ -207,7 +199,6 @@ NOISE = DefenceSpec(
 class NoPeekParams(ColumnParams):
     """``{name: nopeek, columns: all, strength: 1}``."""
 
-    name: Literal["nopeek"]
     strength: float = Field(gt=0, allow_inf_nan=False, description="weight of the distance correlation beside the task's loss")
 
     @override
@@ -258,8 +249,6 @@ class SplittingParams(DecoderParams):
 class BasicParams(SplittingParams):
     """``{name: basic, columns: [occupation]}``: nothing holds the bottom near to what the task needs."""
 
-    name: Literal["basic"]
-
 
 class ProximalParams(SplittingParams):
     """With a proximal term."""
@@ -272,14 +261,12 @@ class ProximalParams(SplittingParams):
 class FbsParams(ProximalParams):
     """``{name: fbs, columns: [occupation]}``: how much privacy and the way from the task's bottom weigh is learnt."""
 
-    name: Literal["fbs"]
     weights: Literal["auto"] = Field(default="auto", description="learnt; fbs-fixed has weights that its owner sets")
 
 
 class FbsFixedParams(ProximalParams):
     """``{name: fbs-fixed, columns: [occupation], tau1: 1, tau2: 1}``."""
 
-    name: Literal["fbs-fixed"]
     tau1: float = Field(default=1, gt=0, allow_inf_nan=False, description="weight of the privacy loss")
     tau2: float = Field(default=1, gt=0, allow_inf_nan=False, description="weight of the way from the task's bottom")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
@@ -17,7 +16,6 @@ MOST_EPSILON = 20.0
 class RandomisedParams(DefenceParams):
     """``{name: randomised-labels, epsilon: 1}``; of a regression also ``target_range: [0, 100]``."""
 
-    name: Literal["randomised-labels"]
     epsilon: float = Field(
         gt=0,
         le=MOST_EPSILON,
