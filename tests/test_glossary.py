@@ -11,7 +11,7 @@ ENTRY = re.compile(r"^- \*\*(.+?)\*\*", re.MULTILINE)
 
 
 def key(term: str) -> str:
-    return term.lower().replace("ε", "epsilon")
+    return term.lower().replace("ε", "epsilon").replace("μ", "mu")
 
 
 def test_words_stand_once_and_in_the_order_of_letters() -> None:

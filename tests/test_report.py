@@ -879,7 +879,7 @@ def test_page_says_when_the_difference_is_not_established() -> None:
     gains = {"auc": {"mean": 0.019, "sd": 0.02, "low": -0.01, "high": 0.048, "method": "repeats"}}
     close = measured(REPEATED, alone={"gains": gains})
     seen = text(page(build(a_job(repeats=10), training=close)))
-    assert "Unclear: no measure tells the federated model from clinic alone." in seen
+    assert "Unclear: no measure shows a difference between the federated model and clinic alone." in seen
     assert "+0.019 [−0.010, 0.048] no clear difference" in seen
 
 
@@ -919,7 +919,7 @@ def test_page_of_a_passive_party_that_was_told() -> None:
             a_job(share_with_passive=True), party="lab", training=replace(UNTOLD, epochs=RESULT.epochs, results=Summary(VALUES))
         )
     )
-    assert "Done. Whether it helped is not known here." in text(html)
+    assert "Done. This report does not show whether federating helped." in text(html)
     assert "AUC 0.991 Accuracy" in text(html)
     assert "alone" not in text(html)
     assert html.count('class="curve"') == 2
@@ -1399,4 +1399,4 @@ def test_the_joint_attack_changes_the_card_of_membership_with_its_meter(tmp_path
     assert after.verdict
     leak = after.verdict.leaks["membership"]
     assert (after.meters.membership.attack, after.meters.membership.level, leak.level) == ("joint", "high", "high")
-    assert leak.words == "lab can tell which rows are records of clinic."
+    assert leak.words == "lab can infer which rows are records of clinic."

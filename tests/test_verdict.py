@@ -49,7 +49,7 @@ def by_gains(job: Job | None = None, *, alone: Metrics | None = None, **ends: tu
     [
         ({"auc": BETTER, "accuracy": BETTER, "nll": WORSE}, "yes", "Yes: better than clinic alone on all three measures."),
         ({"auc": BETTER, "accuracy": UNCLEAR, "nll": WORSE}, "yes", "Yes: better than clinic alone on two of three measures."),
-        ({"auc": UNCLEAR, "accuracy": UNCLEAR, "nll": UNCLEAR}, "unclear", "Unclear: no measure tells the federated model"),
+        ({"auc": UNCLEAR, "accuracy": UNCLEAR, "nll": UNCLEAR}, "unclear", "Unclear: no measure shows a difference"),
         ({}, "unclear", "Unclear"),
         ({"auc": BETTER, "nll": BETTER}, "mixed", "Mixed: better than clinic alone on one of three measures, worse on one."),
         ({"auc": WORSE, "nll": UNCLEAR}, "no", "No: worse than clinic alone on one of three measures."),
@@ -122,7 +122,7 @@ def test_hidden_training_is_low_by_its_bound_and_not_measured_without_one() -> N
 
 
 def test_one_measure_is_no_plural() -> None:
-    assert by_gains(a_job(metrics=("auc",)), auc=BETTER).words == "Yes: better than clinic alone on the one measure."
+    assert by_gains(a_job(metrics=("auc",)), auc=BETTER).words == "Yes: better than clinic alone on the only measure."
 
 
 @pytest.mark.parametrize("alone", [measured(rows=151), measured(population="common")])
@@ -135,7 +135,7 @@ def test_rows_that_were_trained_on_give_no_verdict() -> None:
     trained_on = measured(held_out=False)
     verdict = verdict_of(a_job(), "clinic", metrics=trained_on, alone=trained_on, gains=None, meters=None)
     assert verdict.helped == "not_comparable"
-    assert "flatter" in verdict.reason
+    assert "every model looks better than it is" in verdict.reason
 
 
 @pytest.mark.parametrize("metrics", [None, measured()])
@@ -158,12 +158,12 @@ def meters(**changes: Meter) -> Meters:
 @pytest.mark.parametrize(
     ("level", "value", "words"),
     [
-        ("low", 0.55, "lab can hardly tell labels apart."),
-        ("some", 0.7, "lab can tell labels apart in part."),
-        ("high", 0.9, "lab can tell labels apart well."),
-        ("high", 0.96, "lab can tell labels apart almost without error."),
+        ("low", 0.55, "lab can hardly infer the labels."),
+        ("some", 0.7, "lab can infer the labels in part."),
+        ("high", 0.9, "lab can infer the labels well."),
+        ("high", 0.96, "lab can infer the labels almost without error."),
         ("high", 1.0, "lab can read the labels."),
-        ("not_measured", None, "Whether lab can tell labels apart is not measured."),
+        ("not_measured", None, "It was not measured whether lab can infer the labels."),
     ],
 )
 def test_labels_in_words(level: Any, value: float | None, words: str) -> None:
@@ -174,15 +174,15 @@ def test_labels_in_words(level: Any, value: float | None, words: str) -> None:
     if value is None:
         assert leak.evidence == "Not measured: no attack ran."
     else:
-        assert f"in {100 * value:.0f} of 100 pairs; 50 is chance" in leak.evidence
+        assert f"is right for {100 * value:.0f} of 100 pairs of rows with different labels; guessing" in leak.evidence
         assert "(mean direction, by a peer that knows 16 rows, over 2 trainings)" in leak.evidence
 
 
 def test_what_the_alignment_tells_is_open_and_says_what_would_hide_it() -> None:
-    told = Meter(level="open", why="psi tells all parties which of their records are shared")
+    told = Meter(level="open", why="psi shows all parties which of their records are shared")
     leak = leaks_of(a_job(), "clinic", meters(membership=told))["membership"]
     assert leak.words == "lab can see which records of clinic are shared."
-    assert leak.evidence == "By design: psi tells all parties which of their records are shared."
+    assert leak.evidence == "By design: psi shows all parties which of their records are shared."
     assert "align by psu" in str(leak.advice)
 
 
@@ -212,14 +212,14 @@ def test_what_the_training_sends_as_it_is_is_open_whatever_attacks_find(
     monkeypatch.setattr(type(job.train), "traits", replace(job.train.traits, opens=frozenset({secret})))
     assert (leak().level, leak().words) == ("open", words)
     assert leak().evidence == "By design: algorithm split sends them as they are."
-    assert "train hidden" in leak().advice
+    assert "use hidden training" in leak().advice
 
 
 def test_columns_and_several_peers_in_words() -> None:
     worst = Meter(level="high", value=0.62, attack="linear", knows="5 rows", over=1, estimate=True)
     job = a_job(passive=["lab", "shop"])
     assert leaks_of(job, "lab", meters(columns=worst))["columns"].words == "clinic can rebuild a column of lab."
-    assert "rebuilds 62 % of what" in leaks_of(job, "lab", meters(columns=worst))["columns"].evidence
+    assert "closes 62 % of the gap" in leaks_of(job, "lab", meters(columns=worst))["columns"].evidence
     assert "estimate" in leaks_of(job, "lab", meters(columns=worst))["columns"].evidence
-    assert leaks_of(job, "clinic", meters())["labels"].words == "lab and shop, alone or together, can hardly tell labels apart."
+    assert leaks_of(job, "clinic", meters())["labels"].words == "lab and shop, alone or together, can hardly infer the labels."
     assert "columns" not in leaks_of(job, "clinic", meters())

@@ -101,7 +101,7 @@ def _told_members(alignment: Alignment, role: Role) -> Meter | None:
     if not alignment.spec.shows_shared_records_to(other):
         return None
     whom = "all parties" if alignment.spec.shows_shared_records_to(role) else f"the {other} party"
-    return Meter(level="open", why=f"{alignment.protocol} tells {whom} which records are shared")
+    return Meter(level="open", why=f"{alignment.protocol} shows {whom} which records are shared")
 
 
 def _membership(alignment: Alignment, protection: Protection, trained: Trained, unmetered: str) -> Meter:

@@ -1,4 +1,4 @@
-"""The verdict of a report: did it help to federate, and what can others tell now? Sentences come before figures.
+"""The verdict of a report: did it help to federate, and what can others infer now? Sentences come before figures.
 
 A model counts as better in a metric where the 95 % interval of the difference leaves out zero on the metric's good side.
 """
@@ -17,6 +17,8 @@ from vfl_node.report.sections import Interval, Metrics
 from vfl_node.report.words import join_names
 from vfl_node.training.section import Section
 
+UNKNOWN = "Done. This report does not show whether federating helped."
+
 NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 NEARLY_ALL, ALL = 0.95, 0.995
@@ -24,11 +26,11 @@ NEARLY_ALL, ALL = 0.95, 0.995
 
 
 class Leak(Section):
-    """What others can tell of one secret of this party, in words."""
+    """What others can infer about one secret of this party, in words."""
 
     level: Level = Field(description="as in meters")
     words: str = Field(description="the answer, in one sentence")
-    evidence: str = Field(description="what it rests on, in one sentence")
+    evidence: str = Field(description="the figure or reason behind it, in one sentence")
     advice: str | None = Field(default=None, description="the one setting that would help; null where none is needed")
 
 
@@ -36,15 +38,15 @@ class Verdict(Section):
     """The first things to read in a report."""
 
     helped: Literal["yes", "unclear", "mixed", "no", "not_comparable", "not_measured"] = Field(
-        description="whether the federated model is better than that of the active party alone; not_comparable: they met other "
-        "rows, or rows that were trained on; not_measured: this party knows no metrics of both"
+        description="whether the federated model is better than that of the active party alone; not_comparable: they were "
+        "measured on different rows, or on rows that were trained on; not_measured: this party does not know both metrics"
     )
     words: str = Field(description="the answer, in one sentence")
-    reason: str = Field(description="on which metrics and rows it rests")
+    reason: str = Field(description="the metrics and rows behind it")
     changes: dict[str, Change] = Field(
         default={}, description="metric → how the federated model compares with that of the active party alone"
     )
-    leaks: dict[str, Leak] = Field(default={}, description="labels, membership, columns → what others can tell, as meters")
+    leaks: dict[str, Leak] = Field(default={}, description="labels, membership, columns → what others can infer, as meters")
 
 
 def verdict_of(
@@ -73,15 +75,15 @@ def verdict_of(
     wanted = [name for name in METRICS if name in job.evaluate.metrics and getattr(metrics, name, None) is not None]
     if metrics is None or not wanted:
         reason = "No metrics were measured, or none were shared with this party."
-        return Verdict(helped="not_measured", words="Done. Whether it helped is not known here.", reason=reason, leaks=leaks)
+        return Verdict(helped="not_measured", words=UNKNOWN, reason=reason, leaks=leaks)
     if not metrics.held_out:
-        reason = "Figures of rows that were trained on flatter every model."
+        reason = "On rows that were trained on, every model looks better than it is."
         return Verdict(helped="not_comparable", words="No verdict: no rows were held out.", reason=reason, leaks=leaks)
     if alone is None or all(getattr(alone, name) is None for name in wanted):
-        reason = "This party knows the metrics of no other model to compare with."
-        return Verdict(helped="not_measured", words="Done. Whether it helped is not known here.", reason=reason, leaks=leaks)
+        reason = "This party does not know the metrics of a model to compare with."
+        return Verdict(helped="not_measured", words=UNKNOWN, reason=reason, leaks=leaks)
     if (metrics.rows, metrics.population) != (alone.rows, alone.population):
-        reason = f"No interval of the difference between the federated model and {rival} is known."
+        reason = f"The difference between the federated model and {rival} has no known interval."
         words = "No verdict: the two models were not measured in the same way."
         return Verdict(helped="not_comparable", words=words, reason=reason, leaks=leaks)
     changes: dict[str, Change] = {name: "unclear" for name in wanted if getattr(alone, name) is not None}
@@ -99,13 +101,13 @@ def _answer(changes: Sequence[Change], rival: str) -> tuple[Literal["yes", "uncl
         return "yes", f"Yes: better than {rival} on {_part(better, every)}."
     if worse:
         return "no", f"No: worse than {rival} on {_part(worse, every)}."
-    return "unclear", f"Unclear: no measure tells the federated model from {rival}."
+    return "unclear", f"Unclear: no measure shows a difference between the federated model and {rival}."
 
 
 def _part(some: int, every: int) -> str:
     if some < every:
         return f"{_number(some)} of {_count(every)}"
-    return "the one measure" if every == 1 else f"all {_count(every)}"
+    return "the only measure" if every == 1 else f"all {_count(every)}"
 
 
 def _count(number: int) -> str:
@@ -135,7 +137,7 @@ def _tree_words(job: Job, changes: Mapping[str, Change], tree: Mapping[str, Inte
 
 
 def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
-    """Secret → what others can tell of it, for each that ``party`` has in this job."""
+    """Secret → what others can infer of it, for each that ``party`` has in this job."""
     met = [name for name in job.parties.peers_of(party) if name in job.parties.data]
     told = meters.membership and meters.membership.level == "open"
     others, all_others = (_name_all(names) for names in (met, job.parties.others(party)))
@@ -149,32 +151,32 @@ def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
 
 
 def _name_all(names: Sequence[str]) -> str:
-    """Who can tell: of several the strongest, or all together."""
+    """Who can infer it: of several the strongest, or all together."""
     return join_names(names) if len(names) == 1 else f"{join_names(names)}, alone or together,"
 
 
 def _labels(meter: Meter, others: str, what: str) -> Leak:
     well = "almost without error" if (meter.value or 0) >= NEARLY_ALL else "well"
     can = {
-        "low": f"{others} can hardly tell {what} apart.",
-        "some": f"{others} can tell {what} apart in part.",
-        "high": f"{others} can read the {what}." if (meter.value or 0) >= ALL else f"{others} can tell {what} apart {well}.",
+        "low": f"{others} can hardly infer the {what}.",
+        "some": f"{others} can infer the {what} in part.",
+        "high": f"{others} can read the {what}." if (meter.value or 0) >= ALL else f"{others} can infer the {what} {well}.",
         "open": f"{others} can read the {what}: this training sends them.",
     }
-    pairs = f"tells two rows with different {what} apart"
-    return _leak(meter, can, f"Whether {others} can tell {what} apart is not measured.", pairs, HIDE_LABELS)
+    pairs = f"rows with different {what}"
+    return _leak(meter, can, f"It was not measured whether {others} can infer the {what}.", pairs, HIDE_LABELS)
 
 
 def _membership(meter: Meter, party: str, others: str) -> Leak:
     can = {
-        "low": f"{others} can hardly tell which rows are records of {party}.",
-        "some": f"{others} can tell in part which rows are records of {party}.",
-        "high": f"{others} can tell which rows are records of {party}.",
+        "low": f"{others} can hardly infer which rows are records of {party}.",
+        "some": f"{others} can infer in part which rows are records of {party}.",
+        "high": f"{others} can infer which rows are records of {party}.",
         "open": f"{others} can see which records of {party} are shared.",
     }
     advice = ALIGN_HIDDEN if meter.level == "open" else HIDE_MEMBERS
-    what = "tells a real row from a made-up one"
-    return _leak(meter, can, f"Whether {others} can tell who is in {party}'s table is not measured.", what, advice)
+    unknown = f"It was not measured whether {others} can infer which rows are records of {party}."
+    return _leak(meter, can, unknown, "a real and a made-up row", advice)
 
 
 def _columns(meter: Meter, party: str, others: str) -> Leak:
@@ -185,18 +187,18 @@ def _columns(meter: Meter, party: str, others: str) -> Leak:
         "open": f"{others} can read columns of {party}: this training sends them.",
     }
     advice = f"{TRAIN_HIDDEN}." if meter.level == "open" else HIDE_COLUMNS
-    return _leak(meter, can, f"What {others} can rebuild of {party}'s columns is not measured.", "", advice)
+    return _leak(meter, can, f"It was not measured whether {others} can rebuild columns of {party}.", "", advice)
 
 
-TRAIN_HIDDEN = "Where the job allows it, train hidden (train.algorithm: hidden, with a coordinator)"
-HIDE_LABELS = f"{TRAIN_HIDDEN}: no gradient is sent. Defences of labels hide less."
-HIDE_MEMBERS = f"{TRAIN_HIDDEN}. Or stop in time (limits.max_attack_auc: 0.6)."
-ALIGN_HIDDEN = f"To hide it, align by psu. {TRAIN_HIDDEN}."
-HIDE_COLUMNS = "Defend the columns (defences, such as fbs), or stop in time (limits.max_feature_gain)."
+TRAIN_HIDDEN = "If the job allows it, use hidden training (train.algorithm: hidden, with a coordinator)"
+HIDE_LABELS = f"{TRAIN_HIDDEN}: it sends no gradients. Defences of labels hide less."
+HIDE_MEMBERS = f"{TRAIN_HIDDEN}. Or let a limit stop the training (limits.max_attack_auc: 0.6)."
+ALIGN_HIDDEN = f"To hide this, align by psu. {TRAIN_HIDDEN}."
+HIDE_COLUMNS = "Use a defence of columns (defences, such as fbs), or let a limit stop the training (limits.max_feature_gain)."
 
 
 def _leak(meter: Meter, can: Mapping[str, str], unknown: str, pairs: str, advice: str) -> Leak:
-    """The words of one meter: ``can`` has a sentence for each level, ``pairs`` says what an attack does with pairs of rows."""
+    """The words of one meter: ``can`` has a sentence for each level, ``pairs`` names what an attack judges in pairs."""
     alarming = meter.level in ("some", "high", "open")
     return Leak(
         level=meter.level,
@@ -212,9 +214,9 @@ def _evidence(meter: Meter, pairs: str) -> str:
     attack = (meter.attack or "").replace("_", " ")
     knows = "" if meter.knows in (None, "nothing") else f", by a peer that knows {meter.knows}"
     over = f", over {meter.over} trainings" if meter.over > 1 else ""
-    estimated = " This is an estimate: the peer's columns are not here." if meter.estimate else ""
+    estimated = " This is an estimate, because the peer's columns are not available here." if meter.estimate else ""
     if pairs:
-        told = f"{pairs} in {100 * meter.value:.0f} of 100 pairs; 50 is chance"
+        told = f"is right for {100 * meter.value:.0f} of 100 pairs of {pairs}; guessing is right for 50"
     else:
-        told = f"rebuilds {100 * meter.value:.0f} % of what always guessing the same leaves"
+        told = f"closes {100 * meter.value:.0f} % of the gap between one constant guess and the true values"
     return f"The strongest attack ({attack}{knows}{over}) {told}.{estimated}"
