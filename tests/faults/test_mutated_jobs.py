@@ -33,7 +33,7 @@ from vfl_node.transport.memory import memory_channels, run_together
 
 ROOT = Path(__file__).parents[2]
 SEED = 1
-JOBS = 50
+JOBS = examples(50, fewer=30)
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ def test_what_a_sender_means_is_what_its_digests_are_made_of() -> None:
 def test_every_message_is_read_or_refused(name: str) -> None:
     chance = random.Random(f"{SEED} {name}")
     for how in ("random", "flipped", "truncated", "oversize", "extreme"):
-        for _ in range(examples(20, fewer=5)):
+        for _ in range(examples(20, fewer=3)):
             frame = session_pb2.Frame(job_id="job", phase="preflight", type=name)
             frame.body = Change("extreme", 0, chance).apply(frame)[0].body
             (mutated,) = Change(how, 0, chance).apply(frame)

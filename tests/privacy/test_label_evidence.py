@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.thorough import every
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PolicyError, StateError
@@ -85,7 +86,7 @@ def repeats(kind: str, strength: float, count: int = 12) -> list[dict[str, float
     return found
 
 
-@pytest.mark.parametrize(("kind", "strength"), [("two classes", 0.6), ("four classes", 0.8), ("numbers", 0.5)])
+@pytest.mark.parametrize(("kind", "strength"), every(2, [("two classes", 0.6), ("four classes", 0.8), ("numbers", 0.5)]))
 def test_what_repeats_tell_adds_up(kind: str, strength: float) -> None:
     """And where nothing is told, nothing does: at chance the sum of 12 is as exact as one (.02 by 1,200 rows)."""
     found = repeats(kind, strength)

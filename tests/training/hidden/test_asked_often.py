@@ -102,7 +102,7 @@ def test_all_answers_to_a_record_tell_its_score_to_a_step(world: Any, attempt: A
     assert (np.abs(off) <= width / 2).all()
 
 
-@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize("parties", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_the_score_is_anywhere_in_that_step(world: Any, attempt: Any, parties: int) -> None:
     """Of each other party's offset it is as likely everywhere: what two of them add up to has a triangle's density."""
     asked = trained(world, attempt, parties, people=400)

@@ -104,7 +104,7 @@ def spoilt(section: str, receiver: int, at: int = 0) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("receiver", [0, 1])
 @pytest.mark.parametrize(
-    "train", [pytest.param(of, marks=[pytest.mark.slow] if "hidden" in of else []) for of, _ in MODELS], ids=str
+    "train", [pytest.param(of, marks=[pytest.mark.slow] if "layers" in of else []) for of, _ in MODELS], ids=str
 )
 def test_every_block_of_numbers_is_checked_in_sections_that_are_and_in_no_other(
     world: Any, attempt: Any, train: dict[str, Any], receiver: int
@@ -231,7 +231,7 @@ def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_messages")
-@pytest.mark.parametrize("victim", ["clinic", "lab", "hub"])
+@pytest.mark.parametrize("victim", [pytest.param("clinic", marks=pytest.mark.slow), "lab", "hub"])
 def test_killed_before_any_message_no_section_is_both_shown_and_used(
     world: Any, attempt: Any, sections: dict[str, set[tuple[str, str]]], victim: str
 ) -> None:

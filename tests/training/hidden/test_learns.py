@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from tests.thorough import every
 from tests.training.hidden.conftest import plain_inputs, weights_of
 from tests.training.hidden.plain import forward
 from vfl_node.crypto.shares.machine import Counter
@@ -43,11 +45,9 @@ def moved(results: Any, first: Any) -> float:
     return max(float(np.abs(ours - of).max()) for ours, of in zip(weights_of(results), first, strict=True))
 
 
-@pytest.mark.parametrize(("protocol", "dummies"), PROTOCOLS)
-@pytest.mark.parametrize(("train", "error"), MODELS, ids=lambda of: str(of) if isinstance(of, dict) else "")
-def test_weights_are_those_of_plaintext(
-    world: Any, attempt: Any, train: dict[str, Any], error: float, protocol: str, dummies: int
-) -> None:
+@pytest.mark.parametrize(("model", "alignment"), every(3, list(product(MODELS, PROTOCOLS))), ids=str)
+def test_weights_are_those_of_plaintext(world: Any, attempt: Any, model: tuple[dict[str, Any], float], alignment: Any) -> None:
+    (train, error), (protocol, dummies) = model, alignment
     over = over_for(world, train, 2, protocol, dummies=dummies)
     of = attempt(train | ({"metrics_by": "none"} if dummies else {}))
     results = of(over)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,6 +16,7 @@ import pytest
 import torch
 from scipy.stats import chi2
 
+from tests.thorough import every
 from tests.training.hidden.answering import BATCH, Asked, asked_of, errors_of, new_records, trained
 from tests.training.hidden.conftest import HUB
 from tests.training.predicting import Request, Shown
@@ -60,8 +62,7 @@ def bare() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("parties", [2, 3])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "parties"), every(2, list(product(KINDS, (2, 3)))))
 def test_every_asker_gets_the_models_scores_to_some_steps(world: Any, attempt: Any, kind: str, parties: int) -> None:
     train, people = KINDS[kind]
     asked = trained(world, attempt, parties, train, **people)

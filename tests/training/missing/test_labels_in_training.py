@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.thorough import every
 from vfl_node.job import Evaluate
 from vfl_node.privacy.attacks import follow
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
@@ -90,7 +91,7 @@ def test_the_rarer_label_for_all_raises_the_probabilities_and_calibration_puts_t
     """As tests/training/test_calibration_effect.py has it for the more frequent one."""
     parties = synthetic(6000, (0.5, 0.7), active_features=False, independent=True, seed=1)
     ace = {}
-    for calibration in ("none", "test", "train"):
+    for calibration in every(2, ("none", "test", "train")):
         train = Train(
             bottom=(32, 16),
             top=(16,),
@@ -102,7 +103,7 @@ def test_the_rarer_label_for_all_raises_the_probabilities_and_calibration_puts_t
         ace[calibration] = run(train=train, evaluate=Evaluate(test_fraction=0.3))(parties)[0].results.metrics["ace"]
     lacking, negatives = 1 - parties.clinic_view.owned.mean(), 1 - parties.clinic.labels.mean()
     assert ace["none"] == pytest.approx(lacking * negatives, abs=0.035)
-    assert max(ace["test"], ace["train"]) < 0.5 * ace["none"]  # about .03 is the noise of 15 bins of 60 rows
+    assert max(ace[name] for name in ace if name != "none") < 0.5 * ace["none"]  # about .03 is the noise of 15 bins of 60 rows
 
 
 @pytest.mark.parametrize("classes", [pytest.param(2, marks=pytest.mark.slow), 3])

@@ -97,11 +97,12 @@ def test_without_a_row_outside_the_job_is_refused(run: Any) -> None:
     assert refused.value.code == "E_EMPTY"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "methods",
     [
         ({"method": "jpl"}, {"method": "fedcvt"}),
-        pytest.param(({"method": "diffusion", "steps": 200},), marks=pytest.mark.slow),
+        ({"method": "diffusion", "steps": 200},),
     ],
     ids=lambda methods: "-".join(of["method"] for of in methods),
 )

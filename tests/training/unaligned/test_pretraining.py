@@ -264,7 +264,7 @@ def test_what_leaves_before_labels_is_judged_and_stops_the_job(run: Any, method:
     assert 0 < len(sent) <= 2 * BEFORE * -(-ENOUGH // 2 // BATCH)  # none of the training with labels
 
 
-@pytest.mark.parametrize(("method", "defences"), [("mpd", ()), ("fedhssl", (NOISE,))])
+@pytest.mark.parametrize(("method", "defences"), [pytest.param("mpd", (), marks=pytest.mark.slow), ("fedhssl", (NOISE,))])
 def test_a_resumed_audit_of_what_leaves_before_labels_is_the_same(
     run: Any, method: str, defences: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
