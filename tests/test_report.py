@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Literal
@@ -801,7 +802,8 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
     tags = parsed(html)
     assert not {"script", "link", "img", "iframe", "object", "form", "base"} & {tag for tag, _ in tags}
     for tag, attributes in tags:
-        assert not {name for name in attributes if name.startswith("on") or name in ("src", "href", "style")}, tag
+        assert not {name for name in attributes if name.startswith("on") or name in ("src", "style")}, tag
+        assert (attributes.get("href") or "#").startswith("#"), tag  # a link stays on the page
     assert "://" not in html
     assert "url(" not in html
     assert "@import" not in html
@@ -1382,8 +1384,28 @@ def test_the_glossary_explains_every_term_as_the_report_does() -> None:
 
 def test_terms_are_explained_without_a_script() -> None:
     html = page(build(training=COMPARED))
-    assert f'<button type="button" class="term">AUC<i role="tooltip">{TERMS["AUC"]}</i></button>' in html
+    assert f'<a class="term" href="#word-auc">AUC<i role="tooltip">{TERMS["AUC"]}</i></a>' in html
     assert "boosted tree of clinic alone<i" in html
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_each_term_links_to_its_words_and_no_others_are_listed(name: str) -> None:
+    html = page(REPORTS[name]())
+    links = set(re.findall(r'href="#([^"]+)"', html))
+    words = re.findall(r'<dt id="([^"]+)">([^<]+)</dt><dd>([^<]+)</dd>', html)
+    assert links == {target for target, _, _ in words}
+    assert len(words) == len(links) == html.count(' id="word-')
+    assert all(unescape(text) == TERMS[unescape(word)] for _, word, text in words)
+    assert ("Words on this page" in html) == bool(words) == ('class="term"' in html)
+
+
+def test_a_list_of_words_is_folded_on_screens_only_and_opens_by_a_link() -> None:
+    """What hides it is one rule, which neither print nor a target within it meets: so no browser needs to open it."""
+    html = page(build())
+    assert "<details><summary>Words on this page</summary></details>\n<dl>" in html
+    hiding = "@media screen { .words > details:not([open]) + dl:not(:has(:target)) { display: none; } }"
+    assert hiding in html
+    assert ".words" not in html.partition("@media print")[2]
 
 
 def test_the_joint_attack_changes_the_card_of_membership_with_its_meter(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from html import unescape
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -118,6 +119,9 @@ def test_a_notebook_shows_the_page_without_rights_and_each_chart_as_an_image(res
     )  # nothing of the page leaves the attribute
     assert page
     assert "&lt;svg" in page[1]
+    inside = unescape(page[1])
+    assert inside.index('<base href="about:srcdoc">') < inside.index("Content-Security-Policy")  # which allows no other base
+    assert "<base" not in result.report.page
     assert result.report.save(tmp_path / "report.html").read_text() == result.report.page
     assert {"loss", "auc"} <= set(result.report.pictures)
     loss = result.report.pictures["loss"]

@@ -26,7 +26,7 @@ REPORT = {
     "finished": "2026-03-01T10:00:24+00:00",
     "metrics": {"auc": 0.977, "rows": 154, "population": "owned", "intervals": {"auc": {"low": 0.961, "high": 0.994}}},
     "local_metrics": {"auc": 0.903, "rows": 154, "population": "owned"},
-    "meters": {"labels": {"level": "high"}, "membership": {"level": "some"}, "columns": None},
+    "meters": {"labels": {"level": "high", "value": 0.97}, "membership": {"level": "some"}, "columns": None},
     "verdict": {"helped": "yes"},
 }
 
@@ -120,6 +120,7 @@ def test_the_figures_of_a_report_are_stored_once(store: Store) -> None:
     metric = {"name": "auc", "value": 0.977, "low": 0.961, "high": 0.994, "alone": 0.903, "same_rows": True}
     assert (figures["metric"], figures["leaks"], figures["helped"]) == (metric, {"labels": "high", "membership": "some"}, "yes")
     assert (figures["seconds"], figures["metrics"]["alone"]) == (24.0, {"auc": 0.903})
+    assert figures["leak_values"] == {"labels": 0.97, "membership": None}
     (store.outcome(record).artefacts / "report.json").unlink()
     (stored,) = store.records()
     assert fill_in(store, [stored]) == [stored] == [first]

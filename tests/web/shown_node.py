@@ -96,6 +96,7 @@ class View:
         }
         self.asked_for: list[Wanted] = []
         self.resumable = 0
+        self.safer: dict[str, list[dict[str, Any]]] = {}
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
         self.all = [
             a_job("running-1", "running", phase="train", done=120, total=400, unit="batches", loss=0.25, validation_loss=0.5),
@@ -120,7 +121,8 @@ class View:
         kinds = dict.fromkeys(KINDS, 0) | {"": len(self.all), "open": 2, "resumable": self.resumable}
         found = [[job for job in self.all if wanted.state in ("", job["state"])] for wanted in asked]
         pages = [jobs[(wanted.page - 1) * wanted.size :][: wanted.size] for jobs, wanted in zip(found, asked, strict=True)]
-        return [{"jobs": page, "total": len(jobs), "counts": kinds} for page, jobs in zip(pages, found, strict=True)]
+        more = {"counts": kinds, "safer": self.safer}
+        return [{"jobs": page, "total": len(jobs)} | more for page, jobs in zip(pages, found, strict=True)]
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         return next((job for job in self.all if job["id"] == job_id), None)

@@ -11,6 +11,7 @@ import pytest
 from tests.compared_runs import HIGH, LOW, SOME, a_report, store
 from tests.web.shown_node import HOSTILE, View, a_job, browser
 from tests.web.test_pages import Attributes
+from vfl_node.report.terms import TERMS
 
 TWO = "run=done-1&run=done-2"
 
@@ -40,6 +41,15 @@ def test_the_page_has_choice_table_drawings_and_links(compared: View) -> None:
     assert "equal settings</summary>" in html
     assert "/compare?run=done-1&amp;run=done-2&amp;run=done-3" in html
     assert 'href="/compare?run=done-2">Leave out trial-1' in html
+
+
+def test_its_metrics_link_to_words_that_explain_them(compared: View) -> None:
+    html = browser(compared).get(f"/compare?{TWO}").text
+    assert f'<a class="term" href="#word-auc" title="{TERMS["AUC"]}">AUC</a>' in html
+    listed = re.findall(r'<dt id="([^"]+)">', html)
+    assert set(listed) == set(re.findall(r'class="term" href="#([^"]+)"', html))
+    assert len(listed) == len(set(listed))
+    assert "Words on this page" not in browser(compared).get("/compare").text
 
 
 def test_it_loads_little_and_only_what_this_node_serves(compared: View) -> None:

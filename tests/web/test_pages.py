@@ -85,6 +85,16 @@ def test_the_overview_shows_the_figures_of_a_job(view: View) -> None:
     assert 'data-label="By">lab<' in html
 
 
+def test_the_overview_names_earlier_jobs_in_which_others_could_tell_less(view: View) -> None:
+    assert "could tell less" not in browser(view).get("/").text
+    leaks = {"labels": {"level": "low", "value": 0.5249}, "columns": {"level": "low", "value": None}}
+    view.safer = {"done-1": [{"job": "done-0", "name": "first <b>try", "algorithm": "hidden", "leaks": leaks}]}
+    html = browser(view).get("/").text
+    link = '<a id="safer-done-1-1" href="/compare?run=done-0&amp;run=done-1">first &lt;b&gt;try</a>'
+    assert f"Others could tell less in your job {link} (hidden training): labels low 0.52, columns low.</span>" in html
+    assert html.count("could tell less") == 1
+
+
 def test_the_overview_shows_what_is_used_of_limits(view: View) -> None:
     html = browser(view).get("/").text
     assert '<span>Different pairs of sets</span><span class="soft">17 of 20 left</span>' in html

@@ -24,6 +24,9 @@ PREDICTIONS = "predictions.csv"
 
 _FRAME = '<iframe srcdoc="{page}" sandbox="" style="width:100%;height:{height}px;border:0" title="Report of {party}"></iframe>'
 
+_BASE = '<base href="about:srcdoc">'
+"""Links of the page lead to its own words: without it a browser would open the notebook in the frame."""
+
 
 class Picture:
     """One chart of a report as an image that needs no other file; a notebook shows it.
@@ -71,7 +74,8 @@ class ReportPage:
 
     def _repr_html_(self, height: int = 760) -> str:
         """In a frame without rights: the page's style stays in it, and nothing in it runs."""
-        return _FRAME.format(page=html.escape(self.page, quote=True), height=height, party=html.escape(self.party))
+        page = self.page.replace("<head>", f"<head>{_BASE}", 1)
+        return _FRAME.format(page=html.escape(page, quote=True), height=height, party=html.escape(self.party))
 
     def save(self, path: str | Path) -> Path:
         """Write the page to ``path``; returns it."""

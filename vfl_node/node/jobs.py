@@ -19,6 +19,7 @@ from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.figures import fill_in
 from vfl_node.node.listing import needed, select, took_s
 from vfl_node.node.record import Record, describe_spec
+from vfl_node.node.safer import MOST_COMPARED, find_safer
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
@@ -155,13 +156,18 @@ class Jobs:
         return self._view_all(self._store.records())
 
     def find(self, *asked: Wanted) -> list[dict[str, Any]]:
-        """For each of those ``asked`` the jobs that are wanted, ``total`` and ``counts`` (kind → how many) of all pages."""
+        """For each of those ``asked`` the jobs that are wanted, ``total`` and ``counts`` (kind → how many) of all pages.
+
+        ``safer`` has for some of the jobs what :func:`vfl_node.node.safer.find_safer` finds.
+        """
         lines = self._store.lines(set().union(*map(needed, asked)))
-        found = []
+        done = [line.number for line in lines if line.state == "done"]
+        safer, found = find_safer(self._store.numbered(done[:MOST_COMPARED])), []
         for wanted in asked:
             chosen = select(lines, wanted)
             records = self._store.numbered([line.number for line in chosen.lines])
-            found.append({"jobs": self._view_all(records), "total": chosen.total, "counts": chosen.counts})
+            better = {record.id: safer[record.id] for record in records if record.id in safer}
+            found.append({"jobs": self._view_all(records), "total": chosen.total, "counts": chosen.counts, "safer": better})
         return found
 
     def view(self, job_id: str) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import charts, read_labels, rebuilt, results
 from vfl_node.report.charts import Bar, LineChart, Row
-from vfl_node.report.terms import TERMS
+from vfl_node.report.terms import TERMS, anchor
 from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, join_names
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
 
@@ -136,6 +136,7 @@ def _environment() -> tuple[Environment, str]:
     )
     environment.tests["code"] = lambda part: isinstance(part, Code)
     environment.filters |= {
+        "anchor": anchor,
         "attacks": attack_line,
         "bytes": human_bytes,
         "change": results.CHANGES.__getitem__,

@@ -68,8 +68,10 @@ def listed_figures(report: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         started and seconds (of the run), metrics (:func:`main_metrics`), metric (the first of these: name, value, low and high
         of its interval, alone, and same_rows: whether both were measured on the same held-out rows; or None), leaks (labels,
-        membership, columns → level) and helped (of the verdict, or None).
+        membership, columns → level), leak_values (likewise, the figure of the strongest attack, or None) and helped (of the
+        verdict, or None).
     """
+    meters = {secret: meter for secret, meter in (report.get("meters") or {}).items() if meter}
     started, finished, verdict = report.get("started"), report.get("finished"), report.get("verdict") or {}
     moments = [datetime.fromisoformat(moment) for moment in (started, finished) if moment]
     return {
@@ -77,7 +79,8 @@ def listed_figures(report: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": (moments[1] - moments[0]).total_seconds() if len(moments) > 1 else None,
         "metrics": main_metrics(report),
         "metric": _main_metric(report),
-        "leaks": {secret: meter["level"] for secret, meter in (report.get("meters") or {}).items() if meter},
+        "leaks": {secret: meter["level"] for secret, meter in meters.items()},
+        "leak_values": {secret: meter.get("value") for secret, meter in meters.items()},
         "helped": verdict.get("helped"),
     }
 

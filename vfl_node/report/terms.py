@@ -1,7 +1,8 @@
-"""Words of a report that explain themselves: what is shown beside each, on hover and on focus; docs/glossary.md has it, too."""
+"""Words of a page that explain themselves, beside each and in a list at the end; docs/glossary.md has the same sentences."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 TERMS: Mapping[str, str] = {
@@ -22,3 +23,8 @@ TERMS: Mapping[str, str] = {
     "Boosted tree": "a strong model for tables. The active party trains it on its own columns only, for comparison.",
 }
 """Term → its explanation, which goes on with a small letter."""
+
+
+def anchor(term: str) -> str:
+    """The id of ``term`` in the list at the end of a page."""
+    return f"word-{re.sub('[^a-z0-9]+', '-', term.lower().replace('²', '2'))}"

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from vfl_node.errors import UsageError
-from vfl_node.report import page, results, words
+from vfl_node.report import page, results, terms, words
 from vfl_node.web import compare, overview
 from vfl_node.web.view import NodeView
 from vfl_node.web.wanted import Wanted
@@ -51,7 +51,9 @@ class Pages:
         figures = {"metric": results.format_value, "interval": results.format_interval, "budgets": overview.budget_groups}
         self._templates.filters |= {**lines, **figures, "time": words.human_time, "age": words.human_age}
         self._templates.filters |= {"duration": words.human_seconds, "bytes": words.human_bytes, "names": words.join_names}
+        self._templates.filters["anchor"] = terms.anchor
         self._templates.globals["metric_titles"] = {name: title for name, (title, *_) in results.METRICS.items()}
+        self._templates.globals["terms"] = terms.TERMS
         style = (page.TEMPLATES / "style.css").read_bytes()
         files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}
         files["board.css"] = style + files["board.css"]

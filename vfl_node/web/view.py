@@ -43,12 +43,15 @@ class NodeView(Protocol):
         remark and note (lines for people: a permanent one and a current one), alone ({epoch, epochs} while a model of this
         party alone trains, else {}), parties, submitted, finished, took_s (seconds between the two, or None), error ({code,
         message, hint} or None), resumable, queue ({place, reason} while it waits, or None), report (whether there is one) and,
-        of that, started, seconds, metrics, metric, leaks and helped (:func:`vfl_node.report.summary.listed_figures`); leaks of
-        a job under way are those seen so far.
+        of that, started, seconds, metrics, metric, leaks, leak_values and helped
+        (:func:`vfl_node.report.summary.listed_figures`); leaks of a job under way are those seen so far.
         """
 
     def find_jobs(self, *asked: Wanted) -> list[dict[str, Any]]:
-        """For each of those ``asked``: jobs (of the page), total (of all pages), counts (kind of :data:`KINDS` → how many)."""
+        """For each of those ``asked``: jobs (of the page), total (of all pages), counts (kind of :data:`KINDS` → how many).
+
+        They also have safer: id → earlier jobs in which others could tell less (:func:`vfl_node.node.safer.find_safer`).
+        """
 
     def job(self, job_id: str) -> dict[str, Any] | None:
         """One job, or None.
