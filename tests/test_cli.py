@@ -149,12 +149,12 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
     head, *lines = (tmp_path / "predicted.csv").read_text().splitlines()
     assert head == "patient,rows,label,probability"
     assert len(lines) == 160
-    assert "training on the union: 160 rows an epoch" in result.stderr
-    assert "the intersection would take 96 rows an epoch" in result.stderr
+    assert "training on the union: 160 rows per epoch" in result.stderr
+    assert "the intersection would take 96 rows per epoch" in result.stderr
     for name in ("clinic", "lab"):
         log = (tmp_path / "out" / "logs" / f"{name}.log").read_text()
-        assert "this job trains on the union: at least 128 rows an epoch" in log  # of its own 160 records
-        assert "training on the union: 160 rows an epoch" in log
+        assert "this job trains on the union: at least 128 rows per epoch" in log  # of its own 160 records
+        assert "training on the union: 160 rows per epoch" in log
         assert len(log) < 60_000
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["party"] == "clinic"

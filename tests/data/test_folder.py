@@ -115,7 +115,7 @@ def test_a_folder_that_is_no_table_is_refused(tmp_path: Path) -> None:
     (empty / "year=2024").rmdir()
     for log in ("_delta_log", ".hoodie"):
         (empty / log).mkdir()
-        with pytest.raises(DataError, match="whose files have rows of older versions, too") as caught:
+        with pytest.raises(DataError, match="whose files also have rows of older versions") as caught:
             read(empty)
         assert caught.value.code == "E_FORMAT"
         (empty / log).rmdir()

@@ -121,7 +121,7 @@ def test_dates_are_known_or_declared(file: Path) -> None:
     assert isinstance(read(file, odd).columns["x"], CategoricalColumn)
     with pytest.raises(DataError) as caught:
         read(file, odd, columns={"x": "date"})
-    assert caught.value.message == f"lab: {file}:3:x: no date in date column 'x' (1 such cell of 3)"
+    assert caught.value.message == f"lab: {file}:3:x: not a date in date column 'x' (1 such cell of 3)"
     assert (caught.value.code, "YYYY-MM-DD" in caught.value.hint) == ("E_DATE", True)
     assert isinstance(read(file, "id,x\na,\nb,\n", columns={"x": "date"}).columns["x"], DateColumn)
     with pytest.raises(DataError, match="E_DATE") as caught:

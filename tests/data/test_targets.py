@@ -65,7 +65,7 @@ def test_what_is_no_number_is_refused_with_its_place(tmp_path: Path, cell: str, 
 
 
 def test_points_that_most_likely_separate_thousands_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'price' can be read with decimals, or with thousands separated by points") as caught:
+    with pytest.raises(DataError, match="'price' can be read in two ways: points before decimals, or points") as caught:
         read(written(tmp_path, "1.250", "999", "12.375"))
     assert caught.value.code == "E_LABEL"
     for cells in (("1.250", "999.0", "12.375"), ("1.251", "999", "12.375"), ("1250", "999", "12375")):

@@ -175,8 +175,8 @@ def test_numbers_that_can_be_read_in_two_ways_are_refused_until_their_owner_says
         READERS[reader](tmp_path, cells)
     assert refused.value.code == "E_NUMERIC"
     assert refused.value.message.endswith(
-        "the numbers of column 'v' can be read with thousands separated by ',' and decimals by '.', or without a separator of "
-        "thousands and decimals by ','"
+        "the numbers of column 'v' can be read in two ways: with ',' between thousands and '.' before decimals, or with "
+        "nothing between thousands and ',' before decimals"
     )
     assert "data.columns: {v: {kind: numeric, thousands: ','}}, or decimal: ','; data.thousands" in refused.value.hint
     assert "1,234" not in str(refused.value) + refused.value.for_peer
@@ -316,7 +316,7 @@ def test_dates_without_end_are_refused_unless_they_are_missing_values(tmp_path: 
         typed = pa.table({"id": [f"k{row}" for row in range(ROWS)], "v": moments.cast(kind)})
         pq.write_table(typed, tmp_path / "table.parquet")
         data = Data(path=tmp_path / "table.parquet")
-        with pytest.raises(DataError, match=f"no date in date column 'v' \\({sum(GAPS)} such cells of 400"):
+        with pytest.raises(DataError, match=f"not a date in date column 'v' \\({sum(GAPS)} such cells of 400"):
             read_table(data, id_form="text", needs_label=False, party="lab")
         said = data.model_copy(update={"missing": ("inf",)})
         column = read_table(said, id_form="text", needs_label=False, party="lab").columns["v"]
@@ -334,7 +334,7 @@ def test_dates_of_two_years_digits_or_without_a_sign_are_declared(tmp_path: Path
 @pytest.mark.parametrize("wrong", ["31/02/2020", "00/01/2020", "01/13/2020", "soon", "01/02/2020 25:00", "01/02/2020 13:05 PM"])
 def test_a_cell_that_is_no_such_date_is_named(wrong: str, tmp_path: Path) -> None:
     cells = [*alone(["13/02/2020", "14/02/2020"]), wrong]
-    with pytest.raises(DataError, match=r":122:v: no date in date column 'v' \(1 such cell of 121\)") as refused:
+    with pytest.raises(DataError, match=r":122:v: not a date in date column 'v' \(1 such cell of 121\)") as refused:
         by_csv(tmp_path, cells)
     assert "write dates as d/m/Y" in refused.value.hint
     assert wrong not in str(refused.value)

@@ -223,19 +223,19 @@ def test_for_a_program() -> None:
 def test_before_the_start_all_know_what_they_know() -> None:
     trains = job(rest=TRAIN)
     known = describe_start(trains, SIZES, (30, 30))
-    assert known[0].startswith("this job trains on the union: 800 – 1,152 rows an epoch")
-    assert known[1].startswith("the intersection would take 24 rows an epoch, 1 batch")
+    assert known[0].startswith("this job trains on the union: 800 – 1,152 rows per epoch")
+    assert known[1].startswith("the intersection would take 24 rows per epoch, 1 batch")
     own = describe_start(trains, {"lab": 1000})
-    assert own[0].startswith("this job trains on the union: at least 800 rows an epoch")
+    assert own[0].startswith("this job trains on the union: at least 800 rows per epoch")
     bounded = describe_start(job("protocol: psu, at_most: 50", TRAIN), {"lab": 1000})
-    assert bounded[0].startswith("this job trains on the union: 40 – 120 rows an epoch")
+    assert bounded[0].startswith("this job trains on the union: 40 – 120 rows per epoch")
 
 
 @pytest.mark.parametrize(
     ("common", "union", "said"),
     [
-        (30, 480, "training on the union: 384 rows an epoch, 8 batches"),
-        (30, 480, "; the intersection would take 24 rows an epoch, 1 batch"),
+        (30, 480, "training on the union: 384 rows per epoch, 8 batches"),
+        (30, 480, "; the intersection would take 24 rows per epoch, 1 batch"),
         (None, 480, "; how many the intersection would take is hidden"),
     ],
 )

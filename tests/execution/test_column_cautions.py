@@ -43,10 +43,10 @@ def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
         "other codes do: these zeros are lost. Declare it (data.columns: {place: categorical}; numeric if it holds numbers)."
     )
     assert size == (
-        "Column 'size' is read as categories, and 400 of its 400 values are levels that fewer than 10 of your records have. "
-        "Such levels are merged or learnt by heart, so the model gets hardly anything from them. If it holds numbers or "
-        "dates, correct its cells or say how they are written (data.columns: {size: {kind: numeric, missing: [WORD]}} or "
-        "{kind: date, date_format: d/m/Y}); else say data.columns: {size: ignore}."
+        "Column 'size' is read as categories, and 400 of its 400 values are rare: fewer than 10 of your records have the "
+        "same value. Rare values are merged or learnt by heart, so the model gets hardly anything from them. If the column "
+        "holds numbers or dates, correct its cells or say how they are written (data.columns: {size: {kind: numeric, missing: "
+        "[WORD]}} or {kind: date, date_format: d/m/Y}); else say data.columns: {size: ignore}."
     )
     assert note.endswith("from them. To leave it out say data.columns: {note: ignore}.")
     assert column_cautions.column_cautions(replace(table(90), columns={"size": text(*units[:90])})) == ()
@@ -56,9 +56,9 @@ def test_columns_that_may_be_codes_or_are_of_no_use() -> None:
 
 def test_numbers_that_others_have_made_categories() -> None:
     cells = [f"{row / 8}" if row % 3 else "<0.5" for row in range(400)]
-    assert of(size=text(*cells)).startswith("Column 'size' is read as categories, and 266 of its 400 values are levels")
+    assert of(size=text(*cells)).startswith("Column 'size' is read as categories, and 266 of its 400 values are rare")
     dates = [f"{np.datetime64('2001-01-01T10') + row}" if row % 3 else "later" for row in range(400)]
-    assert of(since=text(*dates)).startswith("Column 'since' is read as categories, and 266 of its 400 values are levels")
+    assert of(since=text(*dates)).startswith("Column 'since' is read as categories, and 266 of its 400 values are rare")
     assert of(size=replace(text(*cells), detected=False)) == ""
     assert of(size=text(*(cell if cell == "<0.5" else f"E{cell}" for cell in cells))) == ""  # codes, most of them rare
 
@@ -78,8 +78,8 @@ def test_numbers_that_most_likely_stand_for_missing_ones(far: float) -> None:
     assert of(v=NumericColumn(values)) == (
         ""
         if far == -1
-        else "Column 'v' has 8 cells that are farther from all others than these are from each other, as 9999 is where it "
-        "stands for a missing value. If they do, say data.columns: {v: {kind: numeric, missing: [VALUE]}}."
+        else "Column 'v' has 8 cells that are very far from all others, as 9999 is if it stands for a missing value. If they "
+        "stand for missing values, say data.columns: {v: {kind: numeric, missing: [VALUE]}}."
     )
 
 
@@ -102,7 +102,7 @@ def test_amounts_dates_and_few_values_that_are_far_apart() -> None:
     assert [of(v=NumericColumn(values)) for values in usual] == [""] * len(usual)
     targets = np.where(every % 9 == 0, 9999, RISING)
     (said,) = column_cautions.column_cautions(replace(table(), labels=targets))
-    assert said.startswith("45 targets are farther from all others")
+    assert said.startswith("45 targets are very far from all others")
     assert column_cautions.column_cautions(replace(table(), labels=targets.astype(np.float32))) == ()  # classes
     image = Image(columns=("v",), shape=(1, 1, 1))
     sentinel = {"v": NumericColumn(np.where(every % 9 == 0, 9999, RISING))}
@@ -114,11 +114,12 @@ def test_numbers_in_a_shape_that_other_things_have() -> None:
     paid = NumericColumn(np.arange(400.0) / 8, seems="thousands")
     said = column_cautions.column_cautions(replace(table(), columns={"phone": phone, "paid: all": paid}))
     assert said == (
-        "Column 'phone' is read as numbers with thousands in groups, and nearly each of its cells is another number of as many "
-        "digits, as telephone numbers and numbers of persons and firms are. Declare it (data.columns: {phone: ignore}; numeric "
-        "if it holds numbers).",
-        "Column 'paid: all' is read as numbers with decimals, and all of these have three digits, as if the points separated "
-        "thousands. If they do, say data.columns: {'paid: all': {kind: numeric, thousands: '.'}}; else decimal: '.'.",
+        "Column 'phone' is read as numbers with thousands in groups, and nearly all its cells are different numbers with the "
+        "same number of digits, like telephone numbers and numbers of persons and companies. Declare it (data.columns: {phone: "
+        "ignore}; numeric if it holds numbers).",
+        "Column 'paid: all' is read as numbers with decimals. But every point stands before exactly three digits, as if the "
+        "points separated thousands. If they do, say data.columns: {'paid: all': {kind: numeric, thousands: '.'}}; else "
+        "decimal: '.'.",
     )
     others = {"whole": NumericColumn(np.arange(400.0)), "by_comma": replace(paid, notation=Notation(decimal=","), seems=None)}
     assert len(column_cautions.column_cautions(replace(table(), columns={"paid": paid, **others}))) == 1

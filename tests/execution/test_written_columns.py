@@ -79,9 +79,9 @@ def test_what_the_training_decided_holds_for_other_records(fitted: Any, own: Set
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("a;1139;03/04/2020;2;red", "no number with the column's sign or unit in numeric column 'paid'"),
-        ("a;€1.139;03/04/2020;2;red", "no number with the column's sign or unit in numeric column 'paid'"),
-        ("a;$1.139;03/14/2020;2;red", "no date in date column 'since'"),
+        ("a;1139;03/04/2020;2;red", "not a number with the column's sign or unit in numeric column 'paid'"),
+        ("a;€1.139;03/04/2020;2;red", "not a number with the column's sign or unit in numeric column 'paid'"),
+        ("a;$1.139;03/14/2020;2;red", "not a date in date column 'since'"),
         ("a;$1.139;03/04/2020;2 %;red", "text in numeric column 'plain'"),
         ("a;$1.139;03/04/2020;1,234,567;red", "text in numeric column 'plain'"),
     ],

@@ -113,6 +113,6 @@ def test_a_job_aligns_trains_and_reports_the_part(
     assert before.startswith("this job trains on the union: ")
     assert len(after) == 2  # each party's
     for remark in after:
-        assert remark.startswith(f"training on the union: {trained} rows an epoch")
+        assert remark.startswith(f"training on the union: {trained} rows per epoch")
         assert f"the intersection would take {less} rows" in remark
     assert all("spectral" in report.training.epochs[0].attacks for report in reports)

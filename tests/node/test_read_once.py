@@ -53,9 +53,9 @@ def test_a_simulation_reads_each_table_once_and_tells_what_training_takes(trial:
     with opened(trial.files) as times:
         simulate(trial.job(), trial.files, tmp_path, on_view=views.append)
     assert times == {"clinic": 1, "lab": 1}
-    assert views[0]["remark"].startswith("this job trains on the union: 140 rows an epoch")  # 200, 60 held out
+    assert views[0]["remark"].startswith("this job trains on the union: 140 rows per epoch")  # 200, 60 held out
     assert "; the intersection would take 84 rows" in views[0]["remark"]  # 120
-    assert views[-1]["remark"].startswith("training on the union: 140 rows an epoch")
+    assert views[-1]["remark"].startswith("training on the union: 140 rows per epoch")
     assert not any(item in views[0]["remark"] for item in trial.ids)
 
 
@@ -68,4 +68,4 @@ def test_run_reads_each_table_once(options: list[str], trial: Any, tmp_path: Pat
         result = command("run", job, *data, "--out", tmp_path / "out", *options)
     assert result.returncode == 0, result.stderr
     assert times == {"clinic": 1, "lab": 1}
-    assert "training on the union: 140 rows an epoch" in result.stderr
+    assert "training on the union: 140 rows per epoch" in result.stderr

@@ -109,8 +109,8 @@ def test_a_coming_expiry_is_warned_about(certificates) -> None:
         ({"ca": b"nothing"}, "holds no certificate"),
         ({"certificate": b"nothing"}, "holds no certificate"),
         ({"key": b"nothing"}, "is not an unencrypted private key"),
-        ({"key": pem(ed25519.Ed25519PrivateKey.generate())}, "of a kind that gRPC does not take"),
-        ({"key": pem(ec.generate_private_key(ec.SECP521R1()))}, "on the curve secp521r1, which gRPC does not take"),
+        ({"key": pem(ed25519.Ed25519PrivateKey.generate())}, "of a kind that gRPC does not accept"),
+        ({"key": pem(ec.generate_private_key(ec.SECP521R1()))}, "on the curve secp521r1, which gRPC does not accept"),
     ],
 )
 def test_material_that_cannot_serve_is_refused_with_the_reason(certificates, changes, text: str) -> None:

@@ -123,8 +123,9 @@ def _dates(text: TextColumns, name: str, column: DateColumn, declared: Declared 
     wrong = np.flatnonzero(np.isinf(column.seconds))
     if len(wrong):
         written = column.notation.date_format if column.notation else None
+        place, many = text.locate(name, int(wrong[0])), _cells(len(wrong), len(column.seconds))
         raise DataError(
-            f"{text.locate(name, int(wrong[0]))}: no date in date column {name!r} ({_cells(len(wrong), len(column.seconds))})",
+            f"{place}: not a date in date column {name!r} ({many})",
             code="E_DATE",
             hint=f"write dates {f'as {written}' if written else 'as YYYY-MM-DD, with a time as YYYY-MM-DDTHH:MM:SS'}; if "
             f"the value is missing leave the cell empty or name its word in data.missing; or {_otherwise(kind_of(declared))}",
@@ -141,7 +142,7 @@ def _one_reading(text: TextColumns, name: str) -> Iterator[None]:
         one, other = ambiguous.readings
         if isinstance(one, NumberForm) and isinstance(other, NumberForm):
             raise DataError(
-                f"{text.source}: the numbers of column {name!r} can be read {one}, or {other}",
+                f"{text.source}: the numbers of column {name!r} can be read in two ways: {one}, or {other}",
                 code="E_NUMERIC",
                 hint=f"say which: data.columns: {{{quote_key(name)}: {{kind: numeric, {one.setting}}}}}, or {other.setting}; "
                 "data.thousands says it of all columns",

@@ -39,7 +39,7 @@ SHARE = 0.95
 LOOKED_AT = 200
 """So many of the different cells tell whether a column may hold numbers, or dates, at all."""
 
-Wrong = Literal["text", "an infinite number", "no number with the column's sign or unit"]
+Wrong = Literal["text", "an infinite number", "not a number with the column's sign or unit"]
 
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|SGD|HKD|KRW|TRY|RUB"
 _NUMBER = (
@@ -76,8 +76,8 @@ class NumberForm:
 
     def __str__(self) -> str:
         """In words, for the owner."""
-        between = f"with thousands separated by {self.thousands!r}" if self.thousands else "without a separator of thousands"
-        return f"{between} and decimals by {self.decimal!r}"
+        between = repr(self.thousands) if self.thousands else "nothing"
+        return f"with {between} between thousands and {self.decimal!r} before decimals"
 
     @property
     def setting(self) -> str:
@@ -107,7 +107,7 @@ class NumbersRead:
         """What a cell is that :attr:`values` says is infinite."""
         if self.infinite[row]:
             return "an infinite number"
-        return "no number with the column's sign or unit" if self.notation and self.notation.unit else "text"
+        return "not a number with the column's sign or unit" if self.notation and self.notation.unit else "text"
 
 
 def numbers_in(

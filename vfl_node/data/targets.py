@@ -42,7 +42,8 @@ def read_targets(text: TextColumns, source: LabelSource) -> ReadLabels:
         )
     if text.decimal == "." and thousands_by_points(pa.chunked_array(list(text.chunks(name))).unique()) == "likely":
         raise DataError(
-            f"{text.source}: the targets in column {name!r} can be read with decimals, or with thousands separated by points",
+            f"{text.source}: the targets in column {name!r} can be read in two ways: points before decimals, or points between "
+            "thousands",
             code="E_LABEL",
             hint="write them without thousands; decimals without zeros at the end, or as many in whole numbers",
         )

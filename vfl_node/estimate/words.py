@@ -46,13 +46,13 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
         "passive_disk_bytes": (f"disk, {'each ' * plan.several}passive party{' at most' * plan.several}", _size),
         "rows": ("shared rows", _count),
         "extra_rows": ("  more than with PSI", _count),
-        "epoch_rows": (f"training, rows an {unit}", _count),
+        "epoch_rows": (f"training, rows per {unit}", _count),
         "batches": ("  in batches", _count),
         "train_bytes": (f"  sent by {'all' if plan.several else 'both'}, in all", _size),
         "dealt_bytes": (f"  sent by {plan.job.parties.coordinator}, in all", _size),
         "train_wire_s": (f"  at {plan.rate_mbit_s:g} Mbit/s and {plan.rtt_ms:g} ms", _duration),
         "coordinator_memory_bytes": (f"  memory of {plan.job.parties.coordinator}", _size),
-        "outside_rows": ("rows outside, learnt from", _count),
+        "outside_rows": ("unaligned rows, used in training", _count),
         "outside_active_s": ("  to compute, active party", _duration),
         "outside_passive_s": ("  to compute, passive party", _duration),
     }
@@ -212,7 +212,7 @@ def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | N
     stops = "at most " if job.evaluate.validation_fraction and most is not None else ""  # training may stop early
     dealt = format_span(low.coordinator_bytes, high.coordinator_bytes, _size)
     beside = f", and {dealt} from {job.parties.coordinator}" if high.coordinator_bytes else ""
-    return f"{rows} rows an {job.train.traits.unit}, {batches}, {stops}{sent} in all{beside}"
+    return f"{rows} rows per {job.train.traits.unit}, {batches}, {stops}{sent} in all{beside}"
 
 
 def _describe_counting(job: Job, protocol: str) -> str:

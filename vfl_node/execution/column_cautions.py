@@ -23,8 +23,8 @@ TOTALS = frozenset({"total", "totals", "grand total", "sum", "gesamt", "summe"})
 """In small letters, what stands in the place of an id where a row has the totals of all others."""
 
 _LEFT_OUT = {
-    "label": "it is called as the labels are, and a copy of them would give away what is to be predicted",
-    "row number": "it numbers the rows or has the row labels of pandas, and says nothing of a record",
+    "label": "it has the name of the label column (data.label), and a copy of the labels would reveal what is to be predicted",
+    "row number": "it numbers the rows or has the row labels of pandas, and says nothing about a record",
 }
 """What a column was taken for → why it is left out."""
 
@@ -38,7 +38,7 @@ def total_cautions(table: Table) -> tuple[str, ...]:
     last = parts(table.ids[-1]) if len(table) else ()
     if not any(text.lower().rstrip(":") in TOTALS for text in last):
         return ()
-    return ("The id of the last record is a word for a total. If its cells are those of all others together, remove it.",)
+    return ("The id of the last record is a word for a total. If its cells are the totals of all other records, remove it.",)
 
 
 def left_out_cautions(table: Table) -> tuple[str, ...]:
@@ -65,8 +65,8 @@ def column_cautions(table: Table) -> tuple[str, ...]:
         if column.zero_led
     ]
     codes += [
-        f"Column {name!r} is read as numbers with thousands in groups, and nearly each of its cells is another number of as "
-        "many digits, as telephone numbers and numbers of persons and firms are. Declare it (data.columns: "
+        f"Column {name!r} is read as numbers with thousands in groups, and nearly all its cells are different numbers with the "
+        "same number of digits, like telephone numbers and numbers of persons and companies. Declare it (data.columns: "
         f"{{{quote_key(name)}: ignore}}; numeric if it holds numbers)."
         for name, column in numbers.items()
         if column.seems == "codes"
@@ -75,29 +75,30 @@ def column_cautions(table: Table) -> tuple[str, ...]:
     scales = {name: ("numeric", column.values) for name, column in numbers.items() if name not in pixels}
     scales |= {name: ("date", column.seconds) for name, column in table.columns.items() if isinstance(column, DateColumn)}
     far = [
-        f"Column {name!r} has {count:,} cells that are farther from all others than these are from each other, as 9999 is "
-        "where it stands for a missing value. If they do, say data.columns: "
+        f"Column {name!r} has {count:,} cells that are very far from all others, as 9999 is if it stands for a missing value. "
+        "If they stand for missing values, say data.columns: "
         f"{{{quote_key(name)}: {{kind: {kind}, missing: [VALUE]}}}}."
         for name, (kind, values) in scales.items()
         if (count := far_apart(values, dates=kind == "date"))
     ]
     if table.labels is not None and table.labels.dtype == np.float64 and (count := far_apart(table.labels)):  # targets
         far.append(
-            f"{count:,} targets are farther from all others than these are from each other, as 9999 is where it stands for a "
-            "missing value. If they do, leave their rows out."
+            f"{count:,} targets are very far from all others, as 9999 is if it stands for a missing value. If they stand for "
+            "missing values, leave their rows out."
         )
     thousands = [
-        f"Column {name!r} is read as numbers with decimals, and all of these have three digits, as if the points separated "
-        f"thousands. If they do, say data.columns: {{{quote_key(name)}: {{kind: numeric, thousands: '.'}}}}; else decimal: '.'."
+        f"Column {name!r} is read as numbers with decimals. But every point stands before exactly three digits, as if the "
+        f"points separated thousands. If they do, say data.columns: {{{quote_key(name)}: {{kind: numeric, thousands: '.'}}}}; "
+        "else decimal: '.'."
         for name, column in numbers.items()
         if column.seems == "thousands"
     ]
     if any(map(_proves_decimals, numbers.values())):
         thousands = []
     useless = [
-        f"Column {name!r} is read as categories, and {counts[0]:,} of its {counts[1]:,} values are levels that fewer than "
-        f"{FEW_ROWS_EACH} of your records have. Such levels are merged or learnt by heart, so the model gets hardly anything "
-        f"from them. {_remedy(name, column)}"
+        f"Column {name!r} is read as categories, and {counts[0]:,} of its {counts[1]:,} values are rare: fewer than "
+        f"{FEW_ROWS_EACH} of your records have the same value. Rare values are merged or learnt by heart, so the model gets "
+        f"hardly anything from them. {_remedy(name, column)}"
         for name, column in table.columns.items()
         if isinstance(column, CategoricalColumn) and (counts := mostly_rare(column))
     ]
@@ -142,7 +143,7 @@ def _remedy(name: str, column: CategoricalColumn) -> str:
     if not column.detected:
         return f"To leave it out say {ignore}."
     return (
-        "If it holds numbers or dates, correct its cells or say how they are written (data.columns: "
+        "If the column holds numbers or dates, correct its cells or say how they are written (data.columns: "
         f"{{{quote_key(name)}: {{kind: numeric, missing: [WORD]}}}} or {{kind: date, date_format: d/m/Y}}); else say {ignore}."
     )
 

@@ -69,7 +69,7 @@ def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | 
     trusted, chain = _certificates(authority, files.ca), _certificates(certificate, files.certificate)
     secret = private_key(key, str(files.key))
     if isinstance(secret, ec.EllipticCurvePrivateKey) and not isinstance(secret.curve, (ec.SECP256R1, ec.SECP384R1)):
-        raise unusable(f"{files.key} is on the curve {secret.curve.name}, which gRPC does not take", hint=_P256)
+        raise unusable(f"{files.key} is on the curve {secret.curve.name}, which gRPC does not accept", hint=_P256)
     try:
         validity = _check(chain, trusted, secret, files, name=name, federation=federation, now=now)
     except MALFORMED:  # an error in a field that is read only now
@@ -137,7 +137,7 @@ def private_key(pem: bytes, what: str) -> ec.EllipticCurvePrivateKey | rsa.RSAPr
     except MALFORMED:
         raise UsageError(f"{what} is not an unencrypted private key in PEM form", code="E_CERTIFICATE") from None
     if not isinstance(key, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
-        raise unusable(f"{what} is of a kind that gRPC does not take", hint=_P256)
+        raise unusable(f"{what} is of a kind that gRPC does not accept", hint=_P256)
     return key
 
 
@@ -148,7 +148,7 @@ def _may_sign(policy: object, certificate: x509.Certificate, usage: x509.KeyUsag
 
 
 def _read(path: Path) -> bytes:
-    """A file in PEM form, without the mark that editors put before UTF-8 and gRPC does not take."""
+    """A file in PEM form, without the mark that editors put before UTF-8 and gRPC does not accept."""
     try:
         return path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:

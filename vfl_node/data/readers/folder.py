@@ -81,7 +81,7 @@ class FolderReader(Reader):
             for log, program in _WITH_OLD_ROWS.items():
                 if (path / log).exists():
                     raise DataError(
-                        f"{self.source}: is a table of {program}, whose files have rows of older versions, too",
+                        f"{self.source}: is a table of {program}, whose files also have rows of older versions",
                         code="E_FORMAT",
                         hint="export its present rows into a folder or a file of their own",
                     )
