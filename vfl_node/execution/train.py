@@ -1,4 +1,4 @@
-"""A data party's run of a job that aligns, and trains where the job says so."""
+"""How a data party runs a job that aligns, and then trains if the job has a ``train`` section."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_nam
 
 
 async def play(run: Run) -> None:
-    """The run to its end; report and model lie in its folder's ``artefacts`` then.
+    """Run the job to its end. Report and model are then in ``artefacts`` of the run's folder.
 
     Raises:
         VflError: this party's or a peer's error.
 
-    Leaks: what the job's alignment and training leak; the report says it in words.
+    Leaks: what the job's alignment and training leak. The report states it in words.
     """
     session, folder = run.session, run.folder
     started = utc_now()
@@ -65,13 +65,13 @@ async def play(run: Run) -> None:
 
 
 def _prepare(run: Run) -> Trainer | None:
-    """The job's trainer, once it is sure that it can run here; None for a job that only aligns. Raises VflError."""
+    """The job's trainer, after checks that it can run here; None for a job that only aligns. Raises VflError if it cannot."""
     session, train = run.session, run.session.job.train
     if train is None:
         return None
     trainer = trainer_of(train)
     if session.job.serve:
-        predictor_of(train)  # refuses a model that could be kept but not used
+        predictor_of(train)  # refuses a job whose model could be kept but not used for predictions
     _check_room(run)
     trainer.prepare(session)
     role: DataRole = "active" if session.role == "active" else "passive"
@@ -81,12 +81,14 @@ def _prepare(run: Run) -> Trainer | None:
 
 
 def _spend(run: Run) -> Spent:
-    """Count what the job spends of what noise allows, before its first message: so it counts whatever becomes of it.
+    """Count the differential privacy (μ) that this job spends, and return what was spent over its table in all.
+
+    It is counted before the job's first message. So it stays counted even if the job fails.
 
     Raises:
-        PolicyError: it would be more than this owner allows (``E_BUDGET``).
+        PolicyError: the job would spend more than this owner allows (``E_BUDGET``).
 
-    Leaks: by a refusal, about how much this owner allows; it follows from jobs and settings, and from no record.
+    Leaks: a refusal shows roughly how much this owner allows. Whether one comes depends on jobs and settings, and on no record.
     """
     session, train = run.session, run.session.job.train
     opens = train.opens(session.job.evaluate) if train else Exposure()
@@ -103,7 +105,7 @@ async def _train(
     session, job, alignment = run.session, run.session.job, result.alignment
     assert job.train is not None
     if result.doubt:
-        result.doubt.check()  # what both know, so before it counts as a training
+        result.doubt.check()  # stops only where all parties know how many are shared; the training is not counted yet
     number = _number(run, alignment)
     _check_enough(run, result)
     check_steps(job, len(alignment), session.policy.limits)
@@ -136,10 +138,13 @@ async def _train(
 
 
 def _estimate_joint(run: Run) -> JointAttack | None:
-    """The estimate of the joint attack, from this party's own columns; None in a trial, which attacks in earnest at its end.
+    """The estimate of the joint attack from this party's own columns; None at an active party, and if there is no estimate.
+
+    It is None in a trial, too, which runs the attack itself at its end.
 
     Raises:
-        PolicyError: it is above the limit of this party's owner (``E_LEAK``; the peer is told ``E_STOPPED``): nothing was sent.
+        PolicyError: the estimate is above the limit of this party's owner (``E_LEAK``; the peer gets ``E_STOPPED``). Nothing
+            of the training was sent then.
     """
     session, protection = run.session, run.session.policy.protection
     if session.role != "passive" or session.recording.received is not None:
@@ -153,7 +158,7 @@ def _estimate_joint(run: Run) -> JointAttack | None:
 
 
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
-    """What makes the result doubtful before training; logged, and returned for this party's report."""
+    """Log warnings that are known before training, such as too few rows, and return them for this party's report."""
     session, table = run.session, run.data.table
     texts = column_cautions.left_out_cautions(table) + column_cautions.total_cautions(table)
     texts += column_cautions.column_cautions(table)
@@ -166,7 +171,7 @@ def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
 
 
 def missing_results(job: Job, role: Role, trained: Trained) -> tuple[str, ...]:
-    """Warnings where the trainer gave the party in ``role`` no part of what the job asks for."""
+    """Warnings about results that the job asks for and that the trainer did not give to the party in ``role``."""
     assert job.train is not None
     warnings = []
     if job.serve and trained.servable is None:
@@ -177,10 +182,10 @@ def missing_results(job: Job, role: Role, trained: Trained) -> tuple[str, ...]:
 
 
 def _check_settings(run: Run, train: TrainerConfig) -> None:
-    """Refuse to go on with other settings than those that the job began with, if another result would come of it.
+    """Refuse to resume a job under settings that differ from those at its beginning and would change its result.
 
     Raises:
-        StateError: another device (``E_DEVICE``), or other defences or columns that are audited (``E_DEFENCES``).
+        StateError: the device differs (``E_DEVICE``), or the defences or the audited columns do (``E_DEFENCES``).
     """
     if train.traits.on_device:
         device = device_name(run.session.machine.device)
@@ -197,12 +202,12 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
 
 
 def _check_room(run: Run) -> None:
-    """Refuse a training that would be one too many, before the alignment that it needs.
+    """Refuse a training that would be one more than this owner allows, before the alignment is computed for it.
 
     Raises:
         PolicyError: it would be more than this owner allows (``E_BUDGET``).
 
-    Leaks: as :func:`_number`. Where rows may be made up it does not wait to see whether any is.
+    Leaks: as :func:`_number`. Nobody knows yet whether any row will be synthetic, so here it counts that one may be.
     """
     session = run.session
     if _draws_anew(run, synthetic=bool(session.job.align.spec.synthetic_rows_at)):
@@ -210,18 +215,20 @@ def _check_room(run: Run) -> None:
 
 
 def _number(run: Run, alignment: Alignment) -> int:
-    """Which training over these records with this partner it is, of those that draw secrets anew; 1 of others.
+    """Count this training if it draws new secrets, and return its number among those with this partner over these records.
 
-    A training counts from here on, whatever becomes of it: on the disk before its first message. That there is room was
-    checked before the alignment (:func:`_check_room`); another job may have taken it since.
+    The first is 1; a training that draws no new secret is not counted and returns 1. The count is on disk before the training
+    sends its first message. So it stays counted even if the training fails. :func:`_check_room` has checked before the
+    alignment that one more is allowed, but another job may have been counted since then.
 
     Raises:
         PolicyError: it would be more than this owner allows (``E_BUDGET``).
 
-    Leaks: by a refusal, about how many trainings this owner allows. Whether and when it comes depends on that and on what
-    both parties know, how many trainings there were over which set and whether rows can be synthetic: under apsi
-    every one counts, since whether any row is would tell the passive party whether it is given the bare intersection.
-    For the same reason this comes before this owner looks at how many records are shared.
+    Leaks: a refusal shows roughly how many trainings this owner allows. Apart from that number, it depends only on what both
+    parties know: how many trainings there were over which set, and whether rows can be synthetic. Under apsi every training
+    counts, even if no row is synthetic. Otherwise the passive party would learn from the count whether its shared order is
+    exactly the intersection. For the same reason the training is counted before this owner looks at how many records are
+    shared.
     """
     if not _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
         return 1
@@ -229,27 +236,30 @@ def _number(run: Run, alignment: Alignment) -> int:
 
 
 def _draws_anew(run: Run, *, synthetic: bool) -> bool:
-    """Whether it draws secrets anew. ``synthetic``: whether any row may be made up.
+    """Whether this training draws new secrets. A peer that compares several such trainings learns more than from one.
 
-    It draws such rows, first weights of a model whose weights are opened, or which records are held out for sums.
+    These secrets are synthetic rows, the initial weights of a model whose weights are revealed, or the choice of held-out
+    records over which sums are revealed. ``synthetic``: whether any row may be synthetic.
     """
     job, train = run.session.job, run.session.job.train
     return train is not None and (train.opens(job.evaluate).anew or (train.traits.synthetic_rows and synthetic))
 
 
 def _training_count(run: Run) -> Counted:
-    """The training, as it is counted."""
+    """The entry by which this training is counted."""
     session = run.session
     return telling_training(run.data.whole.identity, session.attempt.job_id, session.policy.limits.trainings_per_set)
 
 
 def _check_enough(run: Run, result: Aligned) -> None:
-    """Stop where fewer records are shared than the active party's owner wants, once the obfuscated set is agreed.
+    """Stop if fewer records are shared than the active party's owner wants (``obfuscation.min_intersection``).
+
+    It comes after the alignment, in which the obfuscated set was agreed.
 
     Raises:
-        PolicyError: so few (``E_STOPPED``).
+        PolicyError: too few are shared (``E_STOPPED``).
 
-    Leaks: that this party stops at its owner's discretion; the peer may guess why.
+    Leaks: that this party stops because its owner wants so. The peer may guess the reason.
     """
     alignment, hints = result.alignment, result.doubt.hints if result.doubt else ()
     least, shared = run.session.policy.obfuscation.min_intersection, alignment.common

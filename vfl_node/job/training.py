@@ -1,10 +1,10 @@
-"""What a job may train: the registry of trainers, and what each of them says about itself before anything runs.
+"""What a job may train: the registry of trainers, and what each of them declares before anything runs.
 
-A trainer is a folder under ``vfl_node/training`` (or an installed package). Its *config* is the job's ``train`` section, a
-subclass of :class:`TrainerConfig`: keys, and what is checked of them. It imports neither torch nor grpc, so that any command
-can check a job. Beside the keys it has two values: :class:`Traits`, what is true of the trainer whatever a job says, and
-:class:`TrainerParts`, where its other parts are: these are loaded when they are needed. docs/guides/add-a-trainer.md
-has the rest.
+A trainer is a folder under ``vfl_node/training`` or in an installed package. Its *config* is a subclass of
+:class:`TrainerConfig`: it has the keys of the job's ``train`` section, and checks them. It imports neither torch nor grpc, so
+that any command can check a job. Beside the keys it has two values. ``traits`` (:class:`Traits`) states what is true of the
+trainer in every job. ``parts`` (:class:`TrainerParts`) names the other parts of the trainer, which are loaded when they are
+needed. docs/guides/add-a-trainer.md shows how to write one.
 """
 
 from __future__ import annotations
@@ -28,33 +28,35 @@ from vfl_node.job.prediction import Serve
 from vfl_node.roles import DataRole, Task
 
 ALWAYS = "always"
-"""Stands in :attr:`Traits.coordinated_by`."""
+"""A value of :attr:`Traits.coordinated_by`."""
 
 DEFAULT_TRAINER = "split"
-"""What ``train.algorithm`` is where a job does not say."""
+"""The value of ``train.algorithm`` in a job that does not set it."""
 
 Measure = Literal["validation_fraction", "hold_out", "matched", "contributions"]
+"""Keys of ``evaluate`` that not every trainer supports."""
 
 Secret = Literal["labels", "columns"]
-"""Keys of ``evaluate`` that not every trainer can do."""
+"""What a party may send to the others as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerParts:
-    """Where the parts of a trainer are: each ``module:attribute``, loaded when it is first needed; empty: there is none.
+    """Where the parts of a trainer are. Each is ``module:attribute`` and loaded when it is first needed; empty: there is none.
 
     Attributes:
         implementation: the :class:`~vfl_node.training.trainer.Trainer`.
-        report_section: model of what it alone reports. Its key in a report is the first name of the trainer.
-        plan: its :class:`~vfl_node.job.costs.TrainingPlan`, which an estimate loads.
+        report_section: the model of the section of a report that this trainer alone has. Its key there is the name that the
+            trainer had first, also if it was renamed later.
+        plan: its :class:`~vfl_node.job.costs.TrainingPlan`, from which a job is estimated.
         table: its :class:`~vfl_node.training.table_use.TableUse`: what it reads of a party's table, and what it refuses.
-        serving: the :class:`~vfl_node.training.predictor.Predictor` by its models; empty: they cannot be served.
-        joined: what predicts with all parties' halves in one place (``(active, passives, positions) → float64[k] or [k, K]``;
-            the halves as :class:`~vfl_node.training.predictor.KeptHalf`, those of the passive parties a sequence in the job's
-            order), for a trial whose tables have one owner.
-        embedded: the :class:`~vfl_node.training.predictor.Embeddings` that a passive party's kept half sends, so that its owner
-            can attack them (``vfl-node audit``).
-        estimated: what estimates the joint attack: (table, train, models) → figure.
+        serving: the :class:`~vfl_node.training.predictor.Predictor` for its models; empty: they cannot be served.
+        joined: a function that predicts with the halves of all parties in one place, for a trial whose tables have one owner:
+            (active, passives, positions) → float64[k] or [k, K]. Each half is a
+            :class:`~vfl_node.training.predictor.KeptHalf`; ``passives`` is a sequence in the job's order.
+        embedded: the :class:`~vfl_node.training.predictor.Embeddings` that a passive party's kept half computes, so that its
+            owner can attack them (``vfl-node audit``).
+        estimated: a function that estimates the joint attack: (table, train, models) → figure.
     """
 
     implementation: str
@@ -69,26 +71,26 @@ class TrainerParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What is true of a trainer, whatever a job says.
+    """What is true of a trainer in every job.
 
     Attributes:
-        tasks: what its labels can be.
-        unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
-        max_passive_parties: how many passive parties it can train with.
-        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does; :data:`ALWAYS`: one
-            takes part in every training.
+        tasks: the kinds of labels that it can learn.
+        unit: the part of training after which it reports figures: ``epoch`` or ``iteration``.
+        max_passive_parties: the most passive parties that it can train with.
+        coordinated_by: when a coordinator takes part. Empty: never. :data:`ALWAYS`: in every training. Otherwise: what the
+            ``train`` section must say for it, as words for a message.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
-        by_similarity: whether it trains over alignments by similarity (several candidates a row), and over no other.
-        synthetic_rows: whether it makes rows up for those that a party does not own, anew in each training.
-        measures: what it can do of :data:`Measure`. A job with another one is refused.
-        defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
-            ``gradients`` of the active one.
-        recorded: whether a passive party records what it sends and gets, where the session has a transcript.
-        unmetered: why no attack measures what it sends (report's ``meters``); empty: attacks do.
-        opens_rows: whether anything that depends on a single row is sent in the open.
-        opens: what of a party's own it sends to the others as it is: its labels, its columns.
-        serves_unshared: whether known records are also predicted over an alignment in which some party may lack a row.
-        serves_coordinated: whether the coordinator of the training takes part in predictions by its models, too.
+        by_similarity: whether it trains over alignments by similarity, with several candidates for a row, and over no others.
+        synthetic_rows: whether it makes up rows for those that a party does not own, and draws them anew in each training.
+        measures: which of :data:`Measure` it supports. A job with one of the others is refused.
+        defended: the tensors that defences can change before it sends them: ``embeddings`` of passive parties, ``gradients`` of
+            the active one.
+        recorded: whether a passive party records what it sends and receives, if the session has a transcript.
+        unmetered: why no attack measures what it sends (``meters`` of the report); empty: attacks measure it.
+        opens_rows: whether it sends anything in the clear that depends on a single row.
+        opens: what a party sends to the others as it is: its labels, its columns.
+        serves_unshared: whether its models also predict known records over an alignment in which some party may lack a row.
+        serves_coordinated: whether the coordinator of the training also takes part in predictions by its models.
     """
 
     tasks: tuple[Task, ...] = ("classification",)
@@ -109,11 +111,11 @@ class Traits:
 
 
 class TrainingJob(Protocol):
-    """The job in which a ``train`` section stands, as far as it is checked against the rest."""
+    """The parts of a job against which its ``train`` section is checked."""
 
     @property
     def parties(self) -> Parties:
-        """Who takes part."""
+        """The parties of the job."""
 
     @property
     def align(self) -> Align:
@@ -125,23 +127,23 @@ class TrainingJob(Protocol):
 
     @property
     def evaluate(self) -> Evaluate:
-        """What is measured."""
+        """What is measured of the model."""
 
     @property
     def serve(self) -> Serve | None:
-        """Who may ask for predictions; None: nobody."""
+        """Who may ask the model for predictions; None: nobody."""
 
 
 class TrainerConfig(Frozen):
-    """The job's ``train`` section for one trainer: its keys, and what is checked of them.
+    """The job's ``train`` section for one trainer: its keys, and how they are checked.
 
     Attributes:
-        parts: where its other parts are.
-        traits: what is true of it whatever the keys say.
-        algorithm: its name, that of the registry.
-        task: what the labels of this job are. A trainer for numbers alone gives the key another default.
-        classes: of labels, 0 to classes − 1; of no meaning in a regression. A trainer for two classes only narrows it to
-            ``Literal[2]``.
+        parts: where the other parts of the trainer are.
+        traits: what is true of the trainer whatever the keys say.
+        algorithm: the name of the trainer in the registry.
+        task: what the labels of this job are. A trainer that only predicts numbers sets a different default for this key.
+        classes: the number of classes. Labels are 0 to classes − 1. It has no meaning in a regression. A trainer for two
+            classes only declares it as ``Literal[2]``.
     """
 
     parts: ClassVar[TrainerParts]
@@ -162,7 +164,7 @@ class TrainerConfig(Frozen):
 
     @classmethod
     def section_of(cls, job: TrainingJob) -> Self:
-        """The ``train`` section of a job, for the trainer whose section it is."""
+        """The ``train`` section of a job, which must be of this class. Raises TypeError if it is not."""
         if not isinstance(job.train, cls):
             raise TypeError(f"the job's train section is none of {cls.__name__}")
         return job.train
@@ -178,25 +180,30 @@ class TrainerConfig(Frozen):
         return False
 
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
-        """What it opens at its end: the part that adds up over jobs. ``shared``: how many records are shared at most."""
+        """What it reveals at its end, as amounts that can be added up over several jobs.
+
+        Args:
+            evaluate: the job's section.
+            shared: the most records that may be shared; None: not known.
+        """
         return Exposure()
 
     @classmethod
     def complete(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The ``train`` section of a document, with defaults that depend on the rest of the ``job``."""
+        """Add defaults that depend on the rest of the ``job`` to the ``train`` section of a job file."""
         return section
 
     def check(self, job: TrainingJob) -> None:
-        """Refuse a job in which this training would fail, or tell too much, only after a long alignment.
+        """Refuse a job whose training would fail or would reveal too much, so that it does not end only after a long alignment.
 
         Raises:
-            ValueError: whole sentences that name the keys to change.
+            ValueError: the reason in whole sentences, which name the keys to change.
         """
 
     def make_plan(
         self, passive_parties: int = 1, beside: Beside = ONE_BESIDE, models: Mapping[str, str] = MappingProxyType({})
     ) -> TrainingPlan[Any]:
-        """What it will send and compute; args as :class:`~vfl_node.job.costs.TrainingPlan`.
+        """A plan of what it will send and compute. Arguments as :class:`~vfl_node.job.costs.TrainingPlan`.
 
         Raises:
             UsageError: :attr:`TrainerParts.plan` cannot be loaded (``E_EXTENSION``).
@@ -205,20 +212,20 @@ class TrainerConfig(Frozen):
         return plan(self, passive_parties, beside, models)
 
     def check_here(self, models: Mapping[str, str]) -> None:
-        """Refuse a job that names what this node does not have, before anything begins.
+        """Refuse a job that names something that this node does not have. It is checked before anything begins.
 
         Args:
-            models: of this node's settings: name → ``module:Class`` of an architecture.
+            models: ``models`` of this node's settings: name → ``module:Class`` of an architecture.
 
         Raises:
-            UsageError: with what to declare or install (``E_EXTENSION``).
+            UsageError: something is missing; it says what to declare or install (``E_EXTENSION``).
         """
         load(self.parts.implementation, what=f"trainer {self.algorithm!r}")
         load(self.parts.report_section, what=f"report of trainer {self.algorithm!r}")
 
     @property
     def learns_unaligned_by(self) -> str:
-        """Name of the method by which it learns from rows outside of the alignment, as ``limits.methods`` has it."""
+        """The method by which it learns from rows outside of the alignment, under its name in ``limits.methods``."""
         return "none"
 
 
@@ -228,7 +235,7 @@ REPORT_KEYS = frozenset(
         *("joint", "feature_audit", "max_feature_gain", "label_audit", "max_label_auc", "warnings", "section"),
     }
 )
-"""What no trainer is called, since its section of a report stands beside these."""
+"""Names that no trainer may have, because reports have keys with these names beside the trainer's section."""
 
 
 def _check(name: str, config: type[TrainerConfig]) -> None:

@@ -1,4 +1,4 @@
-"""The jobs of one node as its owner sees them: submitted, asked for predictions, cancelled, looked at."""
+"""What a node's owner does with its jobs: submit them, ask for predictions, cancel them and look at them."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from vfl_node.web.wanted import Wanted
 log = structlog.get_logger()
 
 NO_FIGURES = listed_figures({})
-"""What a list shows of a job without a report."""
+"""The figures that a list shows for a job without a report."""
 
 
 class Jobs:
-    """Everything this node does, has done, or waits to do.
+    """All jobs of this node: those that run, those that wait and those that have ended.
 
     Args:
-        settings: of this node.
-        store: its jobs.
-        works: those under way.
+        settings: the settings of this node.
+        store: where its jobs are stored.
+        works: the work on jobs that are under way.
     """
 
     def __init__(self, settings: Settings, store: Store, works: Works) -> None:
@@ -54,13 +54,13 @@ class Jobs:
 
         Args:
             job: the job.
-            request: CSV of the new records that it predicts, if it does.
+            request: CSV of the records to predict, for a job that predicts new records; else None.
 
         Raises:
-            UsageError: the job does not name this node in its role, or names an unknown peer; this node is a coordinator.
-            DataError: this node has no table for it.
-            PeerError: a party speaks another version of the protocol (``E_VERSION``).
-            VflError: it predicts, and cannot (:func:`vfl_node.node.predictions.check`).
+            UsageError: the job does not name this node in its role, or names an unknown peer; or this node is a coordinator.
+            DataError: this node has no table for the job.
+            PeerError: a party has a different version of the protocol (``E_VERSION``).
+            VflError: it is a job of predictions that cannot run (:func:`vfl_node.node.predictions.check`).
         """
         check_allowed(self._settings, job)
         if self._settings.role == "coordinator":
@@ -89,12 +89,16 @@ class Jobs:
         return record
 
     def predict(self, model: str, request: bytes) -> PredictionRequest:
-        """Ask for predictions of known records by the model of job ``model``, from its service; one begins if none runs.
+        """Ask the service of a model for predictions of known records. A service begins if none runs.
+
+        Args:
+            model: id of the job that trained the model.
+            request: CSV with the ids of the records.
 
         Raises:
-            UsageError: no such job.
+            UsageError: there is no such job.
             DataError: the request cannot be read.
-            VflError: as :meth:`submit`; too many requests wait (``E_BUSY``).
+            VflError: as :meth:`submit`; or too many requests wait (``E_BUSY``).
         """
         job, records = self._read_request(model, request, new=False)
         self._works.check_coordinator(job)
@@ -102,22 +106,22 @@ class Jobs:
             return self._service(job).ask(records)
 
     def predict_new(self, model: str, request: bytes) -> Record:
-        """Submit a job that aligns the records of ``request`` and predicts them. Raises as :meth:`predict`."""
+        """Submit a job that aligns the new records of ``request`` and predicts them. Args and errors as :meth:`predict`."""
         job, _ = self._read_request(model, request, new=True)
         return self.submit(job, request=request)
 
     def cancel(self, job_id: str) -> Record:
-        """End a job here and at its peers; once this party has stored its part, ask the active party to do so.
+        """End a job here and at its peers. If this party has stored its part, ask the active party to end it.
 
         Raises:
-            UsageError: no such job, or it has ended.
-            StateError: the wish can neither be stored nor told.
+            UsageError: there is no such job, or it has ended.
+            StateError: the active party cannot be asked now, and the cancel cannot be stored for later.
         """
         record, work, notice = self._store.record(job_id), self._works.get(job_id), Notice(cancel=Cancel(job_id=job_id))
         if work is not None:
             for peer in work.cancel():
                 self._works.tell(peer, notice)
-            if work.ended:  # perhaps before it heard
+            if work.ended:  # perhaps before the cancel reached it
                 work.join()
                 ended = self._store.record(job_id)
                 return ended if ended.state == "cancelled" else self.cancel(job_id)
@@ -128,7 +132,7 @@ class Jobs:
             self._ask_to_cancel(record, notice)
             return record
         forgotten = self._works.forget(record, OWN_WISH)
-        if forgotten is None:  # somebody works on it by now
+        if forgotten is None:  # work on it has begun meanwhile
             return self.cancel(job_id)
         if forgotten.state != "cancelled":
             raise UsageError(f"job {job_id} is done: all parties have stored their parts", code="E_JOB_ENDED")
@@ -137,10 +141,10 @@ class Jobs:
         return forgotten
 
     def _ask_to_cancel(self, record: Record, notice: Notice) -> None:
-        """Ask the active party to end a job of which this party has stored its part, now or when it is there again.
+        """Ask the active party to end a job of which this party has stored its part. If it is away, ask when it is back.
 
         Raises:
-            VflError: it is away, and the wish cannot be stored.
+            VflError: the active party is away, and the cancel cannot be stored.
         """
         told = self._works.tell(record.active, notice)
         try:
@@ -148,15 +152,18 @@ class Jobs:
         except OSError as error:
             if not told:
                 raise fault(error) from None
-        with suppress(VflError):  # such as a full disk: then it goes on later
-            self._works.resume(record.id)  # the active party may know by now that all have stored theirs
+        with suppress(VflError):  # such as a full disk: then the job goes on later
+            self._works.resume(record.id)  # all parties may have stored their parts by now, which the active party would know
 
     def views(self) -> list[dict[str, Any]]:
-        """Every job as the board and the command line show it, newest first."""
+        """All jobs, newest first, in the form that the board and the command line show."""
         return self._view_all(self._store.records())
 
     def find(self, *asked: Wanted) -> list[dict[str, Any]]:
-        """For each of those ``asked`` the jobs that are wanted, ``total`` and ``counts`` (kind → how many) of all pages.
+        """For each of ``asked`` one page of the jobs that it asks for.
+
+        Each answer has the ``jobs`` of that page, the ``total`` number of jobs on all pages, and ``counts``: for each kind of
+        jobs their number.
 
         ``safer`` has for some of the jobs what :func:`vfl_node.node.safer.find_safer` finds.
         """
@@ -171,7 +178,7 @@ class Jobs:
         return found
 
     def view(self, job_id: str) -> dict[str, Any] | None:
-        """One job with what was agreed and what happened so far, or None."""
+        """One job, with what its parties agreed on and what has happened so far; None if there is no such job."""
         record = self._store.get(job_id)
         if record is None:
             return None
@@ -182,7 +189,7 @@ class Jobs:
         return [self._view(record) for record in fill_in(self._store, records)]
 
     def _live(self, record: Record) -> dict[str, Any] | None:
-        """What happened in a job since this node began it, and the limits of its owner; None where that is not known."""
+        """What has happened in a job since the node last began it, and the owner's limits; None if it is not in memory."""
         work = self._works.latest(record.id)
         if work is None:
             return None
@@ -191,15 +198,16 @@ class Jobs:
         return work.progress.details() | {"limits": known}
 
     def _read_request(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:
-        """The job that answers ``request``, and the records in it."""
+        """The job of predictions that answers ``request``, and the records that ``request`` names."""
         job = predictions.job_for(self._store, self._store.record(model).id, self._settings.name, new=new)
         predictions.check(self._store, job, self._settings.name, self._settings.name)
         return job, predictions.read_request(self._settings, self._store, job, request)
 
     def _service(self, job: Job) -> Requests:
-        """The requests of the service for ``job``: of the one under way, else of one resumed, else of a new one.
+        """The request queue of the service for ``job``.
 
-        If the service ends meanwhile, asking raises why.
+        It is the service that runs, or else one that can be resumed, or else a new one. If the service ends before a request
+        is added, adding it raises the reason.
         """
         spec = job.canonical()
         for record in self._store.records():

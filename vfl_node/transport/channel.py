@@ -1,12 +1,11 @@
-"""The contract every protocol is written against: an ordered, typed conversation with one peer.
+"""The interface that all protocols use: a conversation with one peer, in which messages have an order and a type.
 
-Protocols are coroutines. Over gRPC a thread steps a protocol with :func:`run`, and every await
-blocks. In memory :func:`vfl_node.transport.memory.run_together` steps all parties in turn on one thread,
-deterministically. Protocol code does not know which of the two it is.
+Protocols are coroutines. Over gRPC a thread runs a protocol with :func:`run`, and every await blocks the thread. In memory
+:func:`vfl_node.transport.memory.run_together` runs all parties in turn on one thread, always in the same order. The code of a
+protocol is the same in both cases.
 
-On the wire each message is a ``Frame`` bound to (job, attempt, phase, sequence, type). A
-phase ends with an explicit record from each side: its number of messages and a digest over
-them. The end of a stream alone never ends a phase.
+On the wire each message is a ``Frame``, which carries its job, attempt, phase, sequence number and type. A phase ends with a
+record from each side: how many messages it sent in the phase, and a digest over them. The end of a stream alone ends no phase.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from vfl_node.transport.pipe import Digest, Pipe, Traffic
 from vfl_node.transport.trace import Trace
 
 CHUNK_BYTES = 1 << 19
-"""Bulk message size: 512 KiB to 1 MiB moved fastest over loopback with mTLS."""
+"""Size of a chunk of rows: chunks of 512 KiB to 1 MiB were sent fastest over loopback with mutual TLS."""
 
 _KEPT = (Cancelled.default_code, "E_VERSION")
-"""Codes of a peer that stopped which are this party's, too: what they mean for a job is the same at all parties."""
+"""Error codes that this party takes over from a peer that stopped, because they mean the same at all parties."""
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 Rows = NDArray[np.uint8]
-"""Fixed-width elements, uint8[n, width], contiguous."""
+"""n elements of the same width in bytes, uint8[n, width], contiguous."""
 
 
 class Channel:
@@ -47,8 +46,8 @@ class Channel:
 
     Attributes:
         peer: the peer's name, as in its certificate.
-        traffic: phase → :class:`Traffic`.
-        trace: hears when each message was sent or came.
+        traffic: phase → :class:`Traffic` in it.
+        trace: records when each message was sent or arrived.
     """
 
     def __init__(self, pipe: Pipe, *, peer: str, job_id: str, attempt: int = 0) -> None:
@@ -73,26 +72,26 @@ class Channel:
         await self._send(message.DESCRIPTOR.full_name, message.SerializeToString(deterministic=True))
 
     async def send_with(self, message: Message, number: int, *value: Buffer) -> None:
-        """Send a message whose last field is given apart, so that no message copies its bytes.
+        """Send a message whose last field is large, without a copy of the bytes of that field.
 
         Args:
-            message: without that field.
-            number: of the field, higher than those of all others.
-            value: its bytes, in parts; not empty.
+            message: the message without that field.
+            number: the number of the field, which must be higher than those of all other fields.
+            value: the bytes of the field, in one or more parts; not empty.
         """
         await self._send(message.DESCRIPTOR.full_name, append_head(message, number, sum(map(len, value))), *value)
 
     async def _send(self, type_name: str, *body: Buffer) -> None:
         frame = await self._put(type_name, *body)
-        for piece in body_pieces(frame):  # late, as the peer waits; of what left, as ``body`` may change
+        for piece in body_pieces(frame):  # after sending, because the peer waits; from the frame, because ``body`` may change
             self._digest_sent.update(piece)
 
     async def receive(self, expected: type[M]) -> M:
-        """The next message, which must be of type ``expected``.
+        """Receive the next message, which must be of type ``expected``.
 
         Raises:
-            ProtocolError: another type, phase or sequence number (``E_ORDER``), another job or
-                attempt (``E_REPLAY``), a message larger than its type allows (``E_SIZE``), or bytes that do not parse.
+            ProtocolError: the type, phase or sequence number is wrong (``E_ORDER``), the job or attempt is (``E_REPLAY``), the
+                message is larger than its type allows (``E_SIZE``), or its bytes cannot be parsed.
             PeerError: the peer stopped the job.
             PeerLost: the conversation broke off.
         """
@@ -102,20 +101,21 @@ class Channel:
         return self._parse(expected, body)
 
     async def receive_apart(self, expected: type[M], number: int) -> tuple[M, Buffer | None]:
-        """The next message without its last field, and the value of that, in the memory in which it arrived.
+        """Receive the next message, and return the bytes of its last field separately, without a copy.
 
         Args:
-            expected: its type.
-            number: of the field, a submessage.
+            expected: the type of the message.
+            number: the number of that field, which holds a submessage.
 
         Returns:
-            The message and the value; the whole message and None if ``number`` is not the last field.
+            The message and the bytes of the field. If the message is short or does not end with the field: the whole message
+            and None.
 
         Raises:
             VflError: as :meth:`receive`.
         """
-        body: Buffer = (await self._frame(expected)).body  # once: each access may be a copy
-        self._check_bounds(expected, body)  # so there are few fields
+        body: Buffer = (await self._frame(expected)).body  # read once, because each access may make a copy
+        self._check_bounds(expected, body)  # after this there are few fields to search
         place = last_field(body, number) if len(body) >= LONG_BYTES else None
         if place is None:
             return self._parse(expected, body), None
@@ -129,17 +129,17 @@ class Channel:
         frame = await self._pipe.get()
         self._check(frame, expected.DESCRIPTOR.full_name)
         self.trace.add(self.peer, self.attempt, frame, since, sent=False)
-        self._unhashed = body_pieces(frame)  # what arrived, as its reader may change ``body``
+        self._unhashed = body_pieces(frame)  # kept for the digest, because the reader may change ``body``
         return frame
 
     def _hash_received(self) -> None:
-        """Add the newest message that arrived to the digest; late, as the peer may wait for what this party makes of it."""
+        """Add the newest message that arrived to the digest. It is done late, because the peer may wait for an answer to it."""
         for piece in self._unhashed:
             self._digest_received.update(piece)
         self._unhashed = ()
 
     def _parse(self, kind: type[M], body: Buffer) -> M:
-        """The message in a body whose bounds were checked."""
+        """Parse a body whose bounds have been checked."""
         try:
             return kind.FromString(bytes(body))
         except DecodeError:
@@ -155,11 +155,10 @@ class Channel:
         """Send a column of ``count`` elements of ``width`` bytes in chunks.
 
         Args:
-            rows: one array, or arrays in order (with an iterable, computing overlaps with sending);
-                always from the first element on.
-            count: number of all elements.
-            width: bytes per element.
-            start: number of elements that the receiver has from an earlier attempt; they are hashed, not sent.
+            rows: all elements, in one array or in several; if an iterable computes them, computing and sending overlap.
+            count: the number of all elements.
+            width: the bytes of one element.
+            start: how many elements the receiver has from an earlier attempt. These are hashed, but not sent.
         """
         digest, offset = hashlib.sha256(), 0
         per_chunk = max(1, CHUNK_BYTES // max(1, width))
@@ -190,18 +189,18 @@ class Channel:
         start: int = 0,
         digest: Digest | None = None,
     ) -> AsyncIterator[Rows]:
-        """The elements of one column that have not arrived yet, chunk by chunk, uint8[k, width].
+        """Receive the elements of one column that have not arrived in an earlier attempt, chunk by chunk, uint8[k, width].
 
         Args:
-            width: required bytes per element.
-            count: required number of elements, if known.
-            max_count: largest accepted number of elements if ``count`` is not known.
-            start: number of elements from an earlier attempt; the peer knows it, and continues after them.
-            digest: SHA-256 over these.
+            width: the bytes that each element must have.
+            count: the number of elements that the column must have; None if it is not known.
+            max_count: the most elements that the column may have if ``count`` is not known.
+            start: how many elements have arrived in an earlier attempt. The peer knows this and continues after them.
+            digest: SHA-256 over the elements of the earlier attempt.
 
         Raises:
-            ProtocolError: another width or count (``E_COUNT``), a chunk out of place,
-                or a final record that does not match (``E_TRUNCATED``).
+            ProtocolError: the width or the count is wrong (``E_COUNT``), a chunk is out of place (``E_CHUNK``), or the final
+                record does not match (``E_TRUNCATED``).
             StateError: the peer's column does not begin with the elements of the earlier attempt (``E_REPLAY``).
         """
         digest = digest.copy() if digest else hashlib.sha256()
@@ -233,7 +232,7 @@ class Channel:
             raise ProtocolError(f"{self._position()}: the column's final record does not match its rows", code="E_TRUNCATED")
 
     async def receive_rows(self, *, width: int, count: int | None = None, max_count: int = 1 << 31) -> Rows:
-        """As :meth:`receive_chunks`, joined into uint8[n, width]."""
+        """Receive a whole column as one array, uint8[n, width]. Arguments and errors as :meth:`receive_chunks`."""
         chunks = [chunk async for chunk in self.receive_chunks(width=width, count=count, max_count=max_count)]
         return np.concatenate(chunks) if chunks else np.empty((0, width), dtype=np.uint8)
 
@@ -242,7 +241,7 @@ class Channel:
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[Traffic]:
-        """Bind everything inside to phase ``name``, and end the phase with the explicit record of both sides.
+        """A context: all messages in it belong to phase ``name``, and at its end both sides exchange their records.
 
         Raises:
             ProtocolError: the peer's record does not match what arrived (``E_TRUNCATED``).
@@ -260,7 +259,7 @@ class Channel:
             raise ProtocolError(f"{self._position()}: the phase's final record does not match", code="E_TRUNCATED")
 
     async def pause(self) -> None:
-        """Let other parties run for a moment, while this party waits for its other conversation.
+        """Let other parties run for a moment, while this party waits in another conversation.
 
         Raises:
             PeerLost: the conversation broke off.
@@ -268,13 +267,13 @@ class Channel:
         await self._pipe.pause()
 
     async def abort(self, error: VflError, *, resumable: bool = False) -> None:
-        """Tell the peer that this party stops, with a text written for peers. Never raises."""
+        """Send the peer the part of ``error`` that is written for peers, because this party stops. Raises no VflError."""
         with suppress(VflError):
             notice = session_pb2.Abort(code=error.peer_code, reason=error.for_peer, resumable=resumable)
             await self._put(notice.DESCRIPTOR.full_name, notice.SerializeToString())
 
     def close(self) -> None:
-        """Free the transport. Idempotent."""
+        """Free the transport. A second call does nothing."""
         self._pipe.close()
 
     async def _put(self, type_name: str, *body: Buffer) -> Frame:
@@ -308,7 +307,7 @@ class Channel:
             raise
 
     async def _tell_why(self) -> None:
-        """For a peer that is gone: raise the reason that it sent last, if there is one. Raises PeerError, PeerLost."""
+        """Raise what a lost peer sent last: PeerError if it stopped the job, PeerLost if it paused or gave no reason."""
         while True:
             frame = await self._pipe.get()
             if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
@@ -341,7 +340,7 @@ class Channel:
 
 
 def run(protocol: Coroutine[Any, Any, T]) -> T:
-    """Step a protocol to its end on this thread; its channel must be a blocking one."""
+    """Run a protocol to its end on this thread. Its channel must block: an await must not suspend the coroutine."""
     try:
         protocol.send(None)
     except StopIteration as stop:

@@ -1,8 +1,9 @@
-"""What happens in a job, as server-sent events: computed once for all who watch it, and never waiting for any of them.
+"""What happens in a job, as server-sent events. Each event is computed once for all viewers, and a slow viewer delays nobody.
 
-A stream looks at its job four times a second and keeps the newest events as bytes. Each viewer goes through them at its own
-pace, on the event loop of the port. One that has fallen behind them is dropped, and its browser connects again. A viewer that
-names the last event that it had gets what came after it; any other one gets ``whole`` first, the job as its address has it.
+A stream looks at its job four times a second and keeps the newest events as bytes. Each viewer reads them at its own speed, on
+the event loop of the HTTP port. If a viewer is so slow that its next event is no longer kept, it is disconnected. Its browser
+then connects again. A viewer that names the last event that it received gets the events after it. Every other viewer first gets
+the event ``whole``: the job as ``/api/jobs/JOB`` has it.
 """
 
 from __future__ import annotations
@@ -27,39 +28,39 @@ LOOK_S = 0.25
 """How often a stream looks at its job."""
 
 HEARTBEAT_S = 15.0
-"""How often a viewer hears something at least, so that whoever carries the bytes keeps the connection."""
+"""The longest time without a byte for a viewer, so that proxies on the way keep the connection."""
 
 LINGER_S = 30.0
-"""How long a stream goes on without viewers: a browser that connects again then finds what it missed."""
+"""How long a stream goes on without viewers, so that a browser that connects again gets what it missed."""
 
 MOST_KEPT = 64
-"""Events that are kept for viewers that are behind."""
+"""How many of the newest events are kept, for viewers that are behind."""
 
 MOST_VIEWERS = 48
-"""Viewers of all jobs together; an address may have 64 connections, and the others are for requests."""
+"""The most viewers of all jobs together. An IP address may have 64 connections; the rest is left for other requests."""
 
 OPEN = ("waiting", "running", "paused")
-"""States in which something may still happen."""
+"""States of a job in which something may still happen."""
 
 GROWING = ("curves", "log")
-"""Parts of ``live`` of which an event has only what is new."""
+"""Keys of ``live`` that only grow. Their events carry only what is new."""
 
 Look = Callable[[], dict[str, Any] | None]
 
 
 class JobStreams:
-    """The streams of one port."""
+    """The event streams of one HTTP port."""
 
     def __init__(self) -> None:
         self._streams: dict[str, JobStream] = {}
 
     @property
     def full(self) -> bool:
-        """Whether there are as many viewers as there may be."""
+        """Whether no further viewer is allowed."""
         return sum(stream.viewers for stream in self._streams.values()) >= MOST_VIEWERS
 
     def open(self, job_id: str, look: Look) -> JobStream:
-        """The stream of a job, which ``look`` returns."""
+        """The stream of a job. If there is none, it begins one. ``look`` returns the job as it is now."""
         stream = self._streams.get(job_id)
         if stream is None or stream.over:
             self._streams = {name: other for name, other in self._streams.items() if not other.over}
@@ -71,17 +72,17 @@ class JobStream:
     """The events of one job.
 
     Args:
-        look: returns the job; None: it is gone.
+        look: returns the job as it is now, or None if it no longer exists.
 
     Attributes:
-        viewers: how many there are.
-        over: whether nothing more happens.
+        viewers: the number of viewers.
+        over: whether the stream has ended.
     """
 
     def __init__(self, look: Look) -> None:
         self.viewers, self.over = 0, False
         self._look = look
-        self._mark = secrets.token_hex(4)  # ids of another stream, such as before a restart, mean nothing to this one
+        self._mark = secrets.token_hex(4)  # ids of a different stream, such as one before a restart, are not taken for its own
         self._number = 0
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=MOST_KEPT)
         self._job: dict[str, Any] = {}
@@ -90,11 +91,11 @@ class JobStream:
         self._task = asyncio.ensure_future(self._run())
 
     async def follow(self, last: str, allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Events for one viewer, until the job ends, the viewer is behind or no longer ``allowed`` to read.
+        """The events for one viewer. They end when the job ends, the viewer is too far behind, or it may no longer read.
 
         Args:
-            last: id of the last event that the viewer had; empty if it had none.
-            allowed: says whether the viewer may still read.
+            last: id of the last event that the viewer received; empty if it received none.
+            allowed: returns whether the viewer may still read.
         """
         place = self._find(last)
         while allowed():
@@ -111,11 +112,11 @@ class JobStream:
                 return
             try:
                 await asyncio.wait_for(news.wait(), HEARTBEAT_S)
-            except asyncio.TimeoutError:  # not the builtin one before Python 3.11
+            except asyncio.TimeoutError:  # before Python 3.11 it is not the builtin TimeoutError
                 yield b": the node is here\n\n"
 
     async def _run(self) -> None:
-        """Look until the job has ended, or for long enough nobody has watched."""
+        """Look at the job until it has ended, or until there was no viewer for :data:`LINGER_S`."""
         idle_s = 0.0
         try:
             while not self.over and idle_s < LINGER_S:
@@ -124,7 +125,7 @@ class JobStream:
                 self._wake()
                 idle_s = 0.0 if self.viewers else idle_s + LOOK_S
                 await asyncio.sleep(LOOK_S)
-        except VflError as error:  # such as a disk that refuses; viewers connect again
+        except VflError as error:  # such as a disk that fails; viewers connect again
             log.warning("the events of a job end", code=error.code, reason=error.message)
         except Exception:
             log.exception("internal error")
@@ -152,13 +153,13 @@ class JobStream:
         return f"id: {self._mark}-{self._number}\nevent: {name}\ndata: {text}\n\n".encode()
 
     def _describe(self) -> bytes:
-        """The whole job as it is after the newest event; made when it is first asked for."""
+        """The event ``whole`` with the job as it is after the newest event. It is made when a viewer first needs it."""
         if self._whole[0] != self._number:
             self._whole = (self._number, self._event("whole", self._job))
         return self._whole[1] + (self._kept[-1][1] if self._job["state"] not in OPEN else b"")
 
     def _find(self, last: str) -> int | None:
-        """Number of the event with this id; None if it is none of this stream's, or what came after it is not kept any more."""
+        """The number of the event with id ``last``; None if it is not of this stream, or later events are no longer kept."""
         mark, _, number = last.partition("-")
         if mark != self._mark or not number.isdecimal() or len(number) > 9:
             return None
@@ -171,14 +172,14 @@ class JobStream:
 
 
 class EventStream(StreamingResponse):
-    """An answer that goes on with a stream."""
+    """An HTTP response that sends the events of a stream to one viewer."""
 
     def __init__(self, stream: JobStream, last: str, allowed: Callable[[], bool]) -> None:
         super().__init__(stream.follow(last, allowed), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one viewer."""
+        """Send the events, and count the viewer meanwhile."""
         self._stream.viewers += 1
         try:
             await super().__call__(scope, receive, send)
@@ -187,7 +188,7 @@ class EventStream(StreamingResponse):
 
 
 def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name and data of the events that make the job ``before`` the job ``now``; none where nothing was known before."""
+    """Name and data of the events that turn the job ``before`` into the job ``now``; none if ``before`` is empty."""
     if not before:
         return
     old, new = before.get("live") or {}, now.get("live") or {}
@@ -200,7 +201,7 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple
 
 
 def _find_new(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Events with the points and the lines that are new."""
+    """Events with the points of curves and the lines of the log that are in ``new`` and not in ``old``."""
     curves, earlier = new["curves"], old.get("curves") or {"version": None, "points": {}}
     anew = curves["version"] != earlier["version"]
     known = {} if anew else earlier["points"]

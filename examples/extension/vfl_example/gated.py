@@ -13,7 +13,7 @@ from vfl_node.models.inputs import ModelInput
 
 
 class Gated(Architecture):
-    """It reads numbers only."""
+    """A bottom with gates. It reads numbers only."""
 
     version = 1  # raise it when names, shapes or the meaning of parameters change
 
@@ -23,7 +23,7 @@ class Gated(Architecture):
 
 
 class GatedBottom(nn.Module):
-    """value · σ(gate), two linear maps of the columns."""
+    """value · σ(gate), where value and gate are linear maps of the columns."""
 
     def __init__(self, columns: int, width: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The reader ``jsonl``: one JSON object a line, each with the same keys."""
+"""The reader ``jsonl``: each line is a JSON object, and all have the same keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JsonLines(Reader):
         self.names = tuple(self._object(self._first, 1))
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        """As the contract says; errors name the place and never a cell."""
+        """As the contract says. Errors name the line, and never contain a cell."""
         rows: list[dict[str, str | None]] = []
         lines: list[int] = []
         line, text = 1, self._first
@@ -62,7 +62,7 @@ class JsonLines(Reader):
 
 
 def _text(value: Any) -> str | None:
-    """What stands in the cell; None where there is no value."""
+    """The text of a cell; None if it has no value."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value)

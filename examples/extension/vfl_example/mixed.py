@@ -15,13 +15,13 @@ Cell = TypeVar("Cell", np.float32, np.int64)
 
 
 class MixedRows:
-    """Rows whose cells come each from an own row at random."""
+    """Synthetic rows: each cell is taken from a row of the party's own, drawn at random."""
 
     def __init__(self, strategy: Mixed, own: Features, randomness: Randomness) -> None:
         self._own = own
 
     def __call__(self, sources: NDArray[np.int64], randomness: Randomness) -> Features:
-        """One row for each of ``sources``, int64[b]; drawn for every position, whoever owns it."""
+        """One row for each of ``sources``, int64[b]. It is drawn for every position, whoever owns the row."""
         numeric = self._mixed(self._own.numeric, len(sources), randomness.derive("numeric"))
         categorical = self._mixed(self._own.categorical, len(sources), randomness.derive("categorical"))
         return Features(numeric, categorical, self._own.cardinalities)

@@ -1,4 +1,4 @@
-"""The alignment ``psi_floor``: what PSI finds must be enough to train on without pointing at single records."""
+"""The alignment ``psi_floor``: PSI, but it refuses so small an intersection that training would point at single records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOOR = 20
 
 
 async def active(session: Session, records: OwnRecords, group: Group | None) -> Alignment:
-    """The active party's side; arguments as every side."""
+    """The active party's side. Every protocol has these arguments."""
     return checked(await psi.active(session, records, group))
 
 
@@ -25,7 +25,7 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
 
 
 def checked(alignment: Alignment) -> Alignment:
-    """The same alignment, as one of this protocol. Both parties see its length, so both end or none does."""
+    """The alignment as one of this protocol, if it is long enough. Both parties see its length, so both stop or neither."""
     if len(alignment) < FLOOR:
         raise DataError(f"only {len(alignment)} records are shared, and psi_floor needs {FLOOR}", code="E_EMPTY")
     return replace(alignment, spec=PSI_FLOOR)

@@ -1,4 +1,4 @@
-"""What the alignment ``psi_floor`` is: PSI, but a job that finds few shared records ends."""
+"""The properties of the alignment ``psi_floor``: it is PSI, but a job that finds too few shared records ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of ``psi_floor``."""
+"""What a report says about ``psi_floor``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from vfl_node.alignment.psi.words import IntersectionWords
 
 
 class FloorWords(IntersectionWords):
-    """As of PSI, under a title of its own."""
+    """The words of PSI, under a different title."""
 
     title = "private set intersection of 20 records or more"

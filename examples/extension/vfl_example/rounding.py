@@ -11,7 +11,7 @@ from vfl_node.privacy.defences.defence import Defence, Leaving, Sender
 
 
 class Rounding(Defence):
-    """Rounds what is sent. The own update uses the exact tensor."""
+    """Rounds what is sent. The party's own update uses the exact tensor."""
 
     def __init__(self, params: RoundingParams, sender: Sender, randomness: Randomness) -> None:
         self._step = params.step

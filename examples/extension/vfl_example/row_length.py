@@ -7,12 +7,12 @@ from vfl_node.privacy.attacks.transcript import Batch
 
 
 class RowLength(ScoringAttack):
-    """AUC of the mean length of a position's rows. The base adds scores up, and stores them with a checkpoint."""
+    """A position's score is the mean length of its rows. The base class adds scores up and computes their AUC."""
 
     title = "row length"
     reading = "how long the rows of a position are"
 
     def see(self, batch: Batch) -> None:
-        """As the base: the score of each row that the scope follows."""
+        """As in the base class: add the length of each row that the audit follows."""
         followed = self._scope.alone(batch)
         self._tally.add(followed.positions, followed.rows.double().norm(dim=1).numpy())

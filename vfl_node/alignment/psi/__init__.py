@@ -1,1 +1,1 @@
-"""Private set intersection: both parties index the records that they share, and learn which these are."""
+"""Private set intersection: both parties learn which records they share, and number these in one order."""

@@ -11,12 +11,12 @@ from vfl_node.settings.node import Obfuscation
 
 
 class IntersectionPlan(AlignmentPlan):
-    """The lists of the protocol, and the length of the intersection."""
+    """Which lists the protocol sends, and how many rows it aligns."""
 
     compared_with = "psu"
 
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
-        """As :meth:`AlignmentPlan.lists`; the numbers are the protocol's steps."""
+        """As :meth:`AlignmentPlan.lists`. The comments number the protocol's steps."""
         return [
             ListCost("active", n_a, ListWork.HASHED, 1, powered=2),  # 1
             ListCost("passive", n_p, ListWork.HASHED, 1, powered=2),  # 2
@@ -25,17 +25,17 @@ class IntersectionPlan(AlignmentPlan):
         ]
 
     def costliest_length(self, n_a: int, n_p: int) -> int:
-        """Any: the lists do not depend on it."""
+        """0, which stands for any length: the lists do not depend on it."""
         return 0
 
     def longest(self, sizes: Sequence[int]) -> int:
-        """All of the smallest set."""
+        """The size of the smallest set: all its records may be shared."""
         return min(sizes)
 
     def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
-        """As many rows as records are shared."""
+        """One length only: the number of shared records."""
         yield shared
 
     def lengths_of_one(self, own: int, both: int | None) -> tuple[int, int | None]:
-        """From none to all of this party's."""
+        """The fewest and the most rows: from none to all of this party's records."""
         return 0, own

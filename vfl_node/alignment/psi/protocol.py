@@ -1,9 +1,11 @@
 """PSI by Diffie–Hellman: both parties learn which of their records are shared.
 
 Source: Meadows 1986; Huberman, Franklin and Hogg 1999. It runs between the active party A and the passive party P. Both follow
-the protocol, but study all that they receive. A draws a secret scalar a, and P draws b. They keep
-them as long as both sets stay the same, so that a set is sent again as the same list. (x^a)^b = (x^b)^a for each element x.
-I_a and I_p are the sets of A and P.
+the protocol, but study all that they receive.
+
+I_a and I_p are the sets of A and P, of n_a and n_p identifiers, each hashed to a group element x. I^{s} is the list of x^s for
+all x of a set I. A draws a secret scalar a, and P draws b. Because (x^a)^b = (x^b)^a, a shared record gets the same element at
+both. The scalars stay the same as long as both sets do, so that a set that is sent again is the same list.
 
 ====  =======  =====================================  ===========
 step  sent by  list (elements)                        order
@@ -15,8 +17,7 @@ step  sent by  list (elements)                        order
 5     (both)   I_a^{ab} ∩ I_p^{ab}, the shared order  sorted
 ====  =======  =====================================  ===========
 
-Leaks: n_a, n_p (less exactly with the job's ``padding``), and to each party *which* of its
-own records the other one holds.
+Leaks: n_a and n_p, which the job's ``padding`` rounds up; and to each party *which* of its own records the other party holds.
 
 Cost: n_a + n_p group operations at each party, and one hash for each own identifier.
 """
@@ -37,7 +38,7 @@ from vfl_node.ledger import Disclosure
 
 @open_lists
 async def active(lists: Lists) -> Alignment:
-    """A's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
+    """A's side. Arguments and errors as in :func:`vfl_node.alignment.psu.protocol.active`.
 
     Leaks: n_a, and to P which of its own records A holds.
     """
@@ -53,7 +54,7 @@ async def active(lists: Lists) -> Alignment:
 
 @open_lists
 async def passive(lists: Lists) -> Alignment:
-    """P's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
+    """P's side. Arguments and errors as in :func:`vfl_node.alignment.psu.protocol.active`.
 
     Leaks: n_p, and to A which of its own records P holds.
     """
@@ -70,7 +71,7 @@ async def passive(lists: Lists) -> Alignment:
 
 
 def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int64]) -> Alignment:
-    """Step 5: our records whose elements both lists hold, in the ascending order of those."""
+    """Step 5: those of our records whose elements are in both lists, in ascending order of these elements."""
     ascending = order_rows(ours.rows)
     shared = lists.find(RowIndex(theirs.rows), lists.choose([ours], ascending)) >= 0
     rows = lists.drop_cover(order[ascending[shared]])
@@ -96,7 +97,7 @@ def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int
 
 
 def _learnt(other: str, ours: int | None, theirs: int, common: int, padding: int) -> tuple[Disclosure, ...]:
-    """What a party with ``ours`` records learns of the party ``other`` that announced ``theirs``."""
+    """What a party with ``ours`` records learns about the party ``other``, which announced ``theirs`` records."""
     most = "at most " if padding else ""
     own = "its own records" if ours is None else f"its own {ours} records"
     return (

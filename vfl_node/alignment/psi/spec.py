@@ -1,4 +1,4 @@
-"""What private set intersection is (:mod:`vfl_node.alignment.psi.protocol`)."""
+"""The properties of private set intersection that other parts ask for (:mod:`vfl_node.alignment.psi.protocol`)."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ PSI = AlignmentSpec(
     padded_roles=frozenset(DATA_ROLES),
     options=frozenset(),
 )
-"""Both parties learn which of their records are shared, and index these."""
+"""Both parties learn which of their records are shared, and number these in one order."""

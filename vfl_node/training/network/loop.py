@@ -1,29 +1,32 @@
-"""How the halves of a network are trained and measured: what all data parties walk through in step.
+"""The training loop of a network. All data parties run it in step: the same stages in the same order.
 
-The whole of it::
+The whole loop::
 
-    toss a seed → schedule
-    the active party names the rows held out, if these are the last ones          (time_order.py; else the schedule draws them)
-    for each repeat:  hold out test rows; new private weights
-        for each epoch without labels, if the job has some:             (unaligned/pretraining.py)
-            for each batch: H → , ← g, or z → , ← z, or nothing
-            a checkpoint at all, if there was something
-        for each epoch:  for each batch: H → , ← g, all update         (the trainer's halves)
-                         each attacks what it sent
-                         for each batch of validation rows: H → ;  ← go on or stop    (stopping.py; if there are such rows)
-                         a checkpoint at all
-        the weights of the best epoch, if there are validation rows
-        for each batch of test rows: H →                               (evaluation)
-    the active party tells the epochs' figures and metrics, if the job says so
+    toss a seed jointly → schedule
+    the active party names the held-out rows, if the job holds out the last ones (time_order.py; else the schedule draws them)
+    for each repeat:  hold out test rows; draw new private weights
+        for each epoch without labels, if the job has any:              (unaligned/pretraining.py)
+            for each batch: H → , ← g; or z → , ← z; or nothing, by the method
+            a checkpoint at every party, if anything was sent
+        for each epoch:  for each batch: H → , ← g, every party updates its weights    (the trainer's halves)
+                         each party attacks its own outgoing messages
+                         if there are validation rows:                  (stopping.py)
+                             for each batch of them: H →
+                             ← go on or stop
+                         a checkpoint at every party
+        go back to the weights of the best epoch, if there are validation rows
+        for each batch of test rows: H →                                (evaluation)
+    the active party sends the figures of the epochs and the metrics, if the job says so
 
-H → and ← g: of every passive party with the active one. Passive parties exchange nothing with each other.
+Arrows: H → goes from each passive party to the active one; ← g comes back. Passive parties exchange nothing with each other.
 
-Symbols: m shared rows, B rows a batch, d width of the cut layer, H embedding, g gradient, z projection.
-Everything a party draws comes from its own ``randomness``; with the same one, and the same
-number of threads, the result has the same bits over any channel (on a CPU).
+Symbols: H are the embeddings of a batch, g is the gradient of the loss with respect to H, z are the projections of a batch.
 
-Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviation: batches are cut from the
-shared order by a jointly tossed seed.
+Everything that a party draws comes from its own ``randomness``. With the same ``randomness`` and the same number of threads,
+the result on a CPU has the same bits over any channel.
+
+Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviation: a jointly tossed seed decides how the shared order is cut into
+batches.
 """
 
 from __future__ import annotations
@@ -51,17 +54,17 @@ from vfl_node.training.unaligned.pretraining import Pretraining
 from vfl_node.transport.pipe import Traffic
 
 HalfOf = Callable[[Session, TrainingData, RepeatStart], Half]
-"""Makes one party's half of a repeat."""
+"""Makes one party's half of the network for one repeat."""
 
 
 @dataclass(frozen=True)
 class Halves:
-    """The kind of network that a trainer trains.
+    """The two halves of the network that a trainer trains.
 
     Attributes:
         active: makes the active party's half.
-        passive: makes a passive party's.
-        check_batch: refuses batches of so many rows that one message cannot hold. Raises UsageError (``E_SIZE``).
+        passive: makes a passive party's half.
+        check_batch: called with the number of rows of a batch; raises UsageError (``E_SIZE``) if a message cannot hold them.
     """
 
     active: HalfOf
@@ -77,15 +80,15 @@ async def train(
     traffic: Sequence[Traffic],
     halves: Halves,
 ) -> Journal:
-    """The loop that all data parties walk through in step.
+    """Run the loop at this party; all data parties run it in step.
 
     Args:
-        session: whom this party meets.
-        data: what it trains on.
-        checkpoints: where its state is kept.
-        resume_from: name of a checkpoint that all of them hold, or None to begin.
-        traffic: of the phase with each peer, which counts the bytes of each epoch.
-        halves: what is trained.
+        session: this party's session, with its channels to the peers.
+        data: the rows that this party trains on.
+        checkpoints: where this party's state is kept.
+        resume_from: name of a checkpoint that all data parties hold, or None to begin.
+        traffic: one counter for each peer; the bytes of each epoch are read from them.
+        halves: the network to train.
 
     Raises:
         VflError: this party's or a peer's error.
@@ -105,7 +108,7 @@ async def train(
         )
     halves.check_batch(min(section.batch_size, max(map(len, parts))))
     draws = randomness.derive("draws").bytes(32)
-    trained, tested, validated = (-(-len(rows) // section.batch_size) for rows in parts)  # batches
+    trained, tested, validated = (-(-len(rows) // section.batch_size) for rows in parts)  # numbers of batches
 
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
     journal.rows = len(training), len(testing)
@@ -137,7 +140,7 @@ async def train(
                 if is_due(journal.epoch, last, trained):
                     _complete(session, half, journal)
                     journal.save(checkpoints, half, schedule.fingerprint)
-            first = repeat * (all_epochs + tested)  # batches have the same numbers wherever training stops
+            first = repeat * (all_epochs + tested)  # later batches keep their numbers if training stops early
             if left_out := first + all_epochs - journal.exchanges:
                 progress.emit(Advanced(left_out))
             journal.exchanges = first + all_epochs
@@ -156,7 +159,7 @@ async def train(
 
 
 def _complete(session: Session, half: Half, journal: Journal) -> None:
-    """Note what was still being found when the newest epoch ended."""
+    """Add to the journal the results of attachments that were still computing when the newest epoch ended."""
     late = {name: value for attachment in half.attachments for name, value in attachment.wait().items()}
     if late:
         session.progress.emit(EpochJudged(**late))
@@ -165,11 +168,11 @@ def _complete(session: Session, half: Half, journal: Journal) -> None:
 
 @contextmanager
 def _count_if_broken_off(half: Half) -> Iterator[None]:
-    """If this block fails, the attachments count what the unfinished epoch has already sent."""
+    """A context: if the block in it fails, the attachments count what the unfinished epoch has already sent."""
     try:
         yield
     except Exception:
-        with suppress(OSError, VflError):  # a full disk or lost state must not hide the first error, such as a cancel
+        with suppress(OSError, VflError):  # an error here, such as a full disk, must not hide the first one, such as a cancel
             for attachment in half.attachments:
                 attachment.break_off()
         raise
@@ -178,11 +181,11 @@ def _count_if_broken_off(half: Half) -> Iterator[None]:
 async def _pretrain(
     session: Session, half: Half, pretraining: Pretraining, journal: Journal, schedule: Schedule, training: Positions
 ) -> None:
-    """Train one epoch without labels; the last one leaves nothing of it but the bottoms' weights."""
+    """Train one epoch without labels. After the last one only the weights of the bottoms are kept."""
     number = journal.pretrained
     if pretraining.exchanges:
         size = NetworkConfig.section_of(session.job).batch_size
-        for positions in schedule.batches(journal.repeat, -1 - number, training, size):  # those of other epochs are 0 or more
+        for positions in schedule.batches(journal.repeat, -1 - number, training, size):  # epochs with labels are 0 or more
             await pretraining.step(journal.exchanges, positions)
             journal.exchanges += 1
             session.progress.emit(Advanced(1))
@@ -207,7 +210,7 @@ async def _epoch(
     batches: Sequence[Positions],
     validation: Sequence[Positions],
 ) -> None:
-    """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
+    """Train one epoch. If there are ``validation`` rows, decide whether it is the best so far, and whether it is the last."""
     section, progress = NetworkConfig.section_of(session.job), session.progress
     started, moved = session.machine.clock(), bytes_moved(traffic)
     for attachment in half.attachments:

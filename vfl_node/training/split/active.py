@@ -1,4 +1,4 @@
-"""The active party's half: an own bottom, if it has columns, and the top; labels, loss and metrics."""
+"""The active party's half of a split network: its own bottom, if it has columns, and the top, with labels, loss and metrics."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from vfl_node.training.unaligned.pretraining import Pretraining
 
 
 class ActiveHalf:
-    """An own bottom, if there are columns, and the top; labels, loss and metrics.
+    """The active party's half: its own bottom, if it has columns, and the top, with labels, loss and metrics.
 
     Args:
-        session: whom it meets.
-        data: what it trains on.
-        start: of the repeat.
+        session: the active party's session, with its channels to the peers.
+        data: the rows that it trains on.
+        start: how the repeat begins, or where it goes on.
     """
 
     def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
@@ -79,14 +79,14 @@ class ActiveHalf:
             session, data, supervision, rows, start.validation, randomness, repeat, compared, columns=columns
         )
         self._met: list[tuple[Positions, Tensor, float]] = []
-        """Positions, logits and loss of each batch since figures were taken."""
+        """Positions, logits and loss of each batch since the last call of :meth:`figures`."""
         self._ranks = repeat == 0 and "auc" in session.job.evaluate.metrics  # only the first repeat's epochs are reported
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         self.learner.begin(number)
         bottom = self._model.bottom
-        own = None if bottom is None else bottom(self._inputs.take(positions))  # (B, d'), while peers compute theirs
+        own = None if bottom is None else bottom(self._inputs.take(positions))  # (B, d'), while peers compute their embeddings
         embeddings = [
             embedding.requires_grad_() for embedding in await self._peers.embeddings(number, positions)
         ]  # (B, d) each
@@ -99,7 +99,7 @@ class ActiveHalf:
         failpoints.reach("backward")
         scale = len(positions) / self._supervision.task.largest_weight
         await self._peers.send(number, gradients, Leaving(f"step/{number}", positions, labels=targets, mean_of=scale))
-        self.learner.backward(learnt, alone=beside is None)  # while peers compute theirs
+        self.learner.backward(learnt, alone=beside is None)  # while peers compute their own backward pass
         self.learner.step()
         self._peers.step_done()
         self._met.append((positions, logits.detach(), loss.item()))
@@ -107,7 +107,7 @@ class ActiveHalf:
             attachment.step_done(TrainingStep(positions, embeddings, self._peers.sent))
 
     def figures(self) -> Figures:
-        """As :meth:`Half.figures`. Costs one sort; nothing is computed or sent anew."""
+        """As :meth:`Half.figures`, from the logits that the steps have computed: it costs one sort and sends nothing."""
         batches, logits, losses = zip(*self._met, strict=True)
         self._met = []
         positions = np.concatenate(batches)
@@ -120,11 +120,11 @@ class ActiveHalf:
         return Figures(loss, measure(("auc",), self._supervision.labels[rows], scores)["auc"])
 
     def defence_figures(self) -> Defended:
-        """As :meth:`Half.defence_figures`: nothing, as defences of gradients change no model."""
+        """As :meth:`Half.defence_figures`. There are none, because defences of gradients change no model."""
         return Defended()
 
     async def validate(self, rows: ForwardPass) -> Figures:
-        """As :meth:`Half.validate`, on the rows this party owns."""
+        """As :meth:`Half.validate`, measured on those of the rows that this party owns."""
         supervision, logits = self._supervision, await self._logits(rows)
         scores = np.concatenate([supervision.expectation(*each) for each in zip(logits, rows.batches, strict=True)])
         positions = np.concatenate(rows.batches)
@@ -134,7 +134,7 @@ class ActiveHalf:
         return Figures(validation_loss=supervision.mean_loss(positions, scores), validation_auc=auc)
 
     async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> Evaluation:
-        """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
+        """As :meth:`Half.evaluate`, on the rows that this party owns; if the job says so, also on those that both own."""
         inputs = self._held_out.make_inputs()
         logits = await self._logits(rows, inputs)
         return await self._held_out.measure(rows.batches, logits, inputs, self._logits_of)
@@ -145,7 +145,7 @@ class ActiveHalf:
         return {**self.learner.tensors(), **defended, **self._supervision.tensors()}
 
     def weights(self) -> dict[str, Tensor]:
-        """As :meth:`Half.weights`: the joint model's, and as ``local.NAME`` those of the model of base rates."""
+        """As :meth:`Half.weights`: of the joint model, and as ``local.NAME`` of the model that gives base rates."""
         return {**self.learner.weights(), **self._supervision.weights()}
 
     def go_back(self, weights: Mapping[str, Tensor]) -> None:
@@ -153,7 +153,7 @@ class ActiveHalf:
         self.learner.go_back(weights)
 
     def scoring(self) -> dict[str, Any]:
-        """As :meth:`Half.scoring`: calibration, and what the task knows of its labels."""
+        """As :meth:`Half.scoring`: the calibration, and what the task stores about its labels."""
         return self._supervision.to_json()
 
     def _rows_outside(
@@ -165,7 +165,7 @@ class ActiveHalf:
         randomness: Randomness,
         saved: Mapping[str, Tensor],
     ) -> Attachment | None:
-        """What learns from the ``rows`` of the table that are outside of the alignment."""
+        """The attachment that learns from ``rows``, which are rows of the table outside of the alignment."""
         supervision, beside = self._supervision, repeat_to_announced(session, data, rows, randomness)
         parts = ActiveParts(
             session,
@@ -198,12 +198,12 @@ class ActiveHalf:
         return make_pretraining(session, data.alignment, bottom, self._inputs, training, rows, meeting, randomness, repeat)
 
     def _added_loss(self, forward: Forward) -> Tensor | None:
-        """What attachments add to the loss."""
+        """The sum of the terms that attachments add to the loss; None if none adds one."""
         terms = [term for attachment in self.attachments if (term := attachment.loss_beside(forward)) is not None]
         return torch.stack(terms).sum() if terms else None
 
     async def _logits(self, rows: ForwardPass, inputs: HeldOutInputs | None = None) -> list[Tensor]:
-        """Logits of the rows of each batch, float32[B] or [B, K]. ``inputs`` take what the top read."""
+        """Logits of the rows of each batch, float32[B] or [B, K]. If ``inputs`` is given, it stores their embeddings."""
         self.learner.rest()
         outputs = []
         for offset, positions in enumerate(rows.batches):
@@ -215,5 +215,5 @@ class ActiveHalf:
 
     @torch.no_grad()
     def _logits_of(self, positions: Positions, embeddings: Sequence[Tensor]) -> Tensor:
-        """Logits by the own columns of the rows at ``positions``, and by ``embeddings``; the model is at rest."""
+        """Logits of the rows at ``positions``, from their own columns and ``embeddings``; the model must not be training."""
         return check_finite(self._model(self._inputs.take(positions), embeddings))

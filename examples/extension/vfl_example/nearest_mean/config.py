@@ -1,4 +1,7 @@
-"""The job's ``train`` section of the trainer ``nearest_mean``. It imports neither torch nor grpc: any command checks jobs."""
+"""The job's ``train`` section of the trainer ``nearest_mean``.
+
+It imports neither torch nor grpc, so that any command can check a job.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class NearestMean(TrainerConfig):
     epochs: int = Field(default=2, ge=1, le=1000, description="how often each row's number is sent, each time with new noise")
 
     def check(self, job: TrainingJob) -> None:
-        """As the base: refuse what would fail only after a long alignment, in whole sentences that name the keys."""
+        """As in the base class: refuse a job that would fail only after a long alignment, in sentences that name the keys."""
         if not job.align.spec.every_row_is_shared:
             raise ValueError("nearest_mean trains on records that both parties have: say align.protocol: psi")
         if job.evaluate.repeats > 1:
@@ -39,14 +42,14 @@ class NearestMean(TrainerConfig):
 
 
 class NearestMeanPlan(TrainingPlan[NearestMean]):
-    """What it sends, from the section and numbers of rows alone."""
+    """What the training sends and computes, as far as it follows from the section and the number of rows."""
 
     @override
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         return self.train.epochs
 
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
-        """A float32 of each row and epoch, of held-out rows too."""
+        """The passive party sends a float32 for each row in each epoch, also for held-out rows."""
         if not ALIGNMENTS[protocol].every_row_is_shared:
             return None
         return TrainingCost(
@@ -62,5 +65,5 @@ class NearestMeanPlan(TrainingPlan[NearestMean]):
         return self.train.epochs
 
     def message_bytes(self, evaluate: Evaluate) -> int:
-        """A batch. How many rows are shared is not known yet, so a message has a bound of its own."""
+        """The bytes of a full batch. The number of shared rows is not known yet, so the size of a batch is fixed."""
         return 4 * BATCH_ROWS + HEAD_BYTES

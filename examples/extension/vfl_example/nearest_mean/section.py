@@ -9,14 +9,14 @@ from vfl_node.training.words import Figure, ReportedTraining, Term, TrainingWord
 
 
 class NearestMeanSection(TrainerSection):
-    """The two means, at the active party."""
+    """The means of both classes, which only the active party knows."""
 
     class_means: tuple[float, float] | None = Field(
         description="mean number of the rows trained on, of class 0 and of class 1; null at the passive party"
     )
 
     def words(self, training: ReportedTraining) -> TrainingWords:
-        """What the page of the report says of it."""
+        """What the page of the report says about the training."""
         figures = (Figure(training.epochs, several(training.epochs, training.train.traits.unit)),)
         if self.class_means is None:
             sent = f"{training.party} sent one number of each shared record in each epoch, with noise"

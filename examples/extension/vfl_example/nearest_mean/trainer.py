@@ -8,7 +8,8 @@
     the active party    z_i = mean of what it received;  μ_0, μ_1 = mean of z over the training rows of each class
                         p_i = ½ + (|z_i − μ_0| − |z_i − μ_1|) / 2|μ_1 − μ_0|,  in 0 … 1
 
-Leaks: to the active party x_i, with noise of standard deviation .1/√epochs; to the passive one metrics, if the job says so.
+Leaks: to the active party x_i, with noise whose mean over the epochs has standard deviation .1/√epochs; to the passive party
+the metrics, if the job says so.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class NearestMeanTrainer(Trainer):
     """Stateless: a job is a call of :meth:`run`."""
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
-        """This party's part, from the first message to the metrics; arguments and promises as the base."""
+        """Run this party's part, from the first message to the metrics. Arguments and promises as in the base class."""
         rows, epochs = len(data.alignment), NearestMean.section_of(session.job).epochs
         half = Active(session, data) if session.role == "active" else Passive(session, data)
         done = [] if resume is None else half.restored(checkpoints, resume)
@@ -58,14 +59,14 @@ class NearestMeanTrainer(Trainer):
                 seconds, moved = session.machine.clock() - began, traffic.bytes_sent + traffic.bytes_received - moved
                 done.append(Epoch(None, None, seconds, moved))
                 checkpoints.save(f"epoch-{number + 1:06d}", half.tensors(), {"epochs": [asdict(epoch) for epoch in done]})
-                await half.end(number)  # a party that only sends would be checkpoints ahead of the other one
+                await half.end(number)  # else the party that only sends could be several checkpoints ahead
                 session.progress.emit(Advanced(1))
                 session.progress.emit(EpochTrained())
             return await half.finish(done)
 
 
 class Half(ABC):
-    """What both parties have."""
+    """What the halves of both parties have in common."""
 
     def __init__(self, session: Session, data: TrainingData) -> None:
         self.session, self.data = session, data
@@ -90,7 +91,7 @@ class Half(ABC):
         return {}
 
     def restored(self, checkpoints: Checkpoints, name: str) -> list[Epoch]:
-        """The epochs until the checkpoint ``name``."""
+        """Go back to the checkpoint ``name``, and return the epochs up to it."""
         return [Epoch(**epoch) for epoch in checkpoints.load(name).meta["epochs"]]
 
     def trained(self, epochs: list[Epoch], class_means: tuple[float, float] | None) -> Trained:
@@ -114,7 +115,7 @@ class Half(ABC):
 
 
 class Passive(Half):
-    """Sends a number of each shared row, float32[m]."""
+    """The passive party's half: it sends one number for each shared row, float32[m]."""
 
     def __init__(self, session: Session, data: TrainingData) -> None:
         super().__init__(session, data)
@@ -124,7 +125,7 @@ class Passive(Half):
         self._numbers = columns[data.alignment.rows].mean(axis=1)
 
     async def batch(self, epoch: int, part: slice) -> None:
-        """As the base. An attempt that repeats a message repeats its noise, so a mean over attempts tells nothing more."""
+        """As in the base class. A message that is sent again has the same noise, so a mean over attempts reveals no more."""
         numbers = self._numbers[part]
         noise = self.session.randomness.derive(f"noise/{epoch}/{part.start}").normal(numbers.shape)
         tensor = codec.encode(torch.from_numpy(numbers + np.float32(NOISE) * noise))
@@ -144,7 +145,7 @@ class Passive(Half):
 
 
 class Active(Half):
-    """Adds up what it receives, and has the labels."""
+    """The active party's half: it has the labels, and adds up the numbers that it receives."""
 
     def __init__(self, session: Session, data: TrainingData) -> None:
         super().__init__(session, data)
