@@ -12,34 +12,17 @@ from vfl_node.report.charts import (
     AxisScale,
     Bar,
     CalibrationChart,
-    LineChart,
     Mark,
     Row,
     bar_chart,
     calibration_chart,
-    curves_chart,
     dot_chart,
-    line_chart,
     ticks,
 )
 
 HOSTILE = '</text><script>alert("1")</script>&\' onload=x'
 
 DRAWINGS = {
-    "line": lambda text: line_chart("a", text, [(1, 0.7), (2, 0.5), (3, 0.4)], x_label=text, y_label=text),
-    "one point": lambda text: line_chart("a", text, [(1, 0.7)], x_label=text, y_label=text),
-    "flat": lambda text: line_chart("a", text, [(1, 0.5), (2, 0.5)], x_label=text, y_label=text),
-    "reaching": lambda text: line_chart("a", text, [(1, 1.0), (2, 1.0)], x_label=text, y_label=text, reach=(0.9, 1)),
-    "long": lambda text: line_chart("a", text, [(n, 1 / n) for n in range(1, 500)], x_label=text, y_label=text),
-    "curves": lambda text: curves_chart(
-        "a",
-        text,
-        [LineChart(text, [(1, 0.5), (2, 0.9)], "first"), LineChart(text, [(2, 0.2)], "alone")],
-        x_label=text,
-        y_label=text,
-        guides=[(0.5, text)],
-        reach=(0.4, 0.6),
-    ),
     "dots": lambda text: dot_chart(
         "a", text, [Mark(text, 0.9, 0.8, 0.95, "joint"), Mark(text, 0.7, 0.7, 0.7, "alone")], most=1
     ),
@@ -83,34 +66,6 @@ def test_every_coordinate_is_finite_and_inside(draw) -> None:
             a, b = map(float, point.split(","))
             assert 0 <= a <= width
             assert 0 <= b <= height
-
-
-def test_a_curve_goes_down_on_the_page_where_values_fall() -> None:
-    curve = ET.fromstring(DRAWINGS["line"]("x")).find("polyline").get("points").split()
-    heights = [float(point.split(",")[1]) for point in curve]
-    assert heights == sorted(heights)
-    assert heights[0] < heights[-1]
-
-
-def test_a_curve_s_axis_takes_in_what_it_must_reach_and_goes_no_further() -> None:
-    levels = [
-        float(text.text) for text in ET.fromstring(DRAWINGS["reaching"]("x")).iter("text") if text.get("class") == "tick end"
-    ]
-    assert (min(levels), max(levels)) == (0.9, 1)
-
-
-def test_curves_share_axes_that_take_in_the_guides() -> None:
-    curves = [LineChart("one", [(1, 0.6), (2, 0.7)], "first"), LineChart("late", [(2, 0.5)], "alone")]
-    svg = ET.fromstring(curves_chart("a", "AUC", curves, x_label="epoch", y_label="AUC", guides=[(0.95, "limit")]))
-    assert [line.get("class") for line in svg.iter("polyline")] == ["curve first"]
-    dots = [(dot.get("class"), float(dot.get("cx")), float(dot.get("cy"))) for dot in svg.iter("circle")]
-    assert [style for style, *_ in dots] == ["dot first", "dot first", "dot alone"]
-    assert dots[1][1] == dots[2][1] > dots[0][1]
-    assert dots[1][2] < dots[0][2] < dots[2][2]
-    guide = next(line for line in svg.iter("line") if line.get("class") == "guide")
-    assert guide.get("y1") == guide.get("y2")
-    assert float(guide.get("y1")) < dots[1][2]
-    assert svg.find("desc").text == "AUC by epoch: one from 0.600 to 0.700; late from 0.500 to 0.500."
 
 
 def test_each_calibration_curve_has_its_own_style_points_and_words() -> None:

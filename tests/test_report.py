@@ -450,8 +450,15 @@ def page(of: Report) -> str:
 
 def text(html: str) -> str:
     """What a reader sees, drawings and explanations of words left out."""
-    html = re.sub(r"<(style|svg|i)\b.*?</\1>", " ", html, flags=re.S)
+    html = re.sub(r"<(style|figure|svg|i)\b.*?</\1>", " ", html, flags=re.S)
     return " ".join(re.sub(r"<[^>]+>", " ", html).replace("&nbsp;", " ").replace("&#39;", "'").split())
+
+
+def curves(html: str, name: str) -> str:
+    """The drawing of the curves of this name."""
+    found = re.search(rf'<figure class="chart" id="{name}-curve".*?</figure>', html, flags=re.S)
+    assert found
+    return found[0]
 
 
 class Strict(HTMLParser):
@@ -577,14 +584,14 @@ def test_why_there_is_no_boosted_tree_is_said_to_whom_it_concerns() -> None:
 def test_validation_is_a_second_curve_with_a_key_beside_it() -> None:
     html = page(REPORTS["validated"]())
     seen = text(html)
-    assert "Solid: training rows · dashed: validation rows, after each epoch" in seen
+    assert "Validation rows are judged after each epoch." in seen
+    assert seen.count("training rows validation rows") == 2  # the key of each drawing
     assert "epoch 2 of 3 has the smallest validation loss" in seen
     assert "training ends after 5 epochs without a smaller one, or after" in seen
-    drawings = re.findall(r"<svg\b.*?</svg>", html, flags=re.S)
-    for name, last in (("loss", "validation rows from 0.71 to 0.55."), ("auc", "validation rows from 0.79 to 0.87.")):
-        (drawing,) = (of for of in drawings if f'id="{name}-title"' in of)
+    for name, first, last in (("loss", 0.71, 0.55), ("auc", 0.79, 0.87)):
+        drawing = curves(html, name)
         assert drawing.count('class="curve alone"') == 1
-        assert last in drawing
+        assert f"validation rows from {first} at 1 to {last} at 3." in drawing
     found = json.loads(REPORTS["validated"]().to_json())["training"]
     assert found["rows"] == {"training": 455, "validation": 57, "test": 114}
     assert found["split"]["early_stopping"] == {"best_epochs": [2], "last_epochs": [3]}
@@ -807,7 +814,9 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
     assert "://" not in html
     assert "url(" not in html
     assert "@import" not in html
-    for drawing in re.findall(r"<svg\b.*?</svg>", html, flags=re.S):
+    for drawing in re.findall(r"<figure\b.*?</figure>", html, flags=re.S):
+        ET.fromstring(drawing)
+    for drawing in re.findall(r"<svg\b.*?</svg>", re.sub(r"<figure\b.*?</figure>", "", html, flags=re.S), flags=re.S):
         ET.fromstring(drawing)
     ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -899,7 +908,7 @@ def test_page_of_a_passive_party_that_was_not_told() -> None:
     assert "The curves were not shared with this party" in seen
     assert "A calibration plot is not shared with the passive party." in seen
     assert "AUC" not in seen
-    assert 'class="curve"' not in html
+    assert 'class="curve ' not in html
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -924,17 +933,17 @@ def test_page_of_a_passive_party_that_was_told() -> None:
     assert "Done. This report does not show whether federating helped." in text(html)
     assert "AUC 0.991 Accuracy" in text(html)
     assert "alone" not in text(html)
-    assert html.count('class="curve"') == 2
+    assert html.count('class="curve joint"') == 2
 
 
 def test_page_draws_loss_and_auc_and_says_which_rows_the_auc_is_of() -> None:
     html = page(build())
-    assert html.count('class="curve"') == 2
-    assert "mean loss by epoch: from 0.7 at 1 to 0.4 at 3." in html
-    assert "AUC on training rows by epoch: from 0.8 at 1 to 0.95 at 3." in html
+    assert html.count('class="curve joint"') == 2
+    assert "Loss by epoch: training rows from 0.7 at 1 to 0.4 at 3." in html
+    assert "AUC by epoch: training rows from 0.8 at 1 to 0.95 at 3." in html
     assert "the federated model on the training rows that clinic owns, as they were met" in text(html)
     without = page(REPORTS["undefined metrics"]())
-    assert without.count('class="curve"') == 1
+    assert without.count('class="curve joint"') == 1
     assert "AUC" not in without
 
 
@@ -951,7 +960,7 @@ def test_page_draws_the_calibration_of_both_models() -> None:
 
 def test_page_draws_the_loss_of_each_iteration() -> None:
     html = page(regression())
-    assert "mean loss by iteration: from 0.7 at 1 to 0.4 at 3." in html
+    assert "Loss by iteration: training rows from 0.7 at 1 to 0.4 at 3." in html
     assert "epoch" not in html
     assert "iteration" not in page(build())
 
@@ -975,15 +984,14 @@ def test_the_audit_of_each_epoch_and_its_averages() -> None:
 def test_page_draws_the_audit_and_says_what_it_means() -> None:
     html = page(REPORTS["audited, active"]())
     seen = text(html)
-    drawn = ET.fromstring(re.search(r'<svg[^>]*aria-labelledby="audit-title.*?</svg>', html, flags=re.S)[0])
-    assert drawn.find("desc").text == (
-        "AUC by epoch: longitudinal from 0.520 to 0.540; row loss from 0.400 to 0.200; same-step twin from 0.700 to 0.900; "
-        "spectral from 0.510 to 0.510."
+    drawn = ET.fromstring(curves(html, "audit"))
+    assert drawn.get("aria-label") == (
+        "AUC by epoch: longitudinal from 0.52 at 2 to 0.54 at 3; row loss from 0.4 at 1 to 0.2 at 3; "
+        "same-step twin from 0.7 at 1 to 0.9 at 3; spectral from 0.51 at 1 to 0.51 at 3."
     )
-    assert [line.get("class") for line in drawn.iter("polyline")] == [
-        f"curve {of}" for of in ("joint", "second", "first", "third")
-    ]
-    assert {label.text for label in drawn.iter("text")} >= {"chance", "limit"}
+    found = [path.get("class") for path in drawn.iter("path")]
+    assert found == ["grid", "guide", "guide bound", *(f"curve {style}" for style in ("joint", "second", "first", "third"))]
+    assert {label.text for label in drawn.iter("text")} >= {"chance", "limit 0.85"}
     assert "What the gradients tell clinic sends lab a gradient for every row, also where the label is made up" in seen
     assert "row loss how large a row's gradient is 0.200 0.220" in seen
     # folded: .22 tells more than .7

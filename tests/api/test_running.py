@@ -131,7 +131,7 @@ def test_a_notebook_shows_the_page_without_rights_and_each_chart_as_an_image(res
     assert style is not None
     assert style.text
     assert all(line.startswith("svg.vfl-node") for line in style.text.splitlines() if "{" in line)
-    assert root.findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert root.findall(".//{http://www.w3.org/2000/svg}path")
     assert loss.save(tmp_path / "loss.svg").read_text() == loss.svg
     with pytest.raises(UsageError, match="cannot write"):
         loss.save(tmp_path / "none" / "loss.svg")

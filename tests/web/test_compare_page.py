@@ -36,7 +36,7 @@ def test_the_page_has_choice_table_drawings_and_links(compared: View) -> None:
     assert '1 <a href="/jobs/done-1/report.html">trial-1</a>' in html
     assert '<code>train.epochs</code></span></th>\n<td>1</td>\n<td class="dif">2</td>' in html
     assert "Other rows were held out." in html
-    assert html.count("<polyline") == 2
+    assert html.count('<path class="curve ') == 2
     assert 'aria-current="page">Compare' in html
     assert "equal settings</summary>" in html
     assert "/compare?run=done-1&amp;run=done-2&amp;run=done-3" in html

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 PREDICTIONS = "predictions.csv"
 
+_DRAWING = re.compile(r'<svg ([^>]*aria-labelledby="(.+?)-title[^>]*)>(.*?)</svg>', re.DOTALL)
+_CURVES = re.compile(r'<figure class="chart" id="(.+?)-curve" ([^>]*)>(<svg height="(\d+)">.*?)</figure>', re.DOTALL)
+"""Both kinds of drawings of a report: those that fill a width of their own, and curves, which fit any."""
+
+_PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" class="vfl-node" {about}><style>{rules}</style>{drawing}</svg>'
+
 _FRAME = '<iframe srcdoc="{page}" sandbox="" style="width:100%;height:{height}px;border:0" title="Report of {party}"></iframe>'
 
 _BASE = '<base href="about:srcdoc">'
@@ -86,9 +92,11 @@ class ReportPage:
         """The charts of the page by name, such as ``loss`` and ``auc``."""
         style = re.search(r"<style>(.*?)</style>", self.page, re.DOTALL)
         rules = _chart_rules(style[1]) if style else ""
-        found = re.finditer(r'<svg (.*?aria-labelledby="(.+?)-title.*?)>(.*?)</svg>', self.page, re.DOTALL)
-        head = '<svg xmlns="http://www.w3.org/2000/svg" class="vfl-node"'
-        return {one[2]: Picture(f"{head} {one[1]}><style>{rules}</style>{one[3]}</svg>") for one in found}
+        found = {name: (about, drawing) for about, name, drawing in _DRAWING.findall(self.page)}
+        for name, about, drawing, height in _CURVES.findall(self.page):
+            box = f'viewBox="0 0 420 {int(height) + 20}" font-size="12" {about}'
+            found[name] = box, drawing.replace("<svg", '<svg x="40" y="10" width="336" overflow="visible"', 1)
+        return {name: Picture(_PICTURE.format(about=about, rules=rules, drawing=it)) for name, (about, it) in found.items()}
 
 
 class Result:
@@ -249,7 +257,8 @@ def _line(title: str, metrics: Mapping[str, Any] | None) -> str:
 def _chart_rules(style: str) -> str:
     """The rules of the page's style sheet for charts, which hold in their own image only, wherever it is inlined."""
     colours = re.search(r":root\s*{(.*?)}", style, re.DOTALL)
-    charts = "\n".join(line.replace("svg ", "svg.vfl-node ") for line in style.splitlines() if line.startswith("svg "))
-    own = "background: #fff; font-family: system-ui, sans-serif; max-width: 28rem;"
+    rules = [line for line in style.splitlines() if line.startswith("svg ") or "{ --series: " in line]
+    charts = "\n".join(re.sub(r"^(?=\.)|svg ", "svg.vfl-node ", line) for line in rules)
+    own = "overflow: visible; background: #fff; font-family: system-ui, sans-serif; width: 100%; max-width: 28rem;"
     light = re.sub(r"light-dark\((.+?), .+?\)", r"\1", colours[1].strip()) if colours else ""
     return f"svg.vfl-node {{ {light} {own} }}\n{charts}".replace("light dark", "light")

@@ -1,9 +1,10 @@
 """Charts as inline SVG, so that a report needs no script, font or other file.
 
 Colours and fonts come from the page's style sheet by class name, which is how one drawing
-serves light, dark and paper. Each drawing carries a title and a description for readers
+serves light, dark and paper. Each drawing carries a description for readers
 who cannot see it, and marks carry a tooltip. Elements are built as a tree: text and
 attributes are escaped by construction.
+Numbers are rounded as a browser rounds them, halves away from zero: :mod:`vfl_node.report.curves` says why.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
 from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
@@ -23,6 +25,11 @@ TEXT = 13
 
 LABEL_LENGTH = 36
 """Longest label drawn whole; the description always has it in full."""
+
+SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+"""Units of large figures."""
+
+TENTH = Decimal("0.1")
 
 
 @dataclass(frozen=True)
@@ -60,15 +67,6 @@ class CalibrationChart:
 
 
 @dataclass(frozen=True)
-class LineChart:
-    """One of several curves of a :func:`curves_chart`: points of ascending x, at least one."""
-
-    label: str
-    points: Sequence[tuple[float, float]]
-    style: str
-
-
-@dataclass(frozen=True)
 class Bar:
     """A bar from ``start`` to ``end`` in the units of its chart."""
 
@@ -93,63 +91,11 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     if span <= 1e-9 * max(largest, 1e-9):  # nearer than a label's digits can tell
         span = largest if largest > 1e-9 else 1.0
     raw = span / about
-    power = 10.0 ** math.floor(math.log10(raw))
+    exponent = Decimal(raw).adjusted()
+    power = float(f"1e{exponent}")
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    digits = max(0, -math.floor(math.log10(step)))
-    return [round(index * step, digits) for index in range(first, max(last, first + 1) + 1)]
-
-
-def line_chart(
-    name: str,
-    title: str,
-    points: Sequence[tuple[float, float]],
-    *,
-    x_label: str,
-    y_label: str,
-    reach: Sequence[float] = (),
-    second: LineChart | None = None,
-) -> Markup:
-    """A curve through ``points`` (at least one, x ascending), its last value beside it.
-
-    Half as high as other drawings, so that two fit beside one. The vertical axis takes in
-    the values ``reach`` too. A ``second`` curve is over the same x; the reader needs a key beside it.
-    """
-    (first_x, first_y), (last_x, last_y) = points[0], points[-1]
-    description = f"{y_label} by {x_label}: from {first_y:.4g} at {first_x:g} to {last_y:.4g} at {last_x:g}"
-    if second:
-        description += f"; {second.label} from {second.points[0][1]:.4g} to {second.points[-1][1]:.4g}"
-    svg = _drawing(name, title, f"{description}.", 200)
-    others = [value for _, value in second.points] if second else []
-    x, y = _axes(svg, 200, points, x_label=x_label, y_label=y_label, reach=[*reach, *others])
-    _curve(svg, x, y, points, "curve", "dot joint", x_label)
-    if second:
-        _curve(svg, x, y, second.points, f"curve {second.style}", f"dot {second.style}", f"{second.label}, {x_label}")
-    _text(svg, x(last_x) + 8, y(last_y) + 4, f"{last_y:.3g}", "value")
-    return _to_markup(svg)
-
-
-def curves_chart(
-    name: str,
-    title: str,
-    curves: Sequence[LineChart],
-    *,
-    x_label: str,
-    y_label: str,
-    guides: Sequence[tuple[float, str]] = (),
-    reach: Sequence[float] = (),
-) -> Markup:
-    """Several curves on the same axes; ``guides`` are named values, a line across at each. The reader needs a key beside it."""
-    ends = [f"{curve.label} from {curve.points[0][1]:.3f} to {curve.points[-1][1]:.3f}" for curve in curves]
-    svg = _drawing(name, title, f"{y_label} by {x_label}: {'; '.join(ends)}.", 260)
-    points = sorted(point for curve in curves for point in curve.points)
-    x, y = _axes(svg, 260, points, x_label=x_label, y_label=y_label, reach=[*reach, *(value for value, _ in guides)])
-    for value, label in guides:
-        _add(svg, "line", class_="guide", x1=48.0, x2=WIDTH - 20.0, y1=y(value), y2=y(value))
-        _text(svg, x.end + 6, y(value) - 5, label, "tick")  # right of every curve
-    for curve in curves:
-        _curve(svg, x, y, curve.points, f"curve {curve.style}", f"dot {curve.style}", f"{curve.label}, {x_label}")
-    return _to_markup(svg)
+    return [round(index * step, max(0, -exponent)) for index in range(first, max(last, first + 1) + 1)]
 
 
 def dot_chart(
@@ -171,17 +117,17 @@ def dot_chart(
     floor = height - 26
     for tick in ticks(x.low, x.high):
         if x.low <= tick <= min(x.high, most):
-            _add(svg, "line", class_="grid", x1=x(tick), x2=x(tick), y1=2.0, y2=float(floor))
-            _text(svg, x(tick), floor + 17, _short(tick), "tick middle")
+            add_element(svg, "line", class_="grid", x1=x(tick), x2=x(tick), y1=2.0, y2=float(floor))
+            add_text(svg, x(tick), floor + 17, write_value(tick, 6), "tick middle")
     for index, mark in enumerate(marks):
         y = 15.0 + 26 * index
-        _text(svg, 0, y + 4, mark.label, "label")
+        add_text(svg, 0, y + 4, mark.label, "label")
         if mark.low < mark.high:
-            _add(svg, "line", class_=f"whisker {mark.style}", x1=x(mark.low), x2=x(mark.high), y1=y, y2=y)
-        dot = _add(svg, "circle", class_=f"dot {mark.style}", cx=x(mark.value), cy=y, r=5.0)
-        _add(dot, "title", parts[index])
-        _text(svg, WIDTH - 40, y + 4, figure(mark.value), "value")
-    return _to_markup(svg)
+            add_element(svg, "line", class_=f"whisker {mark.style}", x1=x(mark.low), x2=x(mark.high), y1=y, y2=y)
+        dot = add_element(svg, "circle", class_=f"dot {mark.style}", cx=x(mark.value), cy=y, r=5.0)
+        add_element(dot, "title", parts[index])
+        add_text(svg, WIDTH - 40, y + 4, figure(mark.value), "value")
+    return to_markup(svg)
 
 
 def calibration_chart(name: str, title: str, curves: Sequence[CalibrationChart]) -> Markup:
@@ -194,7 +140,7 @@ def calibration_chart(name: str, title: str, curves: Sequence[CalibrationChart])
     svg = _drawing(name, title, "; ".join(parts) + ".", 360)
     words = "predicted probability", "share of positives among them"
     _draw_calibration(svg, curves, [0, 0.2, 0.4, 0.6, 0.8, 1], words, ("predicted", "observed"), "{:.3f}".format)
-    return _to_markup(svg)
+    return to_markup(svg)
 
 
 def agreement_chart(name: str, title: str, curves: Sequence[CalibrationChart], *, figure: Callable[[float], str]) -> Markup:
@@ -212,7 +158,7 @@ def agreement_chart(name: str, title: str, curves: Sequence[CalibrationChart], *
     _draw_calibration(
         svg, curves, ticks(min(values), max(values)), ("predicted", "actual mean"), ("predicted", "actual"), figure
     )
-    return _to_markup(svg)
+    return to_markup(svg)
 
 
 def _draw_calibration(
@@ -228,18 +174,18 @@ def _draw_calibration(
     x, y = AxisScale(levels[0], levels[-1], 48, WIDTH - 20), AxisScale(levels[0], levels[-1], 318, 30)
     _horizontal_grid(svg, levels, y, x.start, x.end)
     for tick in levels:
-        _text(svg, x(tick), 337, _short(tick), "tick middle")
-    _text(svg, 0, 14, axes[1], "axis")
-    _text(svg, (x.start + x.end) / 2, 356, axes[0], "axis middle")
-    _add(svg, "line", class_="ideal", x1=x.start, y1=y.start, x2=x.end, y2=y.end)
+        add_text(svg, x(tick), 337, write_value(tick, 6), "tick middle")
+    add_text(svg, 0, 14, axes[1], "axis")
+    add_text(svg, (x.start + x.end) / 2, 356, axes[0], "axis middle")
+    add_element(svg, "line", class_="ideal", x1=x.start, y1=y.start, x2=x.end, y2=y.end)
     for curve in curves:
         if len(curve.points) > 1:
             line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b, _ in curve.points)
-            _add(svg, "polyline", class_=f"curve thin {curve.style}", points=line)
+            add_element(svg, "polyline", class_=f"curve thin {curve.style}", points=line)
         for said, actual, count in curve.points:
             radius = 2.5 + 4 * math.sqrt(count / largest)
-            dot = _add(svg, "circle", class_=f"dot {curve.style}", cx=x(said), cy=y(actual), r=radius)
-            _add(dot, "title", f"{curve.label}, {count} rows: {words[0]} {figure(said)}, {words[1]} {figure(actual)}")
+            dot = add_element(svg, "circle", class_=f"dot {curve.style}", cx=x(said), cy=y(actual), r=radius)
+            add_element(dot, "title", f"{curve.label}, {count} rows: {words[0]} {figure(said)}, {words[1]} {figure(actual)}")
 
 
 def bar_chart(name: str, title: str, rows: Sequence[Row], *, guides: Sequence[float] = ()) -> Markup:
@@ -249,21 +195,21 @@ def bar_chart(name: str, title: str, rows: Sequence[Row], *, guides: Sequence[fl
     svg = _drawing(name, title, "; ".join(f"{row.label}: {row.figures}" for row in rows) + ".", sum(heights))
     x = AxisScale(0, max((bar.end for row in rows for bar in row.bars), default=0) or 1, 0, WIDTH)
     for guide in guides:
-        _add(svg, "line", class_="guide", x1=x(guide), x2=x(guide), y1=24.0, y2=sum(heights) - 8.0)
+        add_element(svg, "line", class_="guide", x1=x(guide), x2=x(guide), y1=24.0, y2=sum(heights) - 8.0)
     top = 0.0
     for row, height in zip(rows, heights, strict=True):
         label = row.label if len(row.label) <= LABEL_LENGTH else row.label[: LABEL_LENGTH - 1] + "…"
-        _text(svg, 0, top + 17, label, "label")
-        _text(svg, WIDTH, top + 17, row.figures, "value end")
+        add_text(svg, 0, top + 17, label, "label")
+        add_text(svg, WIDTH, top + 17, row.figures, "value end")
         for index, bar in enumerate(row.bars):
             y = top + 26 + index * (thickness + 3)
-            _add(svg, "rect", class_="track", x=0.0, y=y, width=float(WIDTH), height=thickness, rx=3)
+            add_element(svg, "rect", class_="track", x=0.0, y=y, width=float(WIDTH), height=thickness, rx=3)
             if bar.end > bar.start:
                 width = max(2.0, x(bar.end) - x(bar.start))
                 start = min(x(bar.start), WIDTH - width)
-                _add(svg, "rect", class_=f"bar {bar.style}", x=start, y=y, width=width, height=thickness, rx=3)
+                add_element(svg, "rect", class_=f"bar {bar.style}", x=start, y=y, width=width, height=thickness, rx=3)
         top += height
-    return _to_markup(svg)
+    return to_markup(svg)
 
 
 def _drawing(name: str, title: str, description: str, height: int) -> ET.Element:
@@ -278,66 +224,45 @@ def _drawing(name: str, title: str, description: str, height: int) -> ET.Element
             "aria-labelledby": f"{name}-title {name}-text",
         },
     )
-    _add(svg, "title", title, id=f"{name}-title")
-    _add(svg, "desc", description, id=f"{name}-text")
+    add_element(svg, "title", title, id=f"{name}-title")
+    add_element(svg, "desc", description, id=f"{name}-text")
     return svg
-
-
-def _axes(
-    svg: ET.Element, height: int, points: Sequence[tuple[float, float]], *, x_label: str, y_label: str, reach: Sequence[float]
-) -> tuple[AxisScale, AxisScale]:
-    """Axes for ``points``, of ascending x; the vertical one takes in the values ``reach`` too."""
-    first_x, last_x = points[0][0], points[-1][0]
-    values = [*reach, *(y for _, y in points)]
-    levels = ticks(min(values), max(values), height // 60 - 1)
-    x = AxisScale(first_x, last_x if last_x > first_x else first_x + 1, 58, WIDTH - 56)
-    y = AxisScale(levels[0], levels[-1], height - 42, 30)
-    _horizontal_grid(svg, levels, y, 48, WIDTH - 20)
-    for tick in ticks(first_x, last_x, 6):
-        if first_x <= tick <= last_x and tick == int(tick):
-            _text(svg, x(tick), height - 23, f"{tick:g}", "tick middle")
-    _text(svg, 0, 14, y_label, "axis")
-    _text(svg, (x.start + x.end) / 2, height - 4, x_label, "axis middle")
-    return x, y
-
-
-def _curve(
-    svg: ET.Element, x: AxisScale, y: AxisScale, points: Sequence[tuple[float, float]], line: str, dot: str, said: str
-) -> None:
-    """A line through ``points``, and a dot at each, or at the first and last of many."""
-    if len(points) > 1:
-        _add(svg, "polyline", class_=line, points=" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points))
-    for index, (a, b) in enumerate(points):
-        if len(points) <= 20 or index in (0, len(points) - 1):
-            mark = _add(svg, "circle", class_=dot, cx=x(a), cy=y(b), r=3.0)
-            _add(mark, "title", f"{said} {a:g}: {b:.4g}")
 
 
 def _horizontal_grid(svg: ET.Element, levels: Sequence[float], y: AxisScale, left: float, right: float) -> None:
     for level in levels:
-        _add(svg, "line", class_="base" if level == levels[0] else "grid", x1=left, x2=right, y1=y(level), y2=y(level))
-        _text(svg, left - 10, y(level) + 4, _short(level), "tick end")
+        add_element(svg, "line", class_="base" if level == levels[0] else "grid", x1=left, x2=right, y1=y(level), y2=y(level))
+        add_text(svg, left - 10, y(level) + 4, write_value(level, 6), "tick end")
 
 
-def _short(value: float) -> str:
-    """A tick's value, short enough to stand beside an axis."""
-    for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if 10 * size <= abs(value) < 1e13:
-            return f"{value / size:g}{sign}"
-    return f"{value:g}"
+def write_value(value: float, digits: int = 3) -> str:
+    """A value in at most so many digits, short enough to stand beside an axis: 0.123, 12.3k, 1.23e-7."""
+    size, sign = next(((size, sign) for size, sign in SIZES if 10 * size <= abs(value) < 1e13), (1.0, ""))
+    short = float(Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal_from_float(value / size))
+    return f"{short + 0.0:.13g}".replace("e-0", "e-") + sign
 
 
-def _text(parent: ET.Element, x: float, y: float, text: str, style: str) -> None:
-    _add(parent, "text", text, class_=style, x=float(x), y=float(y))
+def write_place(value: float) -> str:
+    """A coordinate, to a tenth of a unit."""
+    return f"{float(Decimal(value).quantize(TENTH, ROUND_HALF_UP)) + 0.0:g}"
 
 
-def _add(parent: ET.Element, tag: str, text: str = "", **attributes: float | str) -> ET.Element:
-    """A child element; lengths are written to a tenth of a unit."""
-    written = {key.rstrip("_"): f"{value:.1f}" if isinstance(value, float) else str(value) for key, value in attributes.items()}
+def add_text(parent: ET.Element, x: float | str, y: float, text: str, style: str) -> ET.Element:
+    """A text that stands at ``x`` and ``y``; ``style`` is classes of the style sheet."""
+    return add_element(parent, "text", text, class_=style, x=x, y=float(y))
+
+
+def add_element(parent: ET.Element, tag: str, text: str = "", **attributes: float | str) -> ET.Element:
+    """A child; an underscore in the name of an attribute is a hyphen, and one at its end is nothing."""
+    written = {
+        key.rstrip("_").replace("_", "-"): write_place(value) if isinstance(value, float) else str(value)
+        for key, value in attributes.items()
+    }
     child = ET.SubElement(parent, tag, written)
     child.text = text or None
     return child
 
 
-def _to_markup(svg: ET.Element) -> Markup:
-    return Markup(ET.tostring(svg, encoding="unicode"))  # noqa: S704 - the serialiser has escaped it
+def to_markup(element: ET.Element) -> Markup:
+    """An element as a page holds it."""
+    return Markup(ET.tostring(element, encoding="unicode"))  # noqa: S704 - the serialiser has escaped it

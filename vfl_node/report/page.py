@@ -23,7 +23,8 @@ from vfl_node.job.training import TrainerConfig
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.report import charts, read_labels, rebuilt, results
-from vfl_node.report.charts import Bar, LineChart, Row
+from vfl_node.report.charts import Bar, Row
+from vfl_node.report.curves import ChartLine, line_chart
 from vfl_node.report.terms import TERMS, anchor
 from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, join_names
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
@@ -160,16 +161,16 @@ def _curves(report: dict[str, Any], unit: str) -> dict[str, Markup]:
     """Loss and AUC by ``unit``, as far as this party knows them; the AUC's axis ends at 1 and shows a tenth at least."""
     epochs = report["training"]["epochs"] if report["training"] else []
     drawn = {}
-    for name, label, reach in (("loss", "mean loss", ()), ("auc", "AUC on training rows", (0.9, 1.0))):
-        points, validated = (
-            [(float(number), epoch[key]) for number, epoch in enumerate(epochs, 1) if epoch.get(key) is not None]
-            for key in (name, f"validation_{name}")
-        )
-        if points:
-            second = LineChart("validation rows", validated, "alone") if validated else None
-            title = f"Training: {label}"
-            drawn[name] = charts.line_chart(name, title, points, x_label=unit, y_label=label, reach=reach, second=second)
+    for name, title, reach in (("loss", "Loss", ()), ("auc", "AUC", (0.9, 1.0))):
+        rows = ((name, "training rows", "joint"), (f"validation_{name}", "validation rows", "alone"))
+        if lines := [ChartLine(words, points, style) for key, words, style in rows if (points := _points(epochs, key))]:
+            drawn[name] = line_chart(name, title, lines, unit=unit, last=len(epochs), reach=reach)
     return drawn
+
+
+def _points(epochs: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    """(number, value) of epochs that have a value of this name."""
+    return [(number, epoch[name]) for number, epoch in enumerate(epochs, 1) if epoch.get(name) is not None]
 
 
 def _audit(report: dict[str, Any], unit: str) -> dict[str, Any] | None:
@@ -177,22 +178,16 @@ def _audit(report: dict[str, Any], unit: str) -> dict[str, Any] | None:
     epochs = report["training"]["epochs"] if report["training"] else []
     styles = dict(zip(ATTACKS, cycle(ATTACK_STYLES), strict=False))
     names = [name for name, _ in ATTACKS.usable() if any(name in epoch["attacks"] for epoch in epochs)]
-    points = {
-        name: [
-            (float(number), auc) for number, epoch in enumerate(epochs, 1) if (auc := epoch["attacks"].get(name)) is not None
-        ]
-        for name in names
-    }
-    curves = [LineChart(ATTACKS[name].title, points[name], styles[name]) for name in names if points[name]]
-    if not curves:
+    points = {name: _points([epoch["attacks"] for epoch in epochs], name) for name in names}
+    lines = [ChartLine(ATTACKS[name].title, points[name], styles[name]) for name in names if points[name]]
+    if not lines:
         return None
     means, most = report["training"]["audit"], report["training"]["max_attack_auc"]
     strongest = max((name for name in names if means.get(name) is not None), key=lambda name: fold(means[name]), default=None)
-    guides = [(0.5, "chance")] + ([(most, "limit")] if most else [])
     last = epochs[-1]
     return {
-        "drawing": charts.curves_chart(
-            "audit", "AUC of attacks", curves, x_label=unit, y_label="AUC", guides=guides, reach=(0.4, 0.6)
+        "drawing": line_chart(
+            "audit", "AUC", lines, unit=unit, last=len(epochs), reach=(0.4, 0.6), chance=0.5, limit=most, height=200
         ),
         "attacks": [
             (

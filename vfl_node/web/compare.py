@@ -12,9 +12,10 @@ from markupsafe import Markup
 from vfl_node.errors import UsageError
 from vfl_node.job.evaluate import LOWER_IS_BETTER
 from vfl_node.report import charts
-from vfl_node.report.charts import LineChart, Mark
+from vfl_node.report.charts import Mark
 from vfl_node.report.choice import choose, describe_rows
 from vfl_node.report.compare import LEAST, MOST, Runs, check_number, compare_reports, name_runs
+from vfl_node.report.curves import ChartLine, line_chart
 from vfl_node.report.results import METRICS, format_value
 from vfl_node.report.side_by_side import equal_settings, parts
 from vfl_node.report.stored import read_report
@@ -87,14 +88,16 @@ def _read(view: NodeView, job_id: str) -> dict[str, Any]:
 
 
 def _draw_losses(compared: Runs) -> Markup | None:
-    curves = [
-        LineChart(run.name, [(float(epoch), loss) for epoch, loss in run.losses], style)
-        for run, style in zip(compared.runs, STYLES, strict=False)
+    lines = [
+        ChartLine(f"{number} {run.name}", run.losses, style)
+        for number, (run, style) in enumerate(zip(compared.runs, STYLES, strict=False), 1)
         if run.losses
     ]
+    if not lines:
+        return None
     units = {run.unit for run in compared.runs if run.losses}
-    x_label = " or ".join(sorted(units))
-    return charts.curves_chart("losses", "Loss of the runs", curves, x_label=x_label, y_label="mean loss") if curves else None
+    last = max(line.points[-1][0] for line in lines)
+    return line_chart("losses", "Loss", lines, unit=units.pop() if len(units) == 1 else "round", last=last)
 
 
 def _draw_metric(compared: Runs, name: str) -> tuple[str, Markup]:

@@ -1,75 +1,104 @@
-// Charts as SVG, made by calls of the DOM. Across, coordinates are per cent: a chart fits any width, its letters keep their size.
+// Curves as SVG. report/curves.py writes the same markup into reports: tests/test_curves.py compares them.
 "use strict";
 const Charts = (() => {
-  const round = value => +value.toFixed(1);
-  const digits = value => Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toFixed(3));
+  const MOST_DOTS = 20, LETTERS = 13, SIZES = [[1e9, "G"], [1e6, "M"], [1e3, "k"]];
+  const place = value => +value.toFixed(1), count = number => number.toLocaleString("en");
+  const scale = (low, high, start, end) => value => start + (value - low) / (high - low) * (end - start);
+
+  // A value in so many digits: 0.123, 12.3k, 1.23e-7.
+  function write(value, digits = 3) {
+    const largest = Math.abs(value), [size, sign] = SIZES.find(([size]) => largest >= 10 * size && largest < 1e13) ?? [1, ""];
+    const short = +(value / size).toPrecision(digits), far = short && (Math.abs(short) < 1e-4 || Math.abs(short) >= 1e13);
+    return (far ? short.toExponential() : short) + sign;
+  }
 
   // An element of SVG, or of HTML where the name has no namespace of its own; children are elements or text.
-  function svg(name, attributes = {}, ...children) { return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children); }
-  function html(name, attributes = {}, ...children) { return fill(document.createElement(name), attributes, children); }
-  function fill(element, attributes, children) {
-    for (const [key, value] of Object.entries(attributes)) if (value != null) element.setAttribute(key, value);
+  const svg = (name, ...parts) => fill(document.createElementNS("http://www.w3.org/2000/svg", name), ...parts);
+  const html = (name, ...parts) => fill(document.createElement(name), ...parts);
+  function fill(element, attributes = {}, ...children) {
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     element.append(...children);
     return element;
   }
 
-  // Round values from low to high, about as many as wanted.
-  function ticks(low, high, wanted = 4) {
-    const raw = (high - low) / wanted || 1, power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 2.5, 5, 10].find(factor => factor * power >= raw * .999) * power, found = [];
-    for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-6; value += step) found.push(+value.toFixed(10));
-    return found;
+  // Round values, about as many as wanted, that enclose low and high.
+  function ticks(low, high, about = 5) {
+    const largest = Math.max(Math.abs(low), Math.abs(high));
+    let span = high - low;
+    if (span <= 1e-9 * Math.max(largest, 1e-9)) span = largest > 1e-9 ? largest : 1;
+    const raw = span / about, exponent = +raw.toExponential().split("e")[1], power = +`1e${exponent}`;
+    const step = [1, 2, 5, 10].map(factor => factor * power).find(step => step >= raw * (1 - 1e-9));
+    const first = Math.floor(low / step + 1e-9), last = Math.max(Math.ceil(high / step - 1e-9), first + 1);
+    return Array.from({length: last - first + 1}, (_, index) => +((first + index) * step).toFixed(Math.max(0, -exponent)));
   }
 
-  const path = (d, colour, cls = "") => svg("path", {class: cls, stroke: `var(--${colour})`, d});
-  const label = (text, cls, x, y) => svg("text", {class: cls, x, y}, text);
-  const key = ({name, colour, dash}) => html("span", {},
-    svg("svg", {"aria-hidden": "true"}, svg("line", {x1: 0, x2: 18, y1: 5, y2: 5, class: dash, stroke: `var(--${colour})`})), name);
+  const text = (words, style, x, y, more) => svg("text", {class: style, x, y: place(y), ...more}, words);
+  const path = (style, d) => svg("path", {class: style, d});
+  const dash = style => svg("line", {class: `curve ${style}`, x1: 0, x2: 18, y1: 5, y2: 5});
+  const key = ({name, style}) => html("span", {}, svg("svg", {"aria-hidden": "true"}, dash(style)), name);
+  const at = ([number, value]) => `${write(value)} at ${count(number)}`;
+  const told = ({name, points}) => `${name} ${points.length > 1 ? `from ${at(points[0])} to ` : ""}${at(points.at(-1))}`;
 
-  // series: [{name, colour, dash, points: [[number, value]]}], numbers from 1 to last
-  function lines(box, {series, unit, last, high, low, chance, limit, says, h = 140, places = 3}) {
-    const shown = series.filter(one => one.points.length), values = shown.flatMap(one => one.points.map(point => point[1]));
-    if (limit != null) values.push(limit);
-    low = Math.min(low ?? Infinity, ...values); high = Math.max(high ?? -Infinity, ...values);
-    if (low === high) high = low + (Math.abs(low) || 1) * .1;
-    const across = ticks(low, high);
-    low = Math.min(low, across[0]); high = Math.max(high, across.at(-1));
-    const X = number => last < 2 ? 50 : round((number - 1) / (last - 1) * 100), Y = value => round((1 - (value - low) / (high - low)) * h);
-    const plane = svg("svg", {viewBox: `0 0 100 ${h}`, preserveAspectRatio: "none", width: "100%", height: h}), chart = svg("svg", {height: h + 24}, plane);
-    plane.append(path(across.map(value => `M0 ${Y(value)}H100`).join(""), "line", "thin"));
-    chart.append(...across.map(value => label(digits(value), "e", -7, Y(value) + 4)));
-    for (const number of [1, ...ticks(1, last, 3).filter(tick => tick > last / 12 && tick % 1 === 0)])
-      chart.append(label(number > 1 ? digits(number) : `${unit} 1`, number > 1 ? "" : "s", `${X(number)}%`, h + 18));
-    if (chance != null) { plane.append(path(`M0 ${Y(chance)}H100`, "edge", "thin d")); chart.append(label("chance", "e", "100%", Y(chance) - 5)); }
-    if (limit != null) { plane.append(path(`M0 ${Y(limit)}H100`, "bad", "d")); chart.append(label(`your limit ${limit}`, "s bad", 4, Y(limit) - 5)); }
-    const used = [];
-    for (const {points, colour, dash} of [...shown].sort((one, other) => other.points.at(-1)[1] - one.points.at(-1)[1])) {
-      const [number, value] = points.at(-1), end = `M${X(number)} ${Y(value)}h0`;
-      plane.append(path("M" + points.map(point => `${X(point[0])} ${Y(point[1])}`).join("L"), colour, dash), path(end, "card", "ring"), path(end, colour, "spot"));
-      let y = Y(value) + 4;
-      while (used.some(other => Math.abs(other - y) < 13)) y += 13;
-      used.push(y);
-      const text = label(value.toFixed(places), "s k", `${X(number)}%`, round(y));
-      text.setAttribute("dx", 8);
-      chart.append(text);
+  // lines: [{name, style, points: [[number, value]]}], numbers from 1 to last, at least one point in each.
+  function lineChart(box, {name, title, lines, unit, last, reach = [], chance = null, limit = null, height = 140}) {
+    const values = [...reach, ...lines.flatMap(line => line.points.map(point => point[1]))];
+    values.push(...[chance, limit].filter(value => value !== null));
+    const levels = ticks(Math.min(...values), Math.max(...values)), across = number => `${place(x(number))}%`;
+    const x = scale(1, Math.max(last, 2), 0, 100), y = scale(levels[0], levels.at(-1), height, 0);
+    const label = `${title} by ${unit}: ${lines.map(told).join("; ")}.`;
+    const size = {viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", width: "100%", height, overflow: "visible"};
+    const plane = svg("svg", size), chart = svg("svg", {height: height + 24}, plane);
+
+    plane.append(path("grid", levels.map(level => `M0 ${place(y(level))}H100`).join("")));
+    chart.append(...levels.map(level => text(write(level, 6), "tick end", -7, y(level) + 4)));
+    chart.append(text(`${unit} 1`, "tick", 0, height + 18));
+    for (const tick of ticks(1, last, 4))
+      if (tick % 1 === 0 && tick <= last && 4 * (tick - 1) >= last - 1 && last > 1)  // clear of the first
+        chart.append(text(count(tick), "tick middle", across(tick), height + 18));
+    const marks = lines.map(({points, style}) => [...points.at(-1), write(points.at(-1)[1]), `value ${style}`]);
+    if (chance !== null) {
+      plane.append(path("guide", `M0 ${place(y(chance))}H100`));
+      marks.push([Math.max(last, 2), chance, "chance", "tick"]);
     }
-    const told = shown.map(one => `${one.name} ${one.points.at(-1)[1].toFixed(places)}`).join(", ");
-    const figure = html("figure", {class: "c", role: "img", "aria-label": `${says}, now ${told}`}, chart);
-    box.replaceChildren(...(shown.length > 1 ? [html("div", {class: "legend"}, ...shown.map(key)), figure] : [figure]));
-    box.read = {shown, unit, last, places, plane, figure};
+    if (limit !== null) {
+      const side = y(limit) < LETTERS ? LETTERS : -5;  // below the line where it is the top one
+      plane.append(path("guide bound", `M0 ${place(y(limit))}H100`));
+      chart.append(text(`limit ${write(limit)}`, "tick limit", 4, y(limit) + side));
+    }
+
+    for (const {name, style, points} of lines) {
+      const track = points.map(([number, value]) => `${place(x(number))} ${place(y(value))}`).join("L");
+      if (points.length > 1) plane.append(path(`curve ${style}`, `M${track}`));
+      for (const [number, value] of points.length > MOST_DOTS ? points.slice(-1) : points) {
+        const words = svg("title", {}, `${name}, ${unit} ${count(number)}: ${write(value)}`);
+        chart.append(svg("circle", {class: `dot ${style}`, cx: across(number), cy: place(y(value)), r: 3.5}, words));
+      }
+    }
+    let above = -Infinity;
+    marks.sort((one, other) => other[1] - one[1]).forEach(([number, value, words, style], rank) => {
+      const lowest = height + 4 - (marks.length - 1 - rank) * LETTERS;
+      above = Math.min(Math.max(y(value) + 4, above + LETTERS), lowest);  // none upon another, none below the axis
+      chart.append(text(words, style, across(number), above, {dx: 8}));
+    });
+
+    const figure = html("figure", {class: "chart", id: `${name}-curve`, role: "img", "aria-label": label}, chart);
+    const legend = html("div", {class: "legend"}, ...lines.map(key));
+    box.replaceChildren(...(lines.length > 1 ? [legend] : []), figure);
+    box.read = {lines, unit, last, plane};
   }
 
   // The figures under the pointer; arrow keys read them one epoch after the other.
   function readable(box) {
     const show = number => {
       if (!box.read) return;
-      const {shown, unit, last, places, plane, figure} = box.read, inner = plane.getBoundingClientRect(), outer = figure.getBoundingClientRect();
+      const {lines, unit, last, plane} = box.read, inner = plane.getBoundingClientRect(), outer = box.getBoundingClientRect();
       box.at = number = Math.max(1, Math.min(last, number));
-      const told = shown.map(({points}) => points.findLast(point => point[0] <= number)?.[1].toFixed(places) ?? "–").join(" · ");
-      const tip = html("div", {class: "tip", role: "status"}, `${unit} ${number}: ${told}`);
+      const read = ({points}) => points.findLast(point => point[0] <= number)?.[1];
+      const seen = lines.map(read).map(value => value === undefined ? "–" : write(value)).join(" · ");
+      const tip = html("div", {class: "tip", role: "status"}, `${unit} ${count(number)}: ${seen}`);
       tip.style.left = `${inner.left - outer.left + (number - 1) / Math.max(1, last - 1) * inner.width}px`;
-      figure.querySelector(".tip")?.remove();
-      figure.append(tip);
+      hide();
+      box.append(tip);
     };
     const hide = () => box.querySelector(".tip")?.remove();
     box.addEventListener("pointermove", event => {
@@ -84,5 +113,5 @@ const Charts = (() => {
       if (step) { event.preventDefault(); show((box.at ?? box.read?.last ?? 1) + step); }
     });
   }
-  return {html, svg, lines, readable};
+  return {html, svg, lineChart, readable};
 })();

@@ -1,6 +1,6 @@
 // The page of a job without a report: what server-sent events do to it. Where there are none, it asks again and again.
 "use strict";
-const {html, svg, lines, readable} = Charts;
+const {html, svg, lineChart, readable} = Charts;
 const page = document.getElementById("job"), address = `/api/jobs/${page.dataset.job}`, own = page.dataset.own, silent = document.querySelector(".silent");
 const OPEN = ["waiting", "running", "paused"], MOST_POINTS = 1000, MOST_LINES = 200;
 const find = id => document.getElementById(id), count = number => Math.round(number).toLocaleString("en");
@@ -80,16 +80,16 @@ function curves() {
   if (stamp === drawn) return;
   drawn = stamp;
   const last = Math.max(train?.epochs ?? train?.iterations ?? 1, live?.epoch ?? 1);
-  const draw = (id, series, more) => {
-    const known = series.filter(one => points[one.curve]?.length).map(one => ({...one, points: points[one.curve]}));
-    show(id, known.length > 0);
-    if (known.length) lines(find(id).querySelector(".x"), {series: known, unit, last, ...more});
+  const draw = (name, curves, more) => {
+    const lines = curves.filter(one => points[one.curve]?.length).map(one => ({...one, points: points[one.curve]}));
+    show(name, lines.length > 0);
+    if (lines.length) lineChart(find(name).querySelector(".x"), {name, lines, unit, last, ...more});
   };
-  draw("loss", [{curve: "loss", name: "training", colour: "joint"}, {curve: "validation_loss", name: "validation", colour: "alone", dash: "d"}], {says: "Loss", low: 0});
-  draw("auc", [{curve: "auc", name: "training", colour: "joint"}, {curve: "validation_auc", name: "validation", colour: "alone", dash: "d"}], {says: "AUC", high: 1});
+  for (const [name, title, reach] of [["loss", "Loss", []], ["auc", "AUC", [.9, 1]]])
+    draw(name, [{curve: name, name: "training rows", style: "joint"}, {curve: `validation_${name}`, name: "validation rows", style: "alone"}], {title, reach});
   for (const [name, chance] of [["labels", .5], ["membership", .5], ["columns", 0]]) {
     const meter = live?.meters?.[name], limit = live?.limits?.[name];
-    draw(name, [{curve: name, name: "strongest attack", colour: {low: "good", some: "warn"}[meter?.level] ?? "bad"}], {says: find(name).querySelector("h2").textContent, low: chance, high: 1, chance, limit, places: 2, h: 110});
+    draw(name, [{curve: name, name: "strongest attack", style: {low: "good", some: "warn"}[meter?.level] ?? "bad"}], {title: `Attacks on ${name}`, reach: [1], chance, limit, height: 110});
     if (!meter) continue;
     const level = find(name).querySelector(".level");
     level.className = `level ${meter.level}`;
