@@ -306,7 +306,8 @@ def _seen(entry: Entry) -> Seen:
 
 def _beats(recorder: Recorder) -> Seen:
     """The signs of life of a standing link, which come every few seconds."""
-    return {seen for entry in list(recorder.entries) if entry.kind == "Notice" for seen in _seen(entry) if seen[1] == "Beat"}
+    notices = [_seen(entry) for entry in list(recorder.entries) if entry.kind == "Notice"]
+    return {seen for each in notices for seen in each if seen[1] in ("Beat", "Echo")}
 
 
 def _record_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
@@ -344,7 +345,7 @@ def _record_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
             node.cancel(service)
             for each in (clinic, lab):
                 _wait_until(lambda each=each, service=service: (each.job(service) or {"state": ""})["state"] == "done")
-        _wait_until(lambda: {sender for _, _, sender, _ in _beats(recorder)} == {"active", "passive"})
+        _wait_until(lambda: len({(kind, sender) for _, kind, sender, _ in _beats(recorder)}) == 4)
     finally:
         clinic.stop()
         lab.stop()

@@ -17,7 +17,7 @@ from vfl_node.node.peers import Peers
 from vfl_node.settings.node import Settings
 from vfl_node.transport.channel import run
 from vfl_node.transport.dialer import Dialer
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Echo, Hello, Notice
 from vfl_node.version import PROTOCOL_VERSION
 
 PATIENT = SimpleNamespace(check=lambda: None, wait=time.sleep)
@@ -52,6 +52,25 @@ def wait_until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < limit, "did not happen"
         time.sleep(0.01)
+
+
+def test_how_long_a_notice_takes_there_and_back_is_known_while_the_link_is_up(clinic: Any) -> None:
+    link = clinic.dialer.link()
+    link.send(HELLO)
+    wait_until(lambda: clinic.peers.online("lab"))
+    assert clinic.peers.status()["lab"]["round_trip_ms"] is None
+    for _ in range(1000):
+        notice = link.receive(240)
+        if notice and notice.WhichOneof("body") == "echo":
+            link.send(Notice(echo=Echo(number=notice.echo.number, answer=True)))
+        if clinic.peers.status()["lab"]["round_trip_ms"]:
+            break
+    assert 0 < clinic.peers.status()["lab"]["round_trip_ms"] < 240_000
+    link.send(Notice(echo=Echo(number=77)))
+    wait_until(lambda: (answer := link.receive(240)) and answer.echo == Echo(number=77, answer=True))
+    link.close()
+    wait_until(lambda: not clinic.peers.online("lab"))
+    assert clinic.peers.status()["lab"]["round_trip_ms"] is None
 
 
 def conversation(clinic: Any) -> Any:

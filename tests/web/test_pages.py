@@ -67,9 +67,9 @@ def test_the_overview_shows_states_progress_and_peers(view: View) -> None:
     assert html.count('name="run"') == 1  # of the only job that can be compared
     assert "1 of 2 partners connected" in html
     assert "<code>E_CSV</code>" in html  # why its table cannot be used, and why a job failed
-    assert 'Version 0, same as yours. Certificate <span class="warn">12 days</span>: ask for a new one.' in " ".join(
-        html.split()
-    )
+    said = " ".join(html.split())
+    assert "Version 0, same as yours. Round trip 12 ms." in said
+    assert 'Certificate <span class="warn">12 days</span>: ask for a new one.' in said
 
 
 def test_the_overview_shows_the_figures_of_a_job(view: View) -> None:

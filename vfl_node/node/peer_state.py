@@ -4,16 +4,54 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from vfl_node.errors import PolicyError, ProtocolError, VflError
 from vfl_node.session.preflight import version_error
 from vfl_node.settings.node import Settings
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Echo, Hello, Notice
 from vfl_node.transport.identity import Validity
 from vfl_node.transport.streams import LinkStream, StreamPipe
 from vfl_node.version import PROTOCOL_VERSION, VERSION
+
+ECHOES = 8
+"""So many round trips of a link are kept."""
+
+
+class Echoes:
+    """How long a notice takes to the peer and back, on one link.
+
+    Args:
+        clock: seconds, of any origin.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._number = 0
+        self._asked: float | None = None  # when, if the answer is still to come
+        self._took: deque[float] = deque(maxlen=ECHOES)
+
+    def ask(self) -> Echo:
+        """The next question."""
+        self._number, self._asked = self._number + 1, self._clock()
+        return Echo(number=self._number)
+
+    def hear(self, echo: Echo) -> Echo | None:
+        """Take what came from the peer; returns the answer to a question. An answer that is late counts as none."""
+        if not echo.answer:
+            return Echo(number=echo.number, answer=True)
+        if echo.number == self._number and self._asked is not None:
+            self._took.append(self._clock() - self._asked)
+            self._asked = None
+        return None
+
+    @property
+    def round_trip_ms(self) -> float | None:
+        """The shortest of the last ones, in ms: the others had to wait for something. None: not known yet."""
+        return 1000 * min(self._took) if self._took else None
 
 
 @dataclass
@@ -35,6 +73,7 @@ class PeerState:
         moved: when it last said that it had made progress, monotonic seconds.
         moves: how often it has said so.
         pipes: the open conversations, each with the id of its job.
+        echoes: of its link.
     """
 
     name: str
@@ -51,10 +90,11 @@ class PeerState:
     moved: float = field(default_factory=time.monotonic)
     moves: int = 0
     pipes: weakref.WeakKeyDictionary[StreamPipe, str] = field(default_factory=weakref.WeakKeyDictionary)
+    echoes: Echoes = field(default_factory=Echoes)
 
     def connect(self, link: LinkStream, version: str | None = None) -> LinkStream | None:
         """``link`` is up, to software of this ``version``; returns the link before it, if that was still there."""
-        previous, self.link, self.since, self.version = self.link, link, time.time(), version
+        previous, self.link, self.since, self.version, self.echoes = self.link, link, time.time(), version, Echoes()
         self.cause = self.code = ""
         return previous
 
@@ -105,6 +145,7 @@ class PeerState:
             "since": datetime.fromtimestamp(self.since).astimezone().isoformat(timespec="seconds"),
             "cause": self.cause,
             "version": self.version,
+            "round_trip_ms": self.echoes.round_trip_ms if self.link else None,
             "certificate_days": days_left(self.link.validity if self.link else None),
         }
 

@@ -33,7 +33,10 @@ log = structlog.get_logger()
 BEAT_S = 5.0
 """How often a node tells each peer over its link whether it makes progress."""
 
-NO_LINK: dict[str, object] = dict.fromkeys(("address", "online", "since", "version", "certificate_days")) | {"cause": ""}
+NO_LINK: dict[str, object] = {
+    **dict.fromkeys(("address", "online", "since", "version", "round_trip_ms", "certificate_days")),
+    "cause": "",
+}
 """The status of a relayed peer."""
 
 SILENCE_S = 15.0
@@ -263,6 +266,7 @@ class Peers:
                 now = time.monotonic()
                 if now - beaten >= BEAT_S:
                     self._send(peer, link, Notice(beat=self._beats.make_beat(peer)))
+                    self._send(peer, link, Notice(echo=state.echoes.ask()))
                     beaten = now
                 if notice is not None:
                     heard = now
@@ -295,6 +299,9 @@ class Peers:
         elif kind == "beat":
             with self._changed:
                 self._states[peer].beat(progressed=notice.beat.progressed)
+        elif kind == "echo":
+            if answer := self._states[peer].echoes.hear(notice.echo):
+                self._send(peer, link, Notice(echo=answer))
         elif notice.parting:
             raise PeerLost(f"{peer} ended the link: {peer_text(notice.parting)}", code="E_CERTIFICATE")
         elif kind in ("offer", "cancel"):

@@ -7,20 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Notice(_message.Message):
-    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "parting")
+    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "echo", "parting")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
     OFFER_REPLY_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
     PARTING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     offer: Offer
     offer_reply: OfferReply
     cancel: Cancel
     beat: Beat
+    echo: Echo
     parting: str
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., parting: _Optional[str] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., parting: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("party", "role", "protocol_version", "software_version")
@@ -77,6 +79,14 @@ class Beat(_message.Message):
     PROGRESSED_FIELD_NUMBER: _ClassVar[int]
     progressed: bool
     def __init__(self, progressed: bool = ...) -> None: ...
+
+class Echo(_message.Message):
+    __slots__ = ("number", "answer")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    answer: bool
+    def __init__(self, number: _Optional[int] = ..., answer: bool = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("job_id", "attempt", "phase", "sequence", "type", "body")
