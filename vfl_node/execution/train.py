@@ -105,7 +105,8 @@ async def _train(
     session, job, alignment = run.session, run.session.job, result.alignment
     assert job.train is not None
     if result.doubt:
-        result.doubt.check()  # stops only where all parties know how many are shared; the training is not counted yet
+        # may stop the job, but only if all parties know how many records are shared; it comes before the training is counted
+        result.doubt.check()
     number = _number(run, alignment)
     _check_enough(run, result)
     check_steps(job, len(alignment), session.policy.limits)
@@ -207,7 +208,7 @@ def _check_room(run: Run) -> None:
     Raises:
         PolicyError: it would be more than this owner allows (``E_BUDGET``).
 
-    Leaks: as :func:`_number`. Nobody knows yet whether any row will be synthetic, so here it counts that one may be.
+    Leaks: as :func:`_number`. Nobody knows yet whether any row will be synthetic, so this check assumes that some row may be.
     """
     session = run.session
     if _draws_anew(run, synthetic=bool(session.job.align.spec.synthetic_rows_at)):

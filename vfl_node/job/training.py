@@ -77,15 +77,16 @@ class Traits:
         tasks: the kinds of labels that it can learn.
         unit: the part of training after which it reports figures: ``epoch`` or ``iteration``.
         max_passive_parties: the most passive parties that it can train with.
-        coordinated_by: when a coordinator takes part. Empty: never. :data:`ALWAYS`: in every training. Otherwise: what the
-            ``train`` section must say for it, as words for a message.
+        coordinated_by: when a coordinator takes part. Empty: never. :data:`ALWAYS`: in every training. Otherwise: text
+            for an error message that says which keys of ``train`` need a coordinator.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         by_similarity: whether it trains over alignments by similarity, with several candidates for a row, and over no others.
         synthetic_rows: whether it makes up rows for those that a party does not own, and draws them anew in each training.
         measures: which of :data:`Measure` it supports. A job with one of the others is refused.
         defended: the tensors that defences can change before it sends them: ``embeddings`` of passive parties, ``gradients`` of
             the active one.
-        recorded: whether a passive party records what it sends and receives, if the session has a transcript.
+        recorded: whether a passive party records what it sends and receives, if the session keeps a record of tensors
+            (``transcript``).
         unmetered: why no attack measures what it sends (``meters`` of the report); empty: attacks measure it.
         opens_rows: whether it sends anything in the clear that depends on a single row.
         opens: what a party sends to the others as it is: its labels, its columns.
@@ -142,8 +143,8 @@ class TrainerConfig(Frozen):
         traits: what is true of the trainer whatever the keys say.
         algorithm: the name of the trainer in the registry.
         task: what the labels of this job are. A trainer that only predicts numbers sets a different default for this key.
-        classes: the number of classes. Labels are 0 to classes − 1. It has no meaning in a regression. A trainer for two
-            classes only declares it as ``Literal[2]``.
+        classes: the number of classes. Labels are 0 to classes − 1. It has no meaning in a regression. A trainer that
+            supports two classes only must declare it as ``Literal[2]``.
     """
 
     parts: ClassVar[TrainerParts]
@@ -180,7 +181,7 @@ class TrainerConfig(Frozen):
         return False
 
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
-        """What it reveals at its end, as amounts that can be added up over several jobs.
+        """What it reveals at its end, as amounts that can be added up over several jobs. Not the same as ``traits.opens``.
 
         Args:
             evaluate: the job's section.
@@ -194,7 +195,7 @@ class TrainerConfig(Frozen):
         return section
 
     def check(self, job: TrainingJob) -> None:
-        """Refuse a job whose training would fail or would reveal too much, so that it does not end only after a long alignment.
+        """Refuse a job whose training would fail or would reveal too much: now, and not only after a long alignment.
 
         Raises:
             ValueError: the reason in whole sentences, which name the keys to change.

@@ -153,7 +153,8 @@ class Jobs:
             if not told:
                 raise fault(error) from None
         with suppress(VflError):  # such as a full disk: then the job goes on later
-            self._works.resume(record.id)  # all parties may have stored their parts by now, which the active party would know
+            # resuming asks the active party: if all parties have stored their parts, the job is done
+            self._works.resume(record.id)
 
     def views(self) -> list[dict[str, Any]]:
         """All jobs, newest first, in the form that the board and the command line show."""
@@ -165,7 +166,8 @@ class Jobs:
         Each answer has the ``jobs`` of that page, the ``total`` number of jobs on all pages, and ``counts``: for each kind of
         jobs their number.
 
-        ``safer`` has for some of the jobs what :func:`vfl_node.node.safer.find_safer` finds.
+        ``safer`` names, for some jobs, comparable earlier jobs in which others could find out less
+        (:func:`vfl_node.node.safer.find_safer`).
         """
         lines = self._store.lines(set().union(*map(needed, asked)))
         done = [line.number for line in lines if line.state == "done"]

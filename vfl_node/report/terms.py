@@ -18,7 +18,7 @@ TERMS: Mapping[str, str] = {
     "MAE": "the mean absolute error of predicted numbers. 0 is perfect.",
     "MSE": "the mean squared error. 0 is perfect.",
     "R²": "the share of the target's variance that is explained. 1 is perfect, 0 is as good as always predicting the mean.",
-    "95 % interval": "the range that contains the true value with 95 % confidence, judged by the measured rows.",
+    "95 % interval": "the range that contains the true value with 95 % confidence, computed from the measured rows or seeds.",
     "Model alone": "a model of the same kind that the active party trains on its own columns only.",
     "Boosted tree": "a strong model for tables. The active party trains it on its own columns only, for comparison.",
 }

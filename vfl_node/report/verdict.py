@@ -1,6 +1,6 @@
 """The verdict of a report: did it help to federate, and what can others infer now? Sentences come before figures.
 
-A model counts as better in a metric where the 95 % interval of the difference leaves out zero on the metric's good side.
+A model counts as better in a metric if the whole 95 % interval of the difference lies on the good side of zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ UNKNOWN = "Done. This report does not show whether federating helped."
 NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 NEARLY_ALL, ALL = 0.95, 0.995
-"""Figures of an attack from which on a sentence says that it hardly errs, and that it reads labels: 1.00 to two places."""
+"""Figures of an attack. From ``NEARLY_ALL`` on, a sentence says "almost without error"; from ``ALL`` on, it says "can read".
+
+``ALL`` is 1.00 when rounded to two places.
+"""
 
 
 class Leak(Section):
@@ -151,7 +154,7 @@ def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
 
 
 def _name_all(names: Sequence[str]) -> str:
-    """Who can infer it: of several the strongest, or all together."""
+    """The names of those who can infer it. If there are several, it holds for the strongest of them, or for all together."""
     return join_names(names) if len(names) == 1 else f"{join_names(names)}, alone or together,"
 
 

@@ -5,7 +5,8 @@ Protocols are coroutines. Over gRPC a thread runs a protocol with :func:`run`, a
 protocol is the same in both cases.
 
 On the wire each message is a ``Frame``, which carries its job, attempt, phase, sequence number and type. A phase ends with a
-record from each side: how many messages it sent in the phase, and a digest over them. The end of a stream alone ends no phase.
+record from each side: how many messages it sent in the phase, and a digest over them. If a stream ends without these
+records, the phase is not complete.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class Channel:
         """Receive the next message, which must be of type ``expected``.
 
         Raises:
-            ProtocolError: the type, phase or sequence number is wrong (``E_ORDER``), the job or attempt is (``E_REPLAY``), the
-                message is larger than its type allows (``E_SIZE``), or its bytes cannot be parsed.
+            ProtocolError: the type, phase or sequence number is wrong (``E_ORDER``), the job or attempt is wrong
+                (``E_REPLAY``), the message is larger than its type allows (``E_SIZE``), or its bytes cannot be parsed.
             PeerError: the peer stopped the job.
             PeerLost: the conversation broke off.
         """

@@ -5,7 +5,7 @@ the protocol, but study all that they receive.
 
 I_a and I_p are the sets of A and P, of n_a and n_p identifiers, each hashed to a group element x. I^{s} is the list of x^s for
 all x of a set I. A draws a secret scalar a, and P draws b. Because (x^a)^b = (x^b)^a, a shared record gets the same element at
-both. The scalars stay the same as long as both sets do, so that a set that is sent again is the same list.
+both. The scalars stay the same as long as both sets do, so a party that sends the same set again sends the same list.
 
 ====  =======  =====================================  ===========
 step  sent by  list (elements)                        order

@@ -14,16 +14,17 @@ The steps for each batch:
 3. Add noise of power s·‖Δ‖². A tenth of it goes across Δ, in this shape, to both classes alike.
    :func:`~vfl_node.privacy.defences.marvell.solve` divides the rest between the classes, and between along and across Δ. What
    goes across has the same shape.
-4. Add the same noise for both classes outside the row space. Its standard deviation in each direction is at least the length of
-   the longest part that any row has there.
+4. Add the same noise for both classes outside the row space. Each row has a component there. In each direction, the standard
+   deviation of the noise is at least the length of the longest of these components.
 
 In the published method the noise across Δ is equally strong in all d directions, and only one class gets it. In directions in
 which no row has a gradient, this noise then shows the class. With a top of one layer the attack ``residual`` reaches an AUC of
-.84 to 1.00. If the top has a ReLU, gradients lie on a few cones, which differ between the classes, and they stay visible in the
-class without noise across Δ. Boosted trees that know half of the labels of a batch then find the other half with an AUC of .80
-to .95. With the tenth for both classes they reach .56 to .66 (8,192 rows, 1 % to 40 % positives, s = 4).
+.84 to 1.00. If the top has a ReLU, gradients lie on a few cones, which differ between the classes. The cones stay visible in
+the class that gets no noise across Δ. Boosted trees that know half of the labels of a batch then find the other half with an
+AUC of .80 to .95. With the tenth for both classes they reach .56 to .66 (8,192 rows, 1 % to 40 % positives, s = 4).
 
-A batch with one class only has no Δ. It gets the noise of the batch before, because its class would show without noise.
+A batch with one class only has no Δ. It gets the noise of the newest batch that had both classes; its class would show
+without noise.
 
 Limit: if an attacker averages the gradients of a row over epochs, less noise is left than in one gradient.
 

@@ -22,6 +22,8 @@ Arrows: H → goes from each passive party to the active one; ← g comes back. 
 
 Symbols: H are the embeddings of a batch, g is the gradient of the loss with respect to H, z are the projections of a batch.
 
+An *attachment* of a half observes each step or adds to it; the audit is one (:mod:`vfl_node.privacy.attachment`).
+
 Everything that a party draws comes from its own ``randomness``. With the same ``randomness`` and the same number of threads,
 the result on a CPU has the same bits over any channel.
 
@@ -185,7 +187,8 @@ async def _pretrain(
     number = journal.pretrained
     if pretraining.exchanges:
         size = NetworkConfig.section_of(session.job).batch_size
-        for positions in schedule.batches(journal.repeat, -1 - number, training, size):  # epochs with labels are 0 or more
+        epoch = -1 - number  # below 0: epochs with labels are numbered from 0
+        for positions in schedule.batches(journal.repeat, epoch, training, size):
             await pretraining.step(journal.exchanges, positions)
             journal.exchanges += 1
             session.progress.emit(Advanced(1))

@@ -120,7 +120,7 @@ class ActiveHalf:
         return Figures(loss, measure(("auc",), self._supervision.labels[rows], scores)["auc"])
 
     def defence_figures(self) -> Defended:
-        """As :meth:`Half.defence_figures`. There are none, because defences of gradients change no model."""
+        """As :meth:`Half.defence_figures`. Empty: only defences of embeddings have figures."""
         return Defended()
 
     async def validate(self, rows: ForwardPass) -> Figures:
@@ -145,7 +145,10 @@ class ActiveHalf:
         return {**self.learner.tensors(), **defended, **self._supervision.tensors()}
 
     def weights(self) -> dict[str, Tensor]:
-        """As :meth:`Half.weights`: of the joint model, and as ``local.NAME`` of the model that gives base rates."""
+        """As :meth:`Half.weights`: of the joint model, and as ``local.NAME`` of the local model.
+
+        The local model gives the base rate of each row: the label to expect by this party's columns alone.
+        """
         return {**self.learner.weights(), **self._supervision.weights()}
 
     def go_back(self, weights: Mapping[str, Tensor]) -> None:
@@ -215,5 +218,8 @@ class ActiveHalf:
 
     @torch.no_grad()
     def _logits_of(self, positions: Positions, embeddings: Sequence[Tensor]) -> Tensor:
-        """Logits of the rows at ``positions``, from their own columns and ``embeddings``; the model must not be training."""
+        """Logits of the rows at ``positions``, from this party's columns of these rows and from the peers' ``embeddings``.
+
+        The model must not be training.
+        """
         return check_finite(self._model(self._inputs.take(positions), embeddings))
