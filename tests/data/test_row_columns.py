@@ -97,7 +97,7 @@ def test_a_declared_kind_says_how_the_order_is_read(tmp_path: Path) -> None:
     assert numeric.order.tolist() == [1, 2]
     assert isinstance(read(path, columns={"when": "numeric"}, ordered=False).columns["when"], NumericColumn)
     assert list(read(path, columns={"when": "ignore"}).columns) == ["x"]
-    with pytest.raises(DataError, match="no date"):
+    with pytest.raises(DataError, match="not a date"):
         read(path, columns={"when": "date"})
     dated = read(written(tmp_path, ROWS), columns={"when": {"kind": "date", "scaling": "standard"}})
     assert isinstance(dated.columns["when"], DateColumn)

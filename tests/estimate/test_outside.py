@@ -108,7 +108,7 @@ def test_the_table_has_lines_for_rows_outside_where_a_job_learns_from_them() -> 
     assert exact(found["psi"], "outside_rows") == 940
     assert exact(found["psi"], "outside_active_s") == 10 * (940 + 48)
     assert exact(found["psi"], "outside_passive_s") == 10 * (40 + 48)
-    titles = ["rows outside, learnt from", "  to compute, active party", "  to compute, passive party"]
+    titles = ["unaligned rows, used in training", "  to compute, active party", "  to compute, passive party"]
     lines = {line[0]: line[1:] for line in table(ssl, found)}
     head = next(iter(lines.values()))
     assert len(head) == 3

@@ -21,7 +21,7 @@ from vfl_node.node.setup import certify, init
 from vfl_node.settings.node import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.dialer import Dialer
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Hello, Notice, Offer
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Echo, Hello, Notice, Offer
 from vfl_node.version import PROTOCOL_VERSION
 
 ROLES = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
@@ -333,16 +333,17 @@ class Mallory:
         return Dialer(address, own="mallory", peer=name, federation="trial", credentials=self._credentials)
 
     def told(self, name: str, notice: Notice) -> Notice | None:
-        """What ``name`` answers to a notice over a link."""
+        """What ``name`` answers to a notice over a link; None if it has answered a later question, and nothing to this."""
         link = self.dialer(name).link()
         hello = Hello(party="mallory", role="passive", protocol_version=PROTOCOL_VERSION)
         link.send(Notice(hello=hello))
         assert link.receive(10)
         link.send(notice)
-        limit, reply = time.monotonic() + 2, None
-        while reply is None and time.monotonic() < limit:
-            heard = link.receive(1)
-            reply = heard if heard is not None and heard.WhichOneof("body") == "offer_reply" else None
+        link.send(Notice(echo=Echo(number=1)))
+        reply = None
+        while not (heard := link.receive(GENEROUS_S)) or not heard.echo.answer:
+            assert heard, f"{name} says nothing"
+            reply = heard if heard.WhichOneof("body") == "offer_reply" else reply
         link.close()
         return reply
 
