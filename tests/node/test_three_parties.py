@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.node.nodes import GENEROUS_S
 from tests.node.stage import Stage
 from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerError, PolicyError, UsageError
