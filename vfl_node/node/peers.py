@@ -87,7 +87,7 @@ class Peers:
             if peer.address
         }
         self._certificates = (
-            CertificateWatch(credentials, self._dialers, self._states, self._disconnect) if credentials else None
+            CertificateWatch(credentials, self._dialers, self._states, self._disconnect, self._cut) if credentials else None
         )
         self._calls = Calls(
             self._dialers,
@@ -282,11 +282,15 @@ class Peers:
     def _silent(self, peer: str) -> None:
         """End link and conversations of a peer that hangs; the conversations would be waited for much longer by themselves."""
         lost = PeerLost(f"not a word from {peer} for {SILENCE_S:.0f} s")
+        self._cut(peer, lost)
+        raise lost
+
+    def _cut(self, peer: str, error: VflError) -> None:
+        """End the conversations with ``peer``."""
         with self._changed:
             pipes = list(self._states[peer].pipes)
         for pipe in pipes:
-            pipe.cancel(lost)
-        raise lost
+            pipe.cancel(error)
 
     def _handle(self, peer: str, link: LinkStream, notice: Notice) -> None:
         kind = notice.WhichOneof("body")

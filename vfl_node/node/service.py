@@ -72,7 +72,9 @@ class Node:
         self._started = utc_now()
         credentials = None
         if settings.tls:
-            credentials = load_credentials(settings.tls, name=settings.name, federation=settings.federation)
+            credentials = load_credentials(
+                settings.tls, name=settings.name, federation=settings.federation, peers=settings.authorities
+            )
             for warning in credentials.warnings:
                 log.warning(warning)
         else:

@@ -58,6 +58,11 @@ class Peer(Frozen):
     """Another party. Without an address this node waits until it connects, unless it is a relayed one."""
 
     address: Address | None = None
+    authority: Path | None = Field(
+        default=None,
+        description="PEM file of the peer's own authority: only a certificate that it has signed is this peer's. Without it, "
+        "any authority in tls.ca can name this peer",
+    )
     relayed: bool = Field(
         default=False,
         description="for a passive node: another passive party that it meets only through the active party of a job, which "
@@ -68,6 +73,8 @@ class Peer(Frozen):
     def _check_address(self) -> Peer:
         if self.relayed and self.address is not None:
             raise ValueError("a relayed peer is met through the active party only: leave its address out")
+        if self.relayed and self.authority is not None:
+            raise ValueError("a relayed peer shows this node no certificate: leave its authority out")
         return self
 
 
@@ -213,6 +220,11 @@ class Settings(Frozen):
         return {name: peer for name, peer in self.peers.items() if not peer.relayed}
 
     @property
+    def authorities(self) -> Mapping[str, Path | None]:
+        """Peer with which this node has a link → the file of its own authority; None: it has none."""
+        return {name: peer.authority for name, peer in self.connected.items()}
+
+    @property
     def tables(self) -> Mapping[str, Data]:
         """This party's tables by their names; an only one without a name is :data:`DEFAULT_TABLE`."""
         return {DEFAULT_TABLE: self.data} if isinstance(self.data, Data) else self.data or {}
@@ -295,6 +307,10 @@ def resolve_paths(settings: Settings, base: Path) -> Settings:
     tables = {name: table.relative_to(base) for name, table in settings.tables.items()}
     if settings.data:
         update["data"] = tables[DEFAULT_TABLE] if isinstance(settings.data, Data) else tables
+    update["peers"] = {
+        name: peer.model_copy(update={"authority": base / peer.authority}) if peer.authority else peer
+        for name, peer in settings.peers.items()
+    }
     if settings.tls:
         update["tls"] = Tls(ca=base / settings.tls.ca, certificate=base / settings.tls.certificate, key=base / settings.tls.key)
     if audited := settings.audit.linkage:

@@ -1,4 +1,8 @@
-"""One party's own TLS material: its certificate and key, checked when they are read."""
+"""One party's TLS material: its own certificate and key, checked when they are read, and who vouches for which peer.
+
+Whoever signs certificates can name anybody. So a certificate that says ``lab`` is only taken for lab's if the authority that
+this owner has set for lab has signed it. TLS alone does not say which of several authorities did.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,22 @@ import codecs
 import contextlib
 import os
 import stat
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
+from cryptography.x509.verification import (
+    ClientVerifier,
+    Criticality,
+    ExtensionPolicy,
+    PolicyBuilder,
+    Store,
+    VerificationError,
+)
 
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.settings.node import Tls
@@ -28,6 +40,8 @@ class Credentials:
 
     Attributes:
         authority: certificates that the federation trusts, PEM.
+        peers: peer → file of its own authority; None: ``authority`` vouches for it.
+        pins: peer with an own authority → that, PEM; empty where its file cannot be used any more: nobody vouches for it.
         certificate: own certificate (and intermediate ones), PEM.
         key: own private key, PEM; never shown.
         validity: of the own certificate; None for material that was not checked.
@@ -42,21 +56,70 @@ class Credentials:
     federation: str
     validity: Validity | None = None
     warnings: tuple[str, ...] = ()
+    peers: Mapping[str, Path | None] = field(default_factory=dict)
+    pins: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def current(self, now: datetime | None = None) -> Credentials:
-        """The material in the files now; if they cannot be used (for example half replaced), the material read before."""
+        """The material in the files now.
+
+        If the own files cannot be used (for example half replaced), they are as read before. A peer's authority whose file
+        cannot be used vouches for nobody: whoever takes it away means that.
+        """
+        pins = {}
+        for peer, path in self.peers.items():
+            if path is not None:
+                pins[peer] = b""
+                with contextlib.suppress(UsageError):
+                    pins[peer] = _read_pin(path)
         with contextlib.suppress(UsageError):
-            return load_credentials(self.files, name=self.name, federation=self.federation, now=now)
-        return self
+            fresh = load_credentials(self.files, name=self.name, federation=self.federation, now=now)
+            return replace(fresh, peers=self.peers, pins=pins)
+        return replace(self, pins=pins)
+
+    def roots_of(self, peer: str) -> bytes:
+        """Who may vouch for ``peer``, PEM; empty: nobody."""
+        return self.pins.get(peer, self.authority)
+
+    @property
+    def roots(self) -> bytes:
+        """Who may vouch for anybody: what a server asks of a certificate before it knows whose it is."""
+        return b"\n".join(dict.fromkeys([self.authority, *filter(None, self.pins.values())]))
+
+    def check_peer(self, peer: str, chain: Sequence[x509.Certificate], now: datetime | None = None) -> None:
+        """Check that the first certificate of ``chain`` is signed by whoever may vouch for ``peer``.
+
+        Args:
+            peer: whom the certificate names.
+            chain: it, and intermediate ones.
+            now: UTC.
+
+        Raises:
+            PolicyError: it is not (``E_IDENTITY``).
+        """
+        reason = f"the certificate of {peer} is not signed by the authority that {self.name} has for {peer}"
+        try:
+            roots = x509.load_pem_x509_certificates(self.roots_of(peer))
+            _verifier(roots, now or datetime.now(timezone.utc)).verify(chain[0], list(chain[1:]))
+        except (VerificationError, *MALFORMED):
+            raise PolicyError(reason, code="E_IDENTITY", for_peer=reason) from None
 
 
-def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | None = None) -> Credentials:
-    """Read and check a party's own TLS material.
+def load_credentials(
+    files: Tls, *, name: str, federation: str, now: datetime | None = None, peers: Mapping[str, Path | None] | None = None
+) -> Credentials:
+    """Read and check a party's own TLS material, and the authorities of its peers.
+
+    Args:
+        files: own ones.
+        name: of this party.
+        federation: its federation.
+        now: UTC.
+        peers: as :attr:`Credentials.peers`.
 
     Raises:
         UsageError: a file is missing or unreadable (``E_FILE``), other users can read the key
             (``E_KEY_MODE``), or the certificate is not this party's, does not match the key or
-            the authority, or is out of date (``E_CERTIFICATE``).
+            the authority, or is out of date, or a peer's authority cannot be read (``E_CERTIFICATE``).
     """
     now = now or datetime.now(timezone.utc)
     authority, certificate, key = (_read(path) for path in (files.ca, files.certificate, files.key))
@@ -74,8 +137,28 @@ def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | 
         validity = _check(chain, trusted, secret, files, name=name, federation=federation, now=now)
     except MALFORMED:  # an error in a field that is read only now
         raise unusable(f"{files.certificate} or {files.ca} holds a certificate that cannot be read") from None
-    warning = validity.warning(str(files.certificate), now)
-    return Credentials(authority, certificate, key, files, name, federation, validity, (warning,) if warning else ())
+    peers = peers or {}
+    pins = {peer: _read_pin(path) for peer, path in peers.items() if path is not None}
+    warnings = filter(None, [validity.warning(str(files.certificate), now), _warn_bundle(trusted, files.ca, peers)])
+    return Credentials(authority, certificate, key, files, name, federation, validity, tuple(warnings), peers, pins)
+
+
+def _read_pin(path: Path) -> bytes:
+    """A peer's authority. Raises UsageError."""
+    pem = _read(path)
+    _certificates(pem, path)
+    return pem
+
+
+def _warn_bundle(trusted: Sequence[x509.Certificate], path: Path, peers: Mapping[str, Path | None]) -> str:
+    """That several authorities can name one peer; empty if they cannot."""
+    open_to_all = [peer for peer, own in peers.items() if own is None]
+    if len({certificate.public_bytes(serialization.Encoding.DER) for certificate in trusted}) < 2 or not open_to_all:
+        return ""
+    return (
+        f"{path} has {len(trusted)} authorities, and each of them can sign a certificate of {', '.join(open_to_all)}: "
+        "set peers.NAME.authority, so that only the peer's own authority can"
+    )
 
 
 def _check(
@@ -106,14 +189,18 @@ def _check(
     if now >= leaf.not_valid_after_utc:
         until = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
         raise unusable(f"{files.certificate} expired on {until}", hint="ask the authority for a new one")
-    verifier = PolicyBuilder().store(Store(trusted)).time(now).extension_policies(ca_policy=_AUTHORITY, ee_policy=_PARTY)
     try:
-        verifier.build_client_verifier().verify(leaf, chain[1:])
+        _verifier(trusted, now).verify(leaf, chain[1:])
     except VerificationError as error:
         text = f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})"
         hint = "ask the authority for a new one; its own certificate must be of a CA, and its key usage, if any, keyCertSign"
         raise unusable(text, hint=hint) from None
     return Validity.from_certificate(leaf)
+
+
+def _verifier(trusted: list[x509.Certificate], now: datetime) -> ClientVerifier:
+    policies = PolicyBuilder().store(Store(trusted)).time(now).extension_policies(ca_policy=_AUTHORITY, ee_policy=_PARTY)
+    return policies.build_client_verifier()
 
 
 def write_private(path: Path, data: bytes) -> None:

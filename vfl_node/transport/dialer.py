@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
+from cryptography import x509
 
 from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
 from vfl_node.settings.node import is_loopback
@@ -77,16 +78,19 @@ class Dialer:
         """Open the standing link. Raises as :meth:`converse`."""
         return self._dial("Link", LinkStream(self._peer), [], timeout_s, lambda: None)
 
-    def validity(self) -> Validity | None:
-        """When the certificate is valid that the peer shows now, by a handshake of its own; None if that does not succeed.
+    def shown(self) -> tuple[x509.Certificate, ...]:
+        """The certificate that the peer shows now, by a handshake of its own; none if that does not succeed.
 
         It is not verified here, only who opens a stream does that.
         """
+        shown = certificate_at(self._address) if self._credentials else None
+        if shown is None:
+            return ()
         try:
-            shown = certificate_at(self._address) if self._credentials else None
-            return Validity.from_certificate(shown) if shown else None
+            Validity.from_certificate(shown)
         except MALFORMED:
-            return None
+            return ()
+        return (shown,)
 
     def close(self) -> None:
         """Close everything that is still open."""
@@ -127,7 +131,7 @@ class Dialer:
         own = self._credentials.current()
         options.append(("grpc.ssl_target_name_override", dns_of(self._peer, self._federation)))
         return grpc.secure_channel(
-            self._address, grpc.ssl_channel_credentials(own.authority, own.key, own.certificate), options=options
+            self._address, grpc.ssl_channel_credentials(own.roots_of(self._peer), own.key, own.certificate), options=options
         )
 
     def _follow(self, stream: Stream[Any], call: Any) -> None:

@@ -22,7 +22,7 @@ from vfl_node.settings.node import is_loopback
 from vfl_node.transport import calls
 from vfl_node.transport.connections import Connections, most_connections
 from vfl_node.transport.credentials import Credentials
-from vfl_node.transport.identity import Validity, party_of, uri_of
+from vfl_node.transport.identity import party_of, uri_of
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
 STREAMS_PER_PARTY = 32
@@ -167,7 +167,7 @@ class NodeServer:
                 stream = kind(party)
                 about = calls.metadata(context.invocation_metadata())
                 stream.instance = about.get(calls.INSTANCE, "")[: calls.INSTANCE_CHARACTERS]
-                stream.validity = _validity(context)
+                stream.shown = _chain(context)
                 stream.attach(context.cancel)
                 if not context.add_callback(stream.end_by_transport):
                     return
@@ -218,6 +218,8 @@ class NodeServer:
             party = party_of(_certificate(context), self._federation)
         if party not in self._peers:
             raise _refusal(f"expected a peer of {self._own}, got {uri_of(party, self._federation)}")
+        if self._credentials:
+            self._credentials.current().check_peer(party, _chain(context))
         return party
 
     @contextmanager
@@ -239,13 +241,13 @@ class NodeServer:
 
         def configuration(credentials: Credentials) -> Any:
             return grpc.ssl_server_certificate_configuration(
-                [(credentials.key, credentials.certificate)], credentials.authority
+                [(credentials.key, credentials.certificate)], credentials.roots
             )
 
         def renew() -> Any:
             nonlocal held
             fresh = held.current()
-            if (fresh.certificate, fresh.authority) == (held.certificate, held.authority):
+            if (fresh.certificate, fresh.roots) == (held.certificate, held.roots):
                 return None
             held = fresh
             return configuration(fresh)
@@ -294,10 +296,10 @@ def _certificate(context: Any) -> bytes:
     return b"".join(context.auth_context().get("x509_pem_cert", []))
 
 
-def _validity(context: Any) -> Validity | None:
-    """When the caller's certificate is valid; it was read before."""
-    pem = _certificate(context)
-    return Validity.from_certificate(x509.load_pem_x509_certificate(pem)) if pem else None
+def _chain(context: Any) -> tuple[x509.Certificate, ...]:
+    """The certificates that the caller showed, its own first; none in plaintext. They were read before."""
+    pem = _certificate(context) + b"".join(context.auth_context().get("x509_pem_cert_chain", []))
+    return tuple(dict.fromkeys(x509.load_pem_x509_certificates(pem))) if pem else ()  # the chain may have the first one, too
 
 
 def _refusal(message: str) -> PolicyError:
