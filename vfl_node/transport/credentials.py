@@ -19,7 +19,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.verification import (
-    ClientVerifier,
     Criticality,
     ExtensionPolicy,
     PolicyBuilder,
@@ -99,7 +98,7 @@ class Credentials:
         reason = f"the certificate of {peer} is not signed by the authority that {self.name} has for {peer}"
         try:
             roots = x509.load_pem_x509_certificates(self.roots_of(peer))
-            _verifier(roots, now or datetime.now(timezone.utc)).verify(chain[0], list(chain[1:]))
+            verify_chain(roots, chain, now or datetime.now(timezone.utc))
         except (VerificationError, *MALFORMED):
             raise PolicyError(reason, code="E_IDENTITY", for_peer=reason) from None
 
@@ -190,7 +189,7 @@ def _check(
         until = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
         raise unusable(f"{files.certificate} expired on {until}", hint="ask the authority for a new one")
     try:
-        _verifier(trusted, now).verify(leaf, chain[1:])
+        verify_chain(trusted, chain, now)
     except VerificationError as error:
         text = f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})"
         hint = "ask the authority for a new one; its own certificate must be of a CA, and its key usage, if any, keyCertSign"
@@ -198,9 +197,14 @@ def _check(
     return Validity.from_certificate(leaf)
 
 
-def _verifier(trusted: list[x509.Certificate], now: datetime) -> ClientVerifier:
+def verify_chain(trusted: list[x509.Certificate], chain: Sequence[x509.Certificate], now: datetime) -> None:
+    """Check that one of ``trusted`` vouches for the first certificate of ``chain``, if need be by way of the others.
+
+    Raises:
+        VerificationError: none does.
+    """
     policies = PolicyBuilder().store(Store(trusted)).time(now).extension_policies(ca_policy=_AUTHORITY, ee_policy=_PARTY)
-    return policies.build_client_verifier()
+    policies.build_client_verifier().verify(chain[0], list(chain[1:]))
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import weakref
@@ -24,8 +23,6 @@ _DIALER_OPTIONS = (*calls.OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc
 
 LOOK_S = 0.1
 """How often a caller looks, while its call is not answered, whether it still wants it."""
-
-_ERROR_CODE = re.compile(r"E_[A-Z0-9_]{1,38}")
 
 S = TypeVar("S", bound=Stream[Any])
 
@@ -157,7 +154,7 @@ class Dialer:
         """The status that ended a stream, in plain words."""
         text = "".join(character for character in failure.details() or "" if character.isprintable())[:300]
         code = calls.metadata(failure.trailing_metadata()).get(calls.CODE, "")
-        if _ERROR_CODE.fullmatch(code) and not accepted:
+        if calls.ERROR_CODE.fullmatch(code) and not accepted:
             return PeerError(f"{self._peer} at {self._address} turns this node away: {text}", code=code)
         if accepted:
             return PeerLost(f"the connection with {self._peer} was lost ({text})")

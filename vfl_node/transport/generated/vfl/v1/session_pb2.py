@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/session.proto\x12\x06vfl.v1\"\xcc\x01\n\x06Notice\x12\x1e\n\x05hello\x18\x01 \x01(\x0b\x32\r.vfl.v1.HelloH\x00\x12\x1e\n\x05offer\x18\x02 \x01(\x0b\x32\r.vfl.v1.OfferH\x00\x12)\n\x0boffer_reply\x18\x03 \x01(\x0b\x32\x12.vfl.v1.OfferReplyH\x00\x12 \n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x0e.vfl.v1.CancelH\x00\x12\x1c\n\x04\x62\x65\x61t\x18\x05 \x01(\x0b\x32\x0c.vfl.v1.BeatH\x00\x12\x0f\n\x07parting\x18\x06 \x01(\tB\x06\n\x04\x62ody\"X\n\x05Hello\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x18\n\x10protocol_version\x18\x03 \x01(\r\x12\x18\n\x10software_version\x18\x04 \x01(\t\"K\n\x05Offer\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tsubmitter\x18\x02 \x01(\t\x12\x10\n\x08job_json\x18\x03 \x01(\t\x12\r\n\x05ready\x18\x04 \x01(\x08\"k\n\nOfferReply\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05waits\x18\x05 \x01(\x08\x12\x0e\n\x06\x61waits\x18\x06 \x03(\t\"8\n\x06\x43\x61ncel\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x1a\n\x04\x42\x65\x61t\x12\x12\n\nprogressed\x18\x01 \x01(\x08\"e\n\x05\x46rame\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12\x0c\n\x04type\x18\x05 \x01(\t\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\"\xaf\x01\n\tPreflight\x12\r\n\x05party\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\r\x12\x18\n\x10software_version\x18\x03 \x01(\t\x12#\n\x06\x66ields\x18\x04 \x03(\x0b\x32\x13.vfl.v1.FieldDigest\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\x13\n\x0b\x63heckpoints\x18\x06 \x03(\t\x12\x14\n\x0cinput_digest\x18\x07 \x01(\x0c\",\n\x0b\x46ieldDigest\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"C\n\x04Rows\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\r\n\x05width\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x0e\n\x06prefix\x18\x04 \x01(\x0c\"%\n\x05\x43hunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\x0c\"(\n\x07RowsEnd\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\",\n\x08PhaseEnd\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"8\n\x05\x41\x62ort\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x11\n\tresumable\x18\x03 \x01(\x08\x32`\n\x04Node\x12*\n\x04Link\x12\x0e.vfl.v1.Notice\x1a\x0e.vfl.v1.Notice(\x01\x30\x01\x12,\n\x08\x43onverse\x12\r.vfl.v1.Frame\x1a\r.vfl.v1.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/session.proto\x12\x06vfl.v1\"\xe2\x01\n\x06Notice\x12\x1e\n\x05hello\x18\x01 \x01(\x0b\x32\r.vfl.v1.HelloH\x00\x12\x1e\n\x05offer\x18\x02 \x01(\x0b\x32\r.vfl.v1.OfferH\x00\x12)\n\x0boffer_reply\x18\x03 \x01(\x0b\x32\x12.vfl.v1.OfferReplyH\x00\x12 \n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x0e.vfl.v1.CancelH\x00\x12\x1c\n\x04\x62\x65\x61t\x18\x05 \x01(\x0b\x32\x0c.vfl.v1.BeatH\x00\x12\x0f\n\x07parting\x18\x06 \x01(\t\x12\x14\n\x0cparting_code\x18\x07 \x01(\tB\x06\n\x04\x62ody\"X\n\x05Hello\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x18\n\x10protocol_version\x18\x03 \x01(\r\x12\x18\n\x10software_version\x18\x04 \x01(\t\"K\n\x05Offer\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tsubmitter\x18\x02 \x01(\t\x12\x10\n\x08job_json\x18\x03 \x01(\t\x12\r\n\x05ready\x18\x04 \x01(\x08\"k\n\nOfferReply\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05waits\x18\x05 \x01(\x08\x12\x0e\n\x06\x61waits\x18\x06 \x03(\t\"8\n\x06\x43\x61ncel\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x1a\n\x04\x42\x65\x61t\x12\x12\n\nprogressed\x18\x01 \x01(\x08\"e\n\x05\x46rame\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12\x0c\n\x04type\x18\x05 \x01(\t\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\"\xaf\x01\n\tPreflight\x12\r\n\x05party\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\r\x12\x18\n\x10software_version\x18\x03 \x01(\t\x12#\n\x06\x66ields\x18\x04 \x03(\x0b\x32\x13.vfl.v1.FieldDigest\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\x13\n\x0b\x63heckpoints\x18\x06 \x03(\t\x12\x14\n\x0cinput_digest\x18\x07 \x01(\x0c\",\n\x0b\x46ieldDigest\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"C\n\x04Rows\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\r\n\x05width\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x0e\n\x06prefix\x18\x04 \x01(\x0c\"%\n\x05\x43hunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\x0c\"(\n\x07RowsEnd\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\",\n\x08PhaseEnd\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"8\n\x05\x41\x62ort\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x11\n\tresumable\x18\x03 \x01(\x08\"T\n\x0bPairMessage\x12\x0f\n\x07\x65lement\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63\x61rd_sha256\x18\x02 \x01(\x0c\x12\x12\n\ncommitment\x18\x03 \x01(\x0c\x12\x0b\n\x03\x62ox\x18\x04 \x01(\x0c\x32\x96\x01\n\x04Node\x12*\n\x04Link\x12\x0e.vfl.v1.Notice\x1a\x0e.vfl.v1.Notice(\x01\x30\x01\x12,\n\x08\x43onverse\x12\r.vfl.v1.Frame\x1a\r.vfl.v1.Frame(\x01\x30\x01\x12\x34\n\x04Pair\x12\x13.vfl.v1.PairMessage\x1a\x13.vfl.v1.PairMessage(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,33 +32,35 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'vfl.v1.session_pb2', _globa
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_NOTICE']._serialized_start=33
-  _globals['_NOTICE']._serialized_end=237
-  _globals['_HELLO']._serialized_start=239
-  _globals['_HELLO']._serialized_end=327
-  _globals['_OFFER']._serialized_start=329
-  _globals['_OFFER']._serialized_end=404
-  _globals['_OFFERREPLY']._serialized_start=406
-  _globals['_OFFERREPLY']._serialized_end=513
-  _globals['_CANCEL']._serialized_start=515
-  _globals['_CANCEL']._serialized_end=571
-  _globals['_BEAT']._serialized_start=573
-  _globals['_BEAT']._serialized_end=599
-  _globals['_FRAME']._serialized_start=601
-  _globals['_FRAME']._serialized_end=702
-  _globals['_PREFLIGHT']._serialized_start=705
-  _globals['_PREFLIGHT']._serialized_end=880
-  _globals['_FIELDDIGEST']._serialized_start=882
-  _globals['_FIELDDIGEST']._serialized_end=926
-  _globals['_ROWS']._serialized_start=928
-  _globals['_ROWS']._serialized_end=995
-  _globals['_CHUNK']._serialized_start=997
-  _globals['_CHUNK']._serialized_end=1034
-  _globals['_ROWSEND']._serialized_start=1036
-  _globals['_ROWSEND']._serialized_end=1076
-  _globals['_PHASEEND']._serialized_start=1078
-  _globals['_PHASEEND']._serialized_end=1122
-  _globals['_ABORT']._serialized_start=1124
-  _globals['_ABORT']._serialized_end=1180
-  _globals['_NODE']._serialized_start=1182
-  _globals['_NODE']._serialized_end=1278
+  _globals['_NOTICE']._serialized_end=259
+  _globals['_HELLO']._serialized_start=261
+  _globals['_HELLO']._serialized_end=349
+  _globals['_OFFER']._serialized_start=351
+  _globals['_OFFER']._serialized_end=426
+  _globals['_OFFERREPLY']._serialized_start=428
+  _globals['_OFFERREPLY']._serialized_end=535
+  _globals['_CANCEL']._serialized_start=537
+  _globals['_CANCEL']._serialized_end=593
+  _globals['_BEAT']._serialized_start=595
+  _globals['_BEAT']._serialized_end=621
+  _globals['_FRAME']._serialized_start=623
+  _globals['_FRAME']._serialized_end=724
+  _globals['_PREFLIGHT']._serialized_start=727
+  _globals['_PREFLIGHT']._serialized_end=902
+  _globals['_FIELDDIGEST']._serialized_start=904
+  _globals['_FIELDDIGEST']._serialized_end=948
+  _globals['_ROWS']._serialized_start=950
+  _globals['_ROWS']._serialized_end=1017
+  _globals['_CHUNK']._serialized_start=1019
+  _globals['_CHUNK']._serialized_end=1056
+  _globals['_ROWSEND']._serialized_start=1058
+  _globals['_ROWSEND']._serialized_end=1098
+  _globals['_PHASEEND']._serialized_start=1100
+  _globals['_PHASEEND']._serialized_end=1144
+  _globals['_ABORT']._serialized_start=1146
+  _globals['_ABORT']._serialized_end=1202
+  _globals['_PAIRMESSAGE']._serialized_start=1204
+  _globals['_PAIRMESSAGE']._serialized_end=1288
+  _globals['_NODE']._serialized_start=1291
+  _globals['_NODE']._serialized_end=1441
 # @@protoc_insertion_point(module_scope)
