@@ -32,6 +32,7 @@ class CertificateWatch:
         down: called with (peer, cause, code) for each peer without a link while this node's own certificate cannot be used.
         cut: called with (peer, error) for each peer for whose certificate nobody vouches any more: its conversations end.
         clock: gives the time, in UTC.
+        renew: called with the end of this node's own certificate and the time, before each check.
 
     Attributes:
         fault: why this node's own certificate cannot be used now; empty if it can.
@@ -45,10 +46,11 @@ class CertificateWatch:
         down: Callable[[str, str, str], None],
         cut: Callable[[str, VflError], None],
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        renew: Callable[[datetime, datetime], None] = lambda until, now: None,
     ) -> None:
         self.fault = ""
         self._credentials, self._dialers, self._states = credentials, dialers, states
-        self._down, self._cut, self._clock = down, cut, clock
+        self._down, self._cut, self._clock, self._renew = down, cut, clock, renew
         self._warned = clock().date()  # there was a warning when they were read
 
     @property
@@ -63,6 +65,8 @@ class CertificateWatch:
     def look(self) -> None:
         """Check once: end the links that have no valid certificate at both ends, and warn once a day of an early expiry."""
         now = self._clock()
+        if self._credentials.validity:
+            self._renew(self._credentials.validity.until, now)
         earlier, before, self.fault = self._credentials.validity, self.fault, ""
         self._credentials = own = self._credentials.current(now)
         if own.validity:
@@ -72,7 +76,7 @@ class CertificateWatch:
             if warning and not self.fault and now.date() != self._warned:
                 log.warning(warning)
                 self._warned = now.date()
-        for peer, state in self._states.items():
+        for peer, state in list(self._states.items()):
             self._look_at(peer, state, before, now)
 
     def _look_at(self, peer: str, state: PeerState, before: str, now: datetime) -> None:
@@ -81,8 +85,8 @@ class CertificateWatch:
             if self.fault or (before and state.cause == before):
                 self._down(peer, self.fault, "E_CERTIFICATE" if self.fault else "")
             return
-        if not link.shown and peer in self._dialers:
-            link.shown = self._dialers[peer].shown()
+        if not link.shown and (dialer := self._dialers.get(peer)):
+            link.shown = dialer.shown()
         name, own = self._credentials.name, self._credentials.validity
         for whose, cause, validity in (
             (name, self.fault, own),

@@ -121,13 +121,7 @@ def load_credentials(
             the authority, or is out of date, or a peer's authority cannot be read (``E_CERTIFICATE``).
     """
     now = now or datetime.now(timezone.utc)
-    authority, certificate, key = (_read(path) for path in (files.ca, files.certificate, files.key))
-    if (mode := stat.S_IMODE(files.key.stat().st_mode)) & 0o077:
-        raise UsageError(
-            f"{files.key} can be read by other users of this machine (mode {mode:04o})",
-            code="E_KEY_MODE",
-            hint=f"chmod 600 {files.key}",
-        )
+    authority, certificate, key = _read(files.ca), _read(files.certificate), read_secret(files.key)
     trusted, chain = _certificates(authority, files.ca), _certificates(certificate, files.certificate)
     secret = private_key(key, str(files.key))
     if isinstance(secret, ec.EllipticCurvePrivateKey) and not isinstance(secret.curve, (ec.SECP256R1, ec.SECP384R1)):
@@ -136,7 +130,7 @@ def load_credentials(
         validity = _check(chain, trusted, secret, files, name=name, federation=federation, now=now)
     except MALFORMED:  # an error in a field that is read only now
         raise unusable(f"{files.certificate} or {files.ca} holds a certificate that cannot be read") from None
-    peers = peers or {}
+    peers = {} if peers is None else peers  # one without any may get some
     pins = {peer: _read_pin(path) for peer, path in peers.items() if path is not None}
     warnings = filter(None, [validity.warning(str(files.certificate), now), _warn_bundle(trusted, files.ca, peers)])
     return Credentials(authority, certificate, key, files, name, federation, validity, tuple(warnings), peers, pins)
@@ -205,6 +199,22 @@ def verify_chain(trusted: list[x509.Certificate], chain: Sequence[x509.Certifica
     """
     policies = PolicyBuilder().store(Store(trusted)).time(now).extension_policies(ca_policy=_AUTHORITY, ee_policy=_PARTY)
     policies.build_client_verifier().verify(chain[0], list(chain[1:]))
+
+
+def read_secret(path: Path) -> bytes:
+    """A file that must be its user's alone.
+
+    Raises:
+        UsageError: it cannot be read (``E_FILE``), or other users can read it (``E_KEY_MODE``).
+    """
+    secret = _read(path)
+    if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+        raise UsageError(
+            f"{path} can be read by other users of this machine (mode {mode:04o})",
+            code="E_KEY_MODE",
+            hint=f"chmod 600 {path}",
+        )
+    return secret
 
 
 def write_private(path: Path, data: bytes) -> None:

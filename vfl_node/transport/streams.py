@@ -316,7 +316,7 @@ class LinkStream(Stream[session_pb2.Notice]):
         """Tell the peer for what ``reason`` the link ends, if it reads that in time, and end it for ``error``."""
         with suppress(PeerLost), self._changed:
             self._parting = error  # a peer that reads the reason ends the stream itself
-            self.send(session_pb2.Notice(parting=reason))
+            self.send(session_pb2.Notice(parting=reason, parting_code=error.peer_code))
             self._changed.wait_for(lambda: not self._outgoing or self._over, self._close_s)
         self.end(error)
 

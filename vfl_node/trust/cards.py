@@ -9,13 +9,14 @@ What the peer learns of a card: name, federation, both public keys, and the days
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Annotated, Literal
 
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.verification import VerificationError
@@ -84,6 +85,13 @@ class SignedCard:
 
     card: Card
     envelope: bytes
+
+    @property
+    def fingerprints(self) -> tuple[str, str]:
+        """SHA-256 of the authority's certificate, and of the signing key, in hex, as ``openssl x509 -fingerprint`` has them."""
+        authority = x509.load_pem_x509_certificates(self.card.authority_pem)[0]
+        digests = authority.fingerprint(hashes.SHA256()), hashlib.sha256(base64.b64decode(self.card.signing_key)).digest()
+        return digests[0].hex(":").upper(), digests[1].hex(":").upper()
 
 
 def make_card(
