@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -121,3 +122,29 @@ def guess_at_once(party: Party, address: str, codes: list[bytes]) -> list[str]:
     for thread in threads:
         thread.join(240)
     return outcomes
+
+
+class Relay(Host):
+    """A party that lets a guest in by its own certificate, and passes every message on to another server, perhaps changed.
+
+    Args:
+        party: the one that stands between.
+        target: where it passes messages on to.
+        change: what it makes of the message with this number, from 1 on.
+    """
+
+    def __init__(
+        self, party: Party, target: str, change: Callable[[int, PairMessage], PairMessage] = lambda number, message: message
+    ) -> None:
+        super().__init__(party)
+        self.target, self.change = target, change
+        self.heard: list[PairMessage] = []
+        self.invite()
+
+    def answer(self, messages: Iterator[PairMessage], caller: str) -> Iterator[PairMessage]:
+        numbers = count(1)
+        with GuestCall(self.target) as onward:
+            for message in messages:
+                self.heard.append(message)
+                answer = onward.ask(self.change(next(numbers), message))
+                yield self.change(next(numbers), answer)
