@@ -168,7 +168,7 @@ class Party:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.1)
     monkeypatch.setattr("vfl_node.node.peers.BEAT_S", 0.1)
-    for where in ("peers", "calls"):
+    for where in ("dialling", "calls"):
         monkeypatch.setattr(f"vfl_node.node.{where}.RETRY_S", (0.05,))
 
 
@@ -206,7 +206,7 @@ def test_a_party_whose_clock_is_wrong_tells_the_other_one_why_the_link_ends(part
     """The other one sees no fault itself, and is not called any more."""
     clinic, lab = parties("nobody")
     wait_until(lambda: clinic.peers.online("lab") and lab.peers.online("clinic"))
-    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (60.0,))
+    monkeypatch.setattr("vfl_node.node.dialling.RETRY_S", (60.0,))
     lab.peers._certificates._clock = lambda: datetime.now(timezone.utc) + 20 * DAY
     wait_until(lambda: "lab ended the link: the certificate of clinic expired on" in clinic.cause())
     assert "its clock says" in clinic.cause()
