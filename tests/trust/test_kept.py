@@ -205,3 +205,22 @@ def test_a_roster_grows_and_shrinks_under_whoever_reads_it() -> None:
     assert seen == ["lab", "insurer"]
     assert (list(roster), list(authorities), len(authorities)) == (["lab", "bank"], ["lab", "bank"], 2)
     assert "insurer" not in authorities
+
+
+def test_a_disk_that_refuses_is_told_and_leaves_no_peer(clinic: Own, lab: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    met = meet(clinic, lab)
+    written: list[Path] = []
+
+    def refuse(path: Path, data: bytes) -> None:
+        written.append(path)
+        if len(written) == 3:
+            raise OSError(28, "No space left on device", str(path))
+        path.write_bytes(data)
+
+    monkeypatch.setattr(pending, "write_whole", refuse)
+    with pytest.raises(UsageError, match="No space left") as caught:
+        pending.accept(clinic.settings, met)
+    assert caught.value.code == "E_FILE"
+    assert clinic.settings.peers == {}
+    monkeypatch.undo()
+    pending.accept(clinic.settings, pending.read(clinic.settings, "lab"))

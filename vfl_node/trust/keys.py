@@ -96,9 +96,12 @@ def renew(settings: Settings, *, now: datetime | None = None) -> datetime:
             code="E_CONFIG",
             hint="have that authority sign a new one, and replace tls.certificate",
         )
-    authority, key = files.ca.read_bytes(), read_secret(files.authority_key)
-    request = request_for(settings.name, settings.federation, read_secret(files.key))
-    write_whole(files.certificate, sign(authority, key, request, days=LEAF_DAYS, now=now))
+    key, own = read_secret(files.authority_key), read_secret(files.key)
+    request = request_for(settings.name, settings.federation, own)
+    try:
+        write_whole(files.certificate, sign(files.ca.read_bytes(), key, request, days=LEAF_DAYS, now=now))
+    except OSError as error:
+        raise UsageError(f"cannot renew {files.certificate}: {error.strerror or error}", code="E_FILE") from None
     renewed = load_credentials(files, name=settings.name, federation=settings.federation, now=now)
     assert renewed.validity  # it was checked
     return renewed.validity.until

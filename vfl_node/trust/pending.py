@@ -11,6 +11,8 @@ The last file is written last, so that a crash leaves a peer or none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -65,21 +67,33 @@ def check_new(settings: Settings, name: str) -> None:
         )
 
 
+@contextmanager
+def writing() -> Iterator[None]:
+    """A context in which a refusal of the disk becomes a UsageError (``E_FILE``)."""
+    try:
+        yield
+    except OSError as error:
+        text = f"cannot write {error.filename or 'a file'}: {error.strerror or error}"
+        hint = "is the folder there, has the disk room, and may this user write there?"
+        raise UsageError(text, code="E_FILE", hint=hint, for_peer="it cannot store what it learnt") from None
+
+
 def keep(settings: Settings, card: SignedCard, address: str | None, role: Role, words: tuple[str, ...]) -> Pending:
     """Write down a party that was met, in the place of an earlier one of that name.
 
     Raises:
         PolicyError: its name is taken (``E_EXISTS``).
-        OSError: the disk refuses.
+        UsageError: the disk refuses (``E_FILE``).
     """
     check_new(settings, card.card.name)
     at = datetime.now(timezone.utc)
     met = Pending(
         name=card.card.name, role=role, address=address, card=card.envelope.decode(), words=words, at=at.replace(microsecond=0)
     )
-    private_folder(settings.state_dir)
-    private_folder(settings.state_dir / FOLDER)
-    write_checked(settings.state_dir / FOLDER / met.name, met.model_dump_json().encode())
+    with writing():
+        private_folder(settings.state_dir)
+        private_folder(settings.state_dir / FOLDER)
+        write_checked(settings.state_dir / FOLDER / met.name, met.model_dump_json().encode())
     return met
 
 
@@ -106,8 +120,9 @@ def read(settings: Settings, name: str) -> Pending:
 def drop(settings: Settings, name: str) -> None:
     """Forget a party that was met. Idempotent."""
     path = settings.state_dir / FOLDER / name
-    if path.exists():
-        remove(path)
+    with writing():
+        if path.exists():
+            remove(path)
 
 
 def accept(settings: Settings, met: Pending) -> Path:
@@ -115,21 +130,22 @@ def accept(settings: Settings, met: Pending) -> Path:
 
     Raises:
         PolicyError: its name is taken by now (``E_EXISTS``), or its card cannot be used any more.
-        OSError: the disk refuses.
+        UsageError: the disk refuses (``E_FILE``).
     """
     check_new(settings, met.name)
     card = read_card(met.card.encode(), federation=settings.federation)
     folder = settings.peers_dir
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(folder / f"{met.name}.crt", card.card.authority_pem)
-    write_whole(folder / f"{met.name}.card", card.envelope)
     said = {"address": met.address} if met.address else {}
     said |= {"authority": f"{met.name}.crt", "card": f"{met.name}.card"}
     paired = datetime.now(timezone.utc).isoformat(timespec="seconds")
     document = yaml.safe_dump(said | {"paired": paired, "words_compared": True}, sort_keys=False)
     head = f"# Written by vfl-node when this node was paired with {met.name}. To end that: vfl-node revoke {met.name}\n"
     path = folder / f"{met.name}.yaml"
-    write_whole(path, (head + document).encode())
+    with writing():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(folder / f"{met.name}.crt", card.card.authority_pem)
+        write_whole(folder / f"{met.name}.card", card.envelope)
+        write_whole(path, (head + document).encode())
     drop(settings, met.name)
     return path
 
@@ -146,8 +162,9 @@ def forget(settings: Settings, name: str) -> None:
         if name in settings.peers:
             hint = "it stands in the configuration: remove it there, and start the node again"
         raise UsageError(f"this node was not paired with {name}", code="E_UNKNOWN_PEER", hint=hint)
-    for suffix in (".yaml", ".crt", ".card"):
-        remove(path.with_suffix(suffix))
+    with writing():
+        for suffix in (".yaml", ".crt", ".card"):
+            remove(path.with_suffix(suffix))
 
 
 def card_of(settings: Settings, name: str) -> SignedCard:
