@@ -30,17 +30,22 @@ from vfl_node.configuration.models import parse
 from vfl_node.execution.private import private_settings, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
+from vfl_node.node.pairing import introduce
 from vfl_node.node.service import Node
-from vfl_node.settings.node import Settings
+from vfl_node.node.setup import init
+from vfl_node.roles import Role
+from vfl_node.settings.node import Settings, load_settings
+from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.recorder import Entry, Recorder
+from vfl_node.trust.pairing import Inviter, Joiner
 
 ROOT = Path(__file__).parents[1]
 PROTOS, SPEC, RECORDED = ROOT / "proto/vfl/v1", ROOT / "proto/messages.yaml", ROOT / "proto/recorded.json"
 PRIVACY, MESSAGES = ROOT / "docs/explanations/privacy", ROOT / "docs/reference/messages"
 BEGIN, END = "<!-- by benchmarks/messages.py: begin -->\n", "<!-- by benchmarks/messages.py: end -->\n"
 OF_PREDICTIONS = "predictions"
-BEFORE_TRAINING = ("link", "any", "preflight", "agreement", "align")
+BEFORE_TRAINING = ("pair", "link", "any", "preflight", "agreement", "align")
 
 PAGES = {
     "session": ("Messages of links and conversations", "before a job, around every message, and at its end", ("session",)),
@@ -278,7 +283,25 @@ def record() -> dict[str, Seen]:
             found[kind] = _simulated(text, tables, folder / "out")
         found |= _record_nodes(_tables(folder), folder)
         found |= _record_shares(_tables(folder), folder)
+        found["pairing"] = _record_pairing(folder / "pairing")
     return found
+
+
+def _record_pairing(folder: Path) -> Seen:
+    """The messages of a clinic that has invited a lab."""
+    own = {}
+    for name in ("clinic", "lab"):
+        init(name, cast(Role, ROLES[name]), folder / name)
+        settings = load_settings(folder / name / "node.yaml")
+        assert settings.tls
+        credentials = load_credentials(settings.tls, name=name, federation=settings.federation)
+        own[name] = introduce(settings, credentials, None)
+    inviter, joiner = Inviter(b"12345", own["clinic"], leaf=b""), Joiner(b"12345", own["lab"], leaf=b"")
+    second = inviter.answer(joiner.begin())
+    last, _ = inviter.meet(joiner.confirm(second))
+    joiner.meet(last)
+    ways = (("active", "passive"), ("passive", "active"))
+    return {("pair", type(last).__name__, *way) for way in ways}
 
 
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:

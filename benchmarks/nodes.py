@@ -145,7 +145,7 @@ class Nodes:
     def __enter__(self) -> Self:
         try:
             for role, folder in self._folders.items():
-                init(role, role, folder)
+                init(role, role, folder, mode="shared")
             certify(list(self._folders.values()), Path(self._scratch.name, "authority"))
             self._meet()
         except BaseException:

@@ -10,12 +10,12 @@ for party in clinic lab insurer agency schools coordinator; do
   [ -f "$keys/node.crt" ] && cmp -s "$keys/ca.crt" /setup/clinic/keys/ca.crt || complete=no
 done
 if [ "$complete" = no ]; then
-  vfl-node init clinic --role active /tmp/clinic
-  vfl-node init lab --role passive /tmp/lab
-  vfl-node init insurer --role passive /tmp/insurer
-  vfl-node init agency --role active /tmp/agency
-  vfl-node init schools --role passive /tmp/schools
-  vfl-node init coordinator --role coordinator /tmp/coordinator
+  vfl-node init clinic --role active --shared /tmp/clinic
+  vfl-node init lab --role passive --shared /tmp/lab
+  vfl-node init insurer --role passive --shared /tmp/insurer
+  vfl-node init agency --role active --shared /tmp/agency
+  vfl-node init schools --role passive --shared /tmp/schools
+  vfl-node init coordinator --role coordinator --shared /tmp/coordinator
   # the key of the authority ends with this container
   vfl-node certify /tmp/clinic /tmp/lab /tmp/insurer /tmp/agency /tmp/schools /tmp/coordinator --authority /tmp/authority
   for party in clinic lab insurer agency schools coordinator; do

@@ -342,10 +342,36 @@ def test_a_coordinators_configuration_is_written_and_has_nothing_to_estimate(job
     refused(command("estimate", job, "--config", config), 2, "this one is a coordinator", "hint:")
 
 
+def test_init_makes_a_party_its_own_authority(tmp_path: Path) -> None:
+    folder = tmp_path / "clinic"
+    done = command("init", "clinic", "--role", "active", folder)
+    assert (done.returncode, "pair: vfl-node invite" in done.stdout) == (0, True), done.stderr
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (folder / "keys").iterdir()}
+    assert {name for name, mode in modes.items() if mode == 0o600} == {"authority.key", "node.key", "signing.key"}
+    assert modes.keys() == {"authority.key", "authority.crt", "node.key", "node.crt", "signing.key", "card.json"}
+    assert load_settings(folder / "node.yaml").pairs
+    refused(command("init", "clinic", "--role", "active", folder), 2, "exists already")
+    refused(command("init", "clinic", "--role", "active", "--shared", "--outside", tmp_path / "x"), 2, "exclude each other")
+    shown = command("card", "--config", folder / "node.yaml").stdout
+    assert "party:       clinic of federation trial" in shown
+    refused(command("invite", "--config", folder / "node.yaml"), 2, "not running", "E_NOT_RUNNING")
+    refused(command("join", "127.0.0.1:1/none", "--config", folder / "node.yaml"), 2, "no code of an invite", "E_INVITE")
+    refused(command("join", "0000-0000", "--config", folder / "node.yaml"), 2, "the address is missing", "E_INVITE")
+    refused(command("join", "127.0.0.1:1/0000-0000", "--config", folder / "node.yaml"), 1, "no node answers", "E_UNREACHABLE")
+    refused(command("confirm", "lab", "--config", folder / "node.yaml"), 2, "has met no lab", "E_INVITE")
+    refused(command("revoke", "lab", "--config", folder / "node.yaml"), 2, "not paired with lab", "E_UNKNOWN_PEER")
+
+
+def test_init_for_an_authority_outside_leaves_a_request(tmp_path: Path) -> None:
+    assert command("init", "clinic", "--role", "active", "--outside", tmp_path / "clinic").returncode == 0
+    assert {path.name for path in (tmp_path / "clinic" / "keys").iterdir()} == {"node.key", "node.csr", "signing.key"}
+    refused(command("renew", "--config", tmp_path / "clinic" / "node.yaml"), 2, "not its own", "E_CONFIG")
+
+
 def test_init_and_certify(tmp_path: Path) -> None:
-    assert command("init", "clinic", "--role", "active", tmp_path / "clinic").returncode == 0
+    assert command("init", "clinic", "--role", "active", "--shared", tmp_path / "clinic").returncode == 0
     assert (tmp_path / "clinic" / "node.key").stat().st_mode & 0o777 == 0o600
-    refused(command("init", "clinic", "--role", "active", tmp_path / "clinic"), 2, "exists already")
+    refused(command("init", "clinic", "--role", "active", "--shared", tmp_path / "clinic"), 2, "exists already")
     refused(command("init", "../x", "--role", "active", tmp_path / "x"), 2, "cannot be a party's name")
     refused(command("certify", tmp_path / "none", "--authority", tmp_path / "ca"), 2, "vfl-node init")
     said = command("certify", tmp_path / "clinic", "--authority", tmp_path / "ca").stdout.splitlines()

@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -77,6 +78,12 @@ def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> Non
                 assert "(alone 0." in done.stdout
         elif line.startswith("vfl-node --role"):
             _serve(line, work, services)
+        elif line.startswith("vfl-node invite"):
+            inviting = _say(line, work)
+            assert inviting.stdout
+            place = inviting.stdout.readline().strip()
+        elif line.startswith("vfl-node join"):
+            _answer_yes(_say(line.replace("HOST:PORT/CODE", place), work), inviting)
         else:
             continue
         left.remove(line)
@@ -91,6 +98,20 @@ def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> Non
     assert set(left) == elsewhere
 
 
+def _say(line: str, work: Path) -> subprocess.Popen[str]:
+    """A command whose owner has not answered yet."""
+    words, pipe = shlex.split(line)[1:], subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-m", "vfl_node", *words], cwd=work, stdin=pipe, stdout=pipe, text=True)
+
+
+def _answer_yes(*commands: subprocess.Popen[str]) -> None:
+    """Both owners hear the same words."""
+    said = [each.communicate("y\n", timeout=240)[0] for each in commands]
+    words = [re.findall(r"Your words: (.+)", text) for text in said]
+    assert words[0] == words[1] != [], said
+    assert [each.returncode for each in commands] == [0, 0], said
+
+
 def _serve(line: str, work: Path, services: list[Child]) -> None:
     """Start a node after the edits that the README asks for: where the data lie, and the peer."""
     words = shlex.split(line)
@@ -99,10 +120,9 @@ def _serve(line: str, work: Path, services: list[Child]) -> None:
     settings = yaml.safe_load(config.read_text())
     settings |= {"data": {"path": f"../{name}.csv"}, "http": "127.0.0.1:0"}
     if name == "clinic":
-        settings |= {"listen": "127.0.0.1:0", "peers": {"lab": {}}}
+        settings |= {"listen": "127.0.0.1:0"}
     else:
-        address = yaml.safe_load((work / "clinic" / "state" / "running.json").read_text())["listen"]
-        settings |= {"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]}
+        settings |= {"accept_jobs_from": ["clinic"]}
         del settings["listen"]
     config.write_text(yaml.safe_dump(settings))
     services.append(Child(_node, work, words[1:], work / f"{name}.log"))

@@ -163,7 +163,7 @@ class Federation:
         self.failpoints: dict[str, str] = {}
         self.programs: dict[str, Program] = dict.fromkeys(roles, self._fork)
         for name, role in roles.items():
-            init(name, role, folder / name)  # type: ignore[arg-type]
+            init(name, role, folder / name, mode="shared")  # type: ignore[arg-type]
             self.configure(name, listen=None, **({"data": {"path": str(trial.files[name])}} if name in trial.files else {}))
         certify([folder / name for name in roles], folder / "authority")
 

@@ -11,8 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from tests.transport.conftest import FEDERATION, Certificates
+from vfl_node.errors import VflError
 from vfl_node.node import certificates as module
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.peer_state import PeerState
@@ -21,7 +23,6 @@ from vfl_node.settings.node import Settings, Tls
 from vfl_node.transport.authority import make_key_and_request, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
-from vfl_node.transport.identity import Validity
 from vfl_node.transport.streams import LinkStream
 
 NOW = datetime(2030, 5, 1, 12, 0, tzinfo=timezone.utc)
@@ -45,14 +46,19 @@ class Watched:
     def __init__(self, folder: Path, until: datetime) -> None:
         self.made, self.now = Certificates(folder), datetime.now(timezone.utc)
         self.own = loaded(self.made, "lab", until, self.now)
-        self.state, self.link, self.causes = PeerState("clinic", None), LinkStream("clinic"), []
+        self.state, self.link = PeerState("clinic", None), LinkStream("clinic")
+        self.causes: list[tuple[str, str, str]] = []
+        self.cuts: list[tuple[str, str]] = []
         self.link._close_s = 0.0  # nobody is there to read
         self.state.connect(self.link)
-        self.watch = CertificateWatch(self.own, {}, {"clinic": self.state}, self.down, lambda: self.now)
+        self.watch = CertificateWatch(self.own, {}, {"clinic": self.state}, self.down, self.cut, lambda: self.now)
 
     def down(self, peer: str, cause: str, code: str) -> None:
         self.causes.append((peer, cause, code))
         self.state.disconnect(cause, code)
+
+    def cut(self, peer: str, error: VflError) -> None:
+        self.cuts.append((peer, error.code))
 
     def look(self, later: timedelta) -> None:
         self.now += later
@@ -102,11 +108,29 @@ def test_an_own_certificate_that_expires_ends_the_link_and_is_the_cause_until_it
 
 @pytest.mark.parametrize(("since", "until", "said"), [(-2, -1, "expired on"), (1, 2, "is valid only from")])
 def test_a_peers_certificate_that_the_clock_has_left_ends_the_link(lab: Watched, since: int, until: int, said: str) -> None:
-    lab.link.validity = Validity(lab.now + since * DAY, lab.now + until * DAY)
+    ends = {"not_valid_before_utc": lab.now + since * DAY, "not_valid_after_utc": lab.now + until * DAY}
+    lab.link.shown = (SimpleNamespace(**ends),)  # type: ignore[assignment]
     lab.look(timedelta())
     assert lab.link.ended is not None
     assert f"clinic's certificate {said}" in lab.link.ended.message
     assert "this node's clock says" in lab.link.ended.message
+
+
+def test_a_peer_whose_authority_is_replaced_loses_its_link_and_its_conversations(tmp_path: Path) -> None:
+    lab, others = Watched(tmp_path, datetime.now(timezone.utc) + 35 * DAY), Certificates(tmp_path / "others")
+    pin = tmp_path / "clinic-ca.crt"
+    pin.write_bytes(lab.made.authority)
+    lab.watch._credentials = load_credentials(lab.own.files, name="lab", federation=FEDERATION, peers={"clinic": pin})
+    certificate, _ = material(lab.made, "clinic", lab.now + 30 * DAY)
+    lab.link.shown = (x509.load_pem_x509_certificate(certificate),)
+    lab.look(timedelta())
+    assert (lab.link.ended, lab.cuts) == (None, [])
+    pin.write_bytes(others.authority)
+    lab.look(timedelta())
+    assert lab.link.ended is not None
+    assert (lab.link.ended.code, lab.cuts) == ("E_IDENTITY", [("clinic", "E_IDENTITY")])
+    (told,) = (Notice.FromString(b"".join(pieces)).parting for pieces in lab.link._outgoing)
+    assert told == "the certificate of clinic is not signed by the authority that lab has for clinic"
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
@@ -144,7 +168,7 @@ class Party:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.1)
     monkeypatch.setattr("vfl_node.node.peers.BEAT_S", 0.1)
-    for where in ("peers", "calls"):
+    for where in ("dialling", "calls"):
         monkeypatch.setattr(f"vfl_node.node.{where}.RETRY_S", (0.05,))
 
 
@@ -182,7 +206,7 @@ def test_a_party_whose_clock_is_wrong_tells_the_other_one_why_the_link_ends(part
     """The other one sees no fault itself, and is not called any more."""
     clinic, lab = parties("nobody")
     wait_until(lambda: clinic.peers.online("lab") and lab.peers.online("clinic"))
-    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (60.0,))
+    monkeypatch.setattr("vfl_node.node.dialling.RETRY_S", (60.0,))
     lab.peers._certificates._clock = lambda: datetime.now(timezone.utc) + 20 * DAY
     wait_until(lambda: "lab ended the link: the certificate of clinic expired on" in clinic.cause())
     assert "its clock says" in clinic.cause()
@@ -194,5 +218,5 @@ def test_the_dialer_learns_when_the_listeners_certificate_is_valid(parties: Any)
     _, lab = parties("nobody")
     wait_until(lambda: lab.peers.online("clinic"))
     wait_until(lambda: (link := lab.peers._states["clinic"].link) and link.validity)
-    link = SimpleNamespace(validity=lab.peers._dialers["clinic"].validity())
-    assert link.validity.until > datetime.now(timezone.utc)
+    (shown,) = lab.peers._dialers["clinic"].shown()
+    assert shown.not_valid_after_utc > datetime.now(timezone.utc)

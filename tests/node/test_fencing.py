@@ -14,7 +14,7 @@ from vfl_node.node.service import Node
 
 @pytest.fixture
 def pair(ram: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    for module in ("peers", "calls"):
+    for module in ("dialling", "calls"):
         monkeypatch.setattr(f"vfl_node.node.{module}.RETRY_S", (0.02,))
     made = Pair(ram, trial)
     yield made

@@ -112,7 +112,7 @@ class Pair:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every job has the same seed at a party and an id of the same length, so that runs can be compared."""
     monkeypatch.setattr("vfl_node.node.works.WATCH_S", 0.05)
-    for module in ("peers", "calls"):
+    for module in ("dialling", "calls"):
         monkeypatch.setattr(f"vfl_node.node.{module}.RETRY_S", (0.02,))
 
 

@@ -14,7 +14,7 @@ from vfl_node.errors import PolicyError, UsageError
 from vfl_node.gdp import mu_of
 from vfl_node.job import Job
 from vfl_node.node import predictions
-from vfl_node.node import works as admission
+from vfl_node.node import room as admission
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
 from vfl_node.node.store import Store

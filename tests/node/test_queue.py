@@ -14,7 +14,7 @@ from tests.node.test_three_parties import JOB, ROLES
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
-from vfl_node.node import works as admission
+from vfl_node.node import room as admission
 from vfl_node.node.store import Store
 
 

@@ -33,7 +33,7 @@ def channel(pipe: Any, peer: str, job_id: str) -> Channel:
 
 @pytest.fixture
 def pair(ram: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    for module in ("peers", "calls"):
+    for module in ("dialling", "calls"):
         monkeypatch.setattr(f"vfl_node.node.{module}.RETRY_S", (0.02,))
     monkeypatch.setattr("vfl_node.node.peers.BEAT_S", 0.05)
     made = Pair(ram, trial)

@@ -317,7 +317,7 @@ class Mallory:
     def __init__(self, stage: Stage) -> None:
         folder = stage.federation.folder / "mallory"
         if not folder.exists():
-            init("mallory", "passive", folder)
+            init("mallory", "passive", folder, mode="shared")
             certify([folder], stage.federation.folder / "authority")
         settings = load_settings(folder / "node.yaml")
         assert settings.tls

@@ -252,7 +252,7 @@ def test_sigterm_during_a_job_pauses_it(federation: Any) -> None:
 
 
 def test_another_partys_certificate_is_turned_away(federation: Any) -> None:
-    init("mallory", "passive", federation.folder / "mallory")
+    init("mallory", "passive", federation.folder / "mallory", mode="shared")
     certify([federation.folder / "mallory"], federation.folder / "authority")
     federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
     address = federation.running("clinic")["listen"]

@@ -96,6 +96,7 @@ class View:
             "bank": link | {"online": False, "cause": HOSTILE},
         }
         self.asked_for: list[Wanted] = []
+        self.trusted: list[tuple[str, ...]] = []
         self.resumable = 0
         self.safer: dict[str, list[dict[str, Any]]] = {}
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
@@ -139,6 +140,23 @@ class View:
             raise self.error
         self.cancelled.append(job_id)
         return self.all[0]
+
+    def invite(self, minutes: float, address: str) -> dict[str, Any]:
+        self.trusted.append(("invite", f"{minutes:g}", address))
+        return {"address": address, "code": "7KQ4-M2XP"}
+
+    def invite_status(self) -> dict[str, Any]:
+        return {"left": 5, "met": ""}
+
+    def close_invite(self) -> None:
+        self.trusted.append(("close",))
+
+    def admit(self, name: str) -> None:
+        self.trusted.append(("admit", name))
+
+    def revoke(self, name: str, reason: str) -> list[str]:
+        self.trusted.append(("revoke", name, reason))
+        return ["running-1"]
 
     def predict(self, model: str, request: bytes) -> Asked:
         self.submitted.append(f"{model} {request!r}")

@@ -52,20 +52,34 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Where to write.")],
     role: Annotated[RoleName, typer.Option(help="Its role.")],
     federation: Annotated[str, typer.Option(help="Trust domain in the certificates.")] = "trial",
+    shared: Annotated[
+        bool, typer.Option("--shared", help="One authority signs for all parties: write a request for it (vfl-node certify).")
+    ] = False,
+    outside: Annotated[
+        bool, typer.Option("--outside", help="The authority of this organisation signs: write a request for it.")
+    ] = False,
 ) -> None:
-    """Write a commented configuration, a key and a certificate request."""
+    """Write a commented configuration and the keys of a party that is its own authority."""
     import yaml
 
     from vfl_node.node.setup import init as write
 
-    _check_name(name)
-    for path in write(name, role.value, folder, federation=federation):
+    check_name(name)
+    if shared and outside:
+        raise UsageError("--shared and --outside exclude each other", hint="leave one out")
+    for path in write(
+        name, role.value, folder, federation=federation, mode="shared" if shared else "outside" if outside else "own"
+    ):
         out.print(f"wrote {path}")
     ports = yaml.safe_load((folder / "node.yaml").read_text())
     out.print(f"ports: listen {ports['listen']} for peers, http {ports['http']} for its owner", markup=False)
-    out.print(
-        f"next: have {folder / 'node.csr'} signed (for a trial: vfl-node certify {folder}), then edit {folder / 'node.yaml'}"
-    )
+    if shared:
+        trial = f"for a trial: vfl-node certify {folder}"
+        out.print(f"next: have {folder / 'node.csr'} signed ({trial}), then edit {folder / 'node.yaml'}")
+    elif outside:
+        out.print(f"next: have {folder / 'keys' / 'node.csr'} signed, then edit {folder / 'node.yaml'}")
+    else:
+        out.print(f"next: edit {folder / 'node.yaml'}, start the node, and pair: vfl-node invite, or vfl-node join")
 
 
 @app.command()
@@ -73,7 +87,7 @@ def certify(
     folders: Annotated[list[Path], typer.Argument(help="Folders written by `vfl-node init`.")],
     authority: Annotated[Path, typer.Option(help="Folder of the trial authority; created if absent.")] = Path("authority"),
 ) -> None:
-    """Sign nodes' certificate requests with a trial authority on this machine."""
+    """Sign the requests of `init --shared` with a trial authority on this machine."""
     from vfl_node.node.setup import certify as sign
 
     for written in sign(folders, authority):
@@ -124,7 +138,7 @@ def accept_loss(
     from vfl_node.node.partners import accept_loss as accept
     from vfl_node.node.partners import accept_new_answers
 
-    _check_name(peer)
+    check_name(peer)
     settings = load_settings(config)
     if peer not in settings.peers:
         hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
@@ -139,7 +153,8 @@ def accept_loss(
     )
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raise UsageError unless a party can have this ``name``."""
     from pydantic import TypeAdapter, ValidationError
 
     from vfl_node.job import Name

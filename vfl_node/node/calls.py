@@ -121,12 +121,13 @@ class Calls:
         with self._changed:
             if key in self._arrived:
                 return self._arrived.pop(key), ""
-        if peer not in self._dialers:
+        dialer = self._dialers.get(peer)
+        if dialer is None:
             with self._changed:
                 self._changed.wait(0.2)
                 return self._arrived.pop(key, None), ""
         try:
-            pipe = self._dialers[peer].converse(job_id, timeout_s=CONNECT_S, check=waiting.check)
+            pipe = dialer.converse(job_id, timeout_s=CONNECT_S, check=waiting.check)
             try:
                 self._check(peer, pipe)
             except PolicyError:

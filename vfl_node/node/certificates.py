@@ -1,4 +1,7 @@
-"""Whether certificates are still valid while links are up: a link ends when that of either side has expired, with the cause."""
+"""Whether certificates still hold while links are up.
+
+A link ends, with the cause, when the certificate of either side has expired, and when nobody vouches for the peer's any more.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from datetime import datetime, timezone
 
 import structlog
 
-from vfl_node.errors import PeerLost
+from vfl_node.errors import PeerLost, PolicyError, VflError
 from vfl_node.node.peer_state import PeerState, days_left
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
@@ -27,7 +30,9 @@ class CertificateWatch:
         dialers: of the peers that it dials, whose certificates a stream does not show.
         states: of all peers.
         down: called with (peer, cause, code) for each peer without a link while this node's own certificate cannot be used.
+        cut: called with (peer, error) for each peer for whose certificate nobody vouches any more: its conversations end.
         clock: gives the time, in UTC.
+        renew: called with the end of this node's own certificate and the time, before each check.
 
     Attributes:
         fault: why this node's own certificate cannot be used now; empty if it can.
@@ -39,10 +44,13 @@ class CertificateWatch:
         dialers: Mapping[str, Dialer],
         states: Mapping[str, PeerState],
         down: Callable[[str, str, str], None],
+        cut: Callable[[str, VflError], None],
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        renew: Callable[[datetime, datetime], None] = lambda until, now: None,
     ) -> None:
         self.fault = ""
-        self._credentials, self._dialers, self._states, self._down, self._clock = credentials, dialers, states, down, clock
+        self._credentials, self._dialers, self._states = credentials, dialers, states
+        self._down, self._cut, self._clock, self._renew = down, cut, clock, renew
         self._warned = clock().date()  # there was a warning when they were read
 
     @property
@@ -57,6 +65,8 @@ class CertificateWatch:
     def look(self) -> None:
         """Check once: end the links that have no valid certificate at both ends, and warn once a day of an early expiry."""
         now = self._clock()
+        if self._credentials.validity:
+            self._renew(self._credentials.validity.until, now)
         earlier, before, self.fault = self._credentials.validity, self.fault, ""
         self._credentials = own = self._credentials.current(now)
         if own.validity:
@@ -66,7 +76,7 @@ class CertificateWatch:
             if warning and not self.fault and now.date() != self._warned:
                 log.warning(warning)
                 self._warned = now.date()
-        for peer, state in self._states.items():
+        for peer, state in list(self._states.items()):
             self._look_at(peer, state, before, now)
 
     def _look_at(self, peer: str, state: PeerState, before: str, now: datetime) -> None:
@@ -75,8 +85,8 @@ class CertificateWatch:
             if self.fault or (before and state.cause == before):
                 self._down(peer, self.fault, "E_CERTIFICATE" if self.fault else "")
             return
-        if link.validity is None and peer in self._dialers:
-            link.validity = self._dialers[peer].validity()
+        if not link.shown and (dialer := self._dialers.get(peer)):
+            link.shown = dialer.shown()
         name, own = self._credentials.name, self._credentials.validity
         for whose, cause, validity in (
             (name, self.fault, own),
@@ -86,6 +96,13 @@ class CertificateWatch:
                 told = validity.fault(f"the certificate of {whose}", now, clock="its clock")
                 link.part(told, PeerLost(cause, code="E_CERTIFICATE"))
                 return
+        if link.shown:
+            try:
+                self._credentials.check_peer(peer, link.shown, now)
+            except PolicyError as error:
+                lost = PeerLost(error.message, code=error.code)
+                self._cut(peer, lost)
+                link.part(error.for_peer, lost)
 
     def _watch(self, stopping: threading.Event) -> None:
         while not stopping.wait(LOOK_S):

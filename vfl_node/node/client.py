@@ -105,6 +105,26 @@ class Client:
         query = urlencode({name: value for name, value in asked.items() if value is not None})
         return self._call("POST", f"/api/prune?{query}")["jobs"]
 
+    def invite(self, minutes: float, address: str) -> dict[str, Any]:
+        """Open an invite: its ``address`` and ``code`` (:meth:`vfl_node.node.pairing.Pairing.invite`)."""
+        return self._call("POST", f"/api/invite?{urlencode({'minutes': minutes, 'address': address})}")
+
+    def invite_status(self) -> dict[str, Any]:
+        """What became of it (:meth:`vfl_node.node.pairing.Pairing.status`)."""
+        return self._call("GET", "/api/invite")
+
+    def close_invite(self) -> None:
+        """End it."""
+        self._call("DELETE", "/api/invite")
+
+    def admit(self, name: str) -> None:
+        """Take up a peer whose file pairing has written."""
+        self._call("POST", f"/api/peers/{name}")
+
+    def revoke(self, name: str, reason: str) -> list[str]:
+        """End everything with a peer that the node was paired with; the jobs that are paused."""
+        return self._call("POST", f"/api/peers/{name}/revoke?{urlencode({'reason': reason})}")["paused"]
+
     def predict(self, model: str, request: bytes, waiting: Callable[[], None]) -> bytes:
         """Predictions of known records by the model of job ``model``, as CSV.
 

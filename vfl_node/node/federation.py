@@ -82,7 +82,7 @@ class LocalFederation:
             parties = self._job.parties
             folders = {name: self._folder / name for name in parties.all}
             for name, folder in folders.items():
-                init(name, cast(Role, role_in(parties, name)), folder)
+                init(name, cast(Role, role_in(parties, name)), folder, mode="shared")
             certify(list(folders.values()), self._folder / "authority")
             # The coordinator listens, the active party dials it and listens, passive ones dial both and do not meet each other.
             listening = [parties.coordinator, parties.active] if parties.coordinator else [parties.active]

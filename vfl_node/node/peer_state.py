@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from vfl_node.errors import PolicyError, ProtocolError, VflError
+from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
 from vfl_node.session.preflight import version_error
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Echo, Hello, Notice
@@ -148,6 +148,23 @@ class PeerState:
             "round_trip_ms": self.echoes.round_trip_ms if self.link else None,
             "certificate_days": days_left(self.link.validity if self.link else None),
         }
+
+
+class PeerStates(dict[str, PeerState]):
+    """The states of all peers. A party that is no peer, such as one that a job names and that was revoked, is never there."""
+
+    def __missing__(self, name: str) -> PeerState:
+        return PeerState(name, None, cause="it is no peer of this node")
+
+
+PARTING_CODES = ("E_CERTIFICATE", "E_IDENTITY", "E_REVOKED")
+"""Codes with which a peer may end a link for good or for long."""
+
+
+def parting_error(peer: str, notice: Notice) -> PeerLost:
+    """Why ``peer`` has ended the link, as its ``notice`` says."""
+    code = notice.parting_code if notice.parting_code in PARTING_CODES else PARTING_CODES[0]
+    return PeerLost(f"{peer} ended the link: {peer_text(notice.parting)}", code=code)
 
 
 def days_left(validity: Validity | None) -> int | None:

@@ -6,7 +6,6 @@ the node whose name sorts first dials, and the other's call is turned away with 
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,16 +13,18 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
-from vfl_node.node.calls import CONNECT_S, RETRY_S, Calls, Waiting
+from vfl_node.node.calls import CONNECT_S, Calls, Waiting
 from vfl_node.node.certificates import CertificateWatch
-from vfl_node.node.peer_state import PeerState, greeting, mistake_in
+from vfl_node.node.dialling import Dialling
+from vfl_node.node.peer_state import PeerState, PeerStates, greeting, mistake_in, parting_error
 from vfl_node.node.pulse import Beats
 from vfl_node.node.questions import Questions
+from vfl_node.node.renewal import Renewal
 from vfl_node.settings.node import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.credentials import Credentials
-from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
+from vfl_node.transport.guests import Guests
 from vfl_node.transport.recorder import Recorder
 from vfl_node.transport.server import NodeServer
 from vfl_node.transport.streams import LinkStream, StreamPipe
@@ -52,6 +53,7 @@ class Peers:
         on_notice: called with (peer, notice) for each offer and cancellation that arrives; may return a reply.
         expects: whether a conversation of a peer about a job may be waited for: no other is.
         recorder: hears everything that is sent.
+        guests: whoever talks with guests that want to pair; None: there are none.
 
     Attributes:
         on_up: called with the peer whenever its link comes up.
@@ -65,6 +67,7 @@ class Peers:
         on_notice: Callable[[str, Notice], Notice | None],
         expects: Callable[[str, str], bool],
         recorder: Recorder | None = None,
+        guests: Guests | None = None,
     ) -> None:
         self.on_up: Callable[[str], None] = lambda peer: None
         self.steps: Callable[[str], Mapping[str, int]] = lambda peer: {}
@@ -72,26 +75,29 @@ class Peers:
         self._on_notice = on_notice
         self._recorder = recorder
         self._changed = threading.Condition()
-        self._states = {name: PeerState(name, peer.address) for name, peer in settings.connected.items()}
+        self._states = PeerStates({name: PeerState(name, peer.address) for name, peer in settings.connected.items()})
         self._beats = Beats(self._states, self._changed, steps=lambda peer: self.steps(peer), relays=settings.role == "active")
         self._asking = Questions(self._states, self._changed, self._send)
         self._stopping = threading.Event()
-        instance = secrets.token_hex(16)
-        self._dialers = {
-            name: Dialer(
-                peer.address,
-                own=settings.name,
-                peer=name,
-                federation=settings.federation,
-                credentials=credentials,
-                instance=instance,
-            )
-            for name, peer in settings.connected.items()
-            if peer.address
-        }
-        self._certificates = (
-            CertificateWatch(credentials, self._dialers, self._states, self._disconnect) if credentials else None
+        self._dialling = Dialling(
+            settings,
+            credentials,
+            self._states,
+            check=self._check_process,
+            serve=self._serve_link,
+            down=self._disconnect,
+            stopping=self._stopping,
         )
+        self._dialers = self._dialling.dialers
+        self._certificates = (
+            CertificateWatch(
+                credentials, self._dialers, self._states, self._disconnect, self._cut, renew=Renewal(settings).renew_if_due
+            )
+            if credentials
+            else None
+        )
+        if watch := self._certificates:
+            self._dialling.fault = lambda: watch.fault
         self._calls = Calls(
             self._dialers,
             check=self._check_process,
@@ -105,11 +111,12 @@ class Peers:
                 own=settings.name,
                 federation=settings.federation,
                 credentials=credentials,
-                peers=frozenset(settings.connected),
+                peers=settings.authorities,
                 on_converse=self._accept_conversation,
                 on_link=self._accept_link,
-                instance=instance,
+                instance=self._dialling.instance,
                 streams_per_party=settings.streams_per_party,
+                guests=guests,
             )
             if settings.listen
             else None
@@ -120,9 +127,28 @@ class Peers:
         bound = self._server.start() if self._server else None
         if self._certificates:
             self._certificates.start(self._stopping)
-        for name in self._dialers:
-            threading.Thread(target=self._keep_link, args=(name,), name=f"link-{name}", daemon=True).start()
+        self._dialling.start()
         return bound
+
+    def admit(self, name: str, address: str | None) -> None:
+        """Take up a peer that this node's owner has listed, while it runs."""
+        self._dialling.remove(name)
+        with self._changed:
+            self._states[name] = PeerState(name, address)
+        if address:
+            self._dialling.add(name, address)
+
+    def dismiss(self, name: str, error: VflError) -> None:
+        """End everything with a peer that this node's owner lists no more; it is told why first."""
+        with self._changed:
+            state = self._states.pop(name, None)
+            pipes = list(state.pipes) if state else []
+            self._changed.notify_all()
+        if state and state.link:
+            state.link.part(error.for_peer, error)
+        for pipe in pipes:
+            pipe.cancel(error)
+        self._dialling.remove(name)
 
     def stop(self) -> None:
         """End every link and conversation."""
@@ -133,8 +159,7 @@ class Peers:
         for link in links:
             link.close()
         self._calls.stop()
-        for dialer in self._dialers.values():
-            dialer.close()
+        self._dialling.stop()
         if self._server:
             self._server.stop()
 
@@ -215,31 +240,6 @@ class Peers:
         with self._changed:
             self._states[peer].check_same_process(stream)
 
-    def _keep_link(self, peer: str) -> None:
-        """Keep a link to a dialled peer for as long as the node runs."""
-        failures = 0
-        while not self._stopping.is_set():
-            try:
-                if self._certificates and (fault := self._certificates.fault):
-                    raise PeerLost(fault, code="E_CERTIFICATE")  # the peer would only say that it refuses it
-                link = self._dialers[peer].link(timeout_s=CONNECT_S)
-                failures, self._states[peer].dialable = 0, True
-                try:
-                    self._check_process(peer, link)
-                except PolicyError as error:
-                    link.close()
-                    log.warning(error.message, peer=peer, code=error.code)
-                else:
-                    self._serve_link(peer, link)
-            except VflError as error:
-                if error.code != "E_CALL_BACK":
-                    self._states[peer].dialable = False
-                    self._disconnect(peer, error.message, error.code)
-            except Exception:
-                log.exception("internal error", peer=peer)  # the link is begun again whatever happened
-            self._stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
-            failures += 1
-
     def _serve_link(self, peer: str, link: LinkStream) -> None:
         """Greet, then answer notices until the link breaks."""
         self._send(peer, link, greeting(self._settings))
@@ -253,10 +253,13 @@ class Peers:
         version = peer_text(answer.hello.software_version, 20)
         with self._changed:
             state = self._states[peer]
-            previous = state.connect(link, version)
+            known = peer in self._states  # otherwise it was dismissed meanwhile
+            previous = state.connect(link, version) if known else link
             self._changed.notify_all()
         if previous is not None:
             previous.close()
+        if not known:
+            return
         log.info("peer connected", peer=peer, version=version)
         heard = beaten = time.monotonic()
         try:
@@ -286,11 +289,15 @@ class Peers:
     def _silent(self, peer: str) -> None:
         """End link and conversations of a peer that hangs; the conversations would be waited for much longer by themselves."""
         lost = PeerLost(f"not a word from {peer} for {SILENCE_S:.0f} s")
+        self._cut(peer, lost)
+        raise lost
+
+    def _cut(self, peer: str, error: VflError) -> None:
+        """End the conversations with ``peer``."""
         with self._changed:
             pipes = list(self._states[peer].pipes)
         for pipe in pipes:
-            pipe.cancel(lost)
-        raise lost
+            pipe.cancel(error)
 
     def _handle(self, peer: str, link: LinkStream, notice: Notice) -> None:
         kind = notice.WhichOneof("body")
@@ -303,7 +310,7 @@ class Peers:
             if answer := self._states[peer].echoes.hear(notice.echo):
                 self._send(peer, link, Notice(echo=answer))
         elif notice.parting:
-            raise PeerLost(f"{peer} ended the link: {peer_text(notice.parting)}", code="E_CERTIFICATE")
+            raise parting_error(peer, notice)
         elif kind in ("offer", "cancel"):
             reply = self._on_notice(peer, notice)
             if reply is not None:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from vfl_node.configuration.models import parse
 from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.crypto.kernels import kernel
+from vfl_node.errors import PolicyError, UsageError, peer_text
 from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import choose_device
 from vfl_node.execution.trial import read_trial
@@ -25,6 +26,7 @@ from vfl_node.node.check import StartCheck
 from vfl_node.node.faults import starting
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
+from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
@@ -36,9 +38,11 @@ from vfl_node.process.files import write_whole
 from vfl_node.process.machine import machine_state, utc_now
 from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
+from vfl_node.settings.connection import Roster, read_paired
 from vfl_node.settings.node import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
+from vfl_node.trust.pending import forget
 from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
@@ -49,6 +53,9 @@ log = structlog.get_logger()
 
 STOP_S = 5.0
 """Time that running jobs get to pause; the whole node ends within 10 s."""
+
+MOST_REASON = 200
+"""Characters of why a peer is revoked."""
 
 SIGNALS_S = 0.5
 """How often the main thread wakes up: Python handles signals only there, but the system may deliver them to another thread."""
@@ -68,11 +75,14 @@ class Node:
             UsageError: a certificate, key or device cannot be used.
             StateError: the state folder cannot be used.
         """
-        self.settings = settings
+        self._roster = Roster(settings.peers)
+        self.settings = settings = settings.model_copy(update={"peers": self._roster})
         self._started = utc_now()
         credentials = None
         if settings.tls:
-            credentials = load_credentials(settings.tls, name=settings.name, federation=settings.federation)
+            credentials = load_credentials(
+                settings.tls, name=settings.name, federation=settings.federation, peers=settings.authorities
+            )
             for warning in credentials.warnings:
                 log.warning(warning)
         else:
@@ -87,7 +97,10 @@ class Node:
         self._jobs = Jobs(settings, self._store, self._works)
         self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
-        self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder)
+        self._pairing = Pairing(settings, credentials)
+        self._bound: str | None = None
+        guests = self._pairing if settings.pairs else None
+        self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests)
         with starting(settings.state_dir):
             self.token = self._token()
 
@@ -100,7 +113,7 @@ class Node:
         kernel()
         self._works.attach(self.peers)
         self.peers.on_up = self._offers.link_up
-        bound = self.peers.start()
+        bound = self._bound = self.peers.start()
         self._works.start()
         self._data.start()
         log.info(
@@ -114,7 +127,10 @@ class Node:
             threads=self.settings.threads,
         )
         if not self.settings.connected:
-            log.warning("no peer is configured, so no job can run", hint="add one under peers, then start the node again")
+            hint = (
+                "pair with one: vfl-node invite, vfl-node join" if self.settings.pairs else "add one, then start the node again"
+            )
+            log.warning("no peer is configured, so no job can run", hint=hint)
         return bound
 
     def stop(self) -> None:
@@ -180,6 +196,48 @@ class Node:
         """Register a job that aligns and predicts new records, a CSV file. Raises VflError."""
         record = self._jobs.predict_new(model, request)
         return self._jobs.view(record.id) or {}
+
+    def invite(self, minutes: float, address: str) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.pairing.Pairing.invite`."""
+        return self._pairing.invite(minutes, address, bound=self._bound or "")
+
+    def invite_status(self) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.pairing.Pairing.status`."""
+        return self._pairing.status()
+
+    def close_invite(self) -> None:
+        """As :meth:`vfl_node.node.pairing.Pairing.close`."""
+        self._pairing.close()
+
+    def admit(self, name: str) -> None:
+        """Take up a peer whose file pairing has written.
+
+        Raises:
+            UsageError: there is none (``E_UNKNOWN_PEER``), or it cannot be read.
+        """
+        peer = read_paired(self.settings.peers_dir).get(name)
+        if peer is None:
+            hint = "pair with it: vfl-node invite, vfl-node join"
+            raise UsageError(f"this node was not paired with {name}", code="E_UNKNOWN_PEER", hint=hint)
+        self._roster.admit(name, peer)
+        self.peers.admit(name, peer.address)
+        log.info("peer admitted", peer=name)
+
+    def revoke(self, name: str, reason: str) -> list[str]:
+        """End everything with a peer that this node was paired with; returns the jobs that are paused.
+
+        Raises:
+            UsageError: this node was not paired with it (``E_UNKNOWN_PEER``).
+        """
+        forget(self.settings, name)
+        self._roster.dismiss(name)
+        told = peer_text(reason, MOST_REASON)
+        for_peer = f"{self.settings.name} has revoked {name}" + (f": {told}" if told else "")
+        error = PolicyError(f"{name} was revoked", code="E_REVOKED", hint="pair with it again", for_peer=for_peer)
+        paused = self._works.pause_with(name, error)
+        self.peers.dismiss(name, error)
+        log.warning("peer revoked", peer=name, paused=len(paused))
+        return paused
 
     def artefact(self, job_id: str, name: str) -> Path | None:
         """A file that a job left for its owner, or None. Raises StateError if it is damaged."""

@@ -1,4 +1,4 @@
-"""Write what a new node needs: configuration, key, certificate request; and a trial federation's certificates."""
+"""Write what a new node needs: configuration, keys, certificate or a request for one; and a trial federation's certificates."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import yaml
 
 from vfl_node.errors import UsageError
 from vfl_node.roles import Role
+from vfl_node.settings.connection import Tls, TlsMode
 from vfl_node.transport.authority import describe, make_authority, make_key_and_request, sign
 from vfl_node.transport.credentials import write_private
+from vfl_node.trust.keys import make_own, make_signing_key
 
 CONFIG = """\
 # Settings of one node. Nothing in this file is ever sent to another party.
@@ -25,24 +27,51 @@ federation: {federation}         # trust domain in every certificate
 listen: {listen}    # gRPC port for peers; leave it out if this node only dials
 http: 127.0.0.1:{http}    # health, metrics, jobs; keep it on loopback
 
-peers: {{}}                 # who takes part besides this node, for example
-#  {other}:
-#    address: {other}.example:7443   # without an address it is waited for
-{relayed}
+{peers}{relayed}
 accept_jobs_from: []      # peers whose jobs run here without asking; nobody by default
 # limits:
 #   coordinators: [notary]  # third parties that jobs of peers may name; nobody by default
 
-tls:
-  ca: ca.crt              # the federation's authority
-  certificate: node.crt   # from node.csr, signed by the authority
-  key: node.key           # stays here; mode 0600
-
+{tls}
 state_dir: state          # jobs, their keys while they run, reports; private to this user
 device: auto              # CUDA where there is one; cpu or cuda:0 to choose
 threads: 1                # for tensors; group operations use every core unless group_threads says otherwise
 peer_wait_s: 3600         # how long a job waits for a lost or absent peer
 """
+
+LISTED = """\
+peers: {{}}                 # who takes part besides this node, for example
+#  {other}:
+#    address: {other}.example:7443   # without an address it is waited for
+"""
+
+PAIRED = """\
+peers: {{}}                 # pairing adds those in peers/: vfl-node invite, vfl-node join
+"""
+
+TLS: dict[TlsMode, str] = {
+    "own": """\
+tls:
+  mode: own               # this party is its own authority; peers come to know it by pairing
+  ca: keys/authority.crt  # its key, keys/authority.key, renews certificates; it may lie offline
+  certificate: keys/node.crt
+  key: keys/node.key      # stays here; mode 0600
+""",
+    "outside": """\
+tls:
+  mode: outside           # an authority of this organisation signs; peers come to know it by pairing
+  ca: keys/ca.crt         # that authority
+  certificate: keys/node.crt   # from keys/node.csr, signed by it
+  key: keys/node.key      # stays here; mode 0600
+""",
+    "shared": """\
+tls:
+  mode: shared            # one authority for all parties: its holder can pose as each of them
+  ca: ca.crt              # the federation's authority
+  certificate: node.crt   # from node.csr, signed by the authority
+  key: node.key           # stays here; mode 0600
+""",
+}
 
 DATA = """
 data:
@@ -84,42 +113,60 @@ class Written:
     what: str
 
 
-def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> list[Path]:
-    """Write ``node.yaml``, ``node.key`` (0600) and ``node.csr`` into ``folder``; returns the files.
+def init(name: str, role: Role, folder: Path, *, federation: str = "trial", mode: TlsMode = "own") -> list[Path]:
+    """Write ``node.yaml`` and the keys of a party into ``folder``; returns the files. All secrets are 0600.
 
     Each port is the first from its role's on that is free on this machine and that no ``node.yaml`` beside ``folder`` has, so
     that nodes of several parties can run on one machine.
 
+    Args:
+        name: of the party.
+        role: of its node.
+        folder: where to write.
+        federation: trust domain in its certificates.
+        mode: as ``tls.mode``: own: an authority, a certificate, a signing key and a card. outside: a key, a request for a
+            certificate, and a signing key. shared: a key and a request.
+
     Raises:
         UsageError: one of them exists already (nothing is overwritten).
     """
-    paths = [folder / file for file in ("node.yaml", "node.key", "node.csr")]
-    for path in paths:
+    config, keys = folder / "node.yaml", folder if mode == "shared" else folder / "keys"
+    files = Tls(mode=mode, ca=keys / "authority.crt", certificate=keys / "node.crt", key=keys / "node.key")
+    for path in (config, files.key, keys / "node.csr", files.authority_key, files.signing_key):
         if path.exists():
             raise UsageError(f"{path} exists already", code="E_EXISTS", hint="choose another folder, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
+    keys.mkdir(mode=0o700, exist_ok=True)
+    config.write_text(_configuration(name, role, folder, federation, mode))
+    if mode == "own":
+        return [config, *make_own(name, federation, files)]
     key, request = make_key_and_request(name, federation)
+    write_private(files.key, key)
+    (keys / "node.csr").write_bytes(request)
+    if mode == "shared":
+        return [config, files.key, keys / "node.csr"]
+    make_signing_key(files)
+    return [config, files.key, keys / "node.csr", files.signing_key]
+
+
+def _configuration(name: str, role: Role, folder: Path, federation: str, mode: TlsMode) -> str:
+    """The text of ``node.yaml``."""
     meaning, port, http, other = OF_ROLE[role]
     taken = _ports_beside(folder)
     port = _free_port("0.0.0.0", port, taken)  # noqa: S104 - as the settings say
     http = _free_port("127.0.0.1", http, taken | {port})
-    data = DATA.format(name=name, label=LABEL if role == "active" else "") if role != "coordinator" else ""
-    paths[0].write_text(
-        CONFIG.format(
-            name=name,
-            role=role,
-            meaning=meaning,
-            federation=federation,
-            data=data,
-            listen=f"0.0.0.0:{port}",
-            http=http,
-            other=other,
-            relayed=RELAYED if role == "passive" else "",
-        )
+    return CONFIG.format(
+        name=name,
+        role=role,
+        meaning=meaning,
+        federation=federation,
+        data=DATA.format(name=name, label=LABEL if role == "active" else "") if role != "coordinator" else "",
+        listen=f"0.0.0.0:{port}",
+        http=http,
+        peers=LISTED.format(other=other) if mode == "shared" else PAIRED.format(),
+        relayed=RELAYED if role == "passive" else "",
+        tls=TLS[mode],
     )
-    write_private(paths[1], key)
-    paths[2].write_bytes(request)
-    return paths
 
 
 def certify(folders: list[Path], authority: Path) -> list[Written]:
@@ -135,7 +182,9 @@ def certify(folders: list[Path], authority: Path) -> list[Written]:
     for folder in folders:
         request = folder / "node.csr"
         if not request.exists():
-            raise UsageError(f"no {request}", code="E_FILE", hint=f"write it first: vfl-node init NAME --role ROLE {folder}")
+            raise UsageError(
+                f"no {request}", code="E_FILE", hint=f"write it first: vfl-node init NAME --role ROLE --shared {folder}"
+            )
         if not certificate.exists():
             authority.mkdir(parents=True, exist_ok=True)
             issued, secret = make_authority(_federation(folder))

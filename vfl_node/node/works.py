@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -20,12 +20,13 @@ from vfl_node.node.endings import conclude, node_stopping, quarantine_error
 from vfl_node.node.faults import explain
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
+from vfl_node.node.room import check_room
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turns
 from vfl_node.node.work import Work
 from vfl_node.process.machine import utc_now
-from vfl_node.settings.node import MOST_SERVICES, Settings
+from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 
 log = structlog.get_logger()
@@ -254,6 +255,14 @@ class Works:
             record = replace(record, state=state, finished=utc_now(), code=code, message=message, hint=None)
             return conclude(self._settings, self._store, record)
 
+    def pause_with(self, peer: str, error: VflError) -> list[str]:
+        """Pause the jobs under way in which ``peer`` takes part, for ``error``; returns their ids."""
+        with self._lock:
+            works = [work for work in self._works.values() if work.alive and peer in work.others.names]
+        for work in works:
+            work.stop.ask(Paused(error.message, code=error.code, hint=error.hint, for_peer=error.for_peer))
+        return [work.record.id for work in works]
+
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """As :meth:`vfl_node.node.store.Store.prune`, while no job begins."""
         with self._lock:
@@ -309,39 +318,3 @@ class Works:
         except StateError as error:
             for work in works:
                 work.stop.ask(Paused(error.message, code=error.code, hint=error.hint, for_peer=error.for_peer))
-
-
-MOST_QUEUED = 256
-"""So many jobs of this owner may wait for their turn, and so many of peers be under way or wait, which must not fill a node."""
-
-MOST_QUEUED_OF_PEER = 64
-"""So many of them may be of one peer; fewer if more peers than four may submit jobs, so that there is room for each."""
-
-WAIT = "wait or cancel one"
-
-
-def check_room(settings: Settings, works: Sequence[Work], stored: int, submitter: str, *, serves: bool) -> None:
-    """Raise PolicyError (``E_BUSY``) if the submitter of the job has too many jobs at this node already.
-
-    Args:
-        settings: this node's.
-        works: jobs under way.
-        stored: jobs of ``submitter`` in the index, without this one.
-        submitter: of the job.
-        serves: whether it is a service of predictions, which needs no place.
-    """
-    peer = submitter != settings.name
-    services = sum(work.turn is None for work in works)
-    theirs = sum(work.record.submitter == submitter and work.turn is not None for work in works)
-    waiting = sum(work.record.submitter == settings.name and work.place > 0 for work in works)
-    share = min(MOST_QUEUED_OF_PEER, MOST_QUEUED // max(1, len(settings.accept_jobs_from)))
-    scope = f"jobs of {submitter}"
-    for concerns, many, most, what, hint in (
-        (peer, stored, settings.limits.jobs_per_peer, scope, "vfl-node prune, or raise limits.jobs_per_peer"),
-        (serves, services, MOST_SERVICES - peer, "services of predictions", WAIT),  # the last one is for this owner
-        (peer and not serves, theirs, share, scope, WAIT),
-        (not (peer or serves), waiting, MOST_QUEUED, "jobs that wait for their turn", WAIT),
-    ):
-        if concerns and many >= most:
-            busy = f"there are {most} {what} already"
-            raise PolicyError(busy, code="E_BUSY", hint=hint, for_peer=busy)

@@ -16,22 +16,21 @@ from pydantic import (
     Discriminator,
     Field,
     SerializeAsAny,
-    StringConstraints,
     Tag,
     model_validator,
 )
 
-from vfl_node.configuration.models import Frozen, load
+from vfl_node.configuration.models import Frozen, text_of, validate
+from vfl_node.configuration.yaml_text import read
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
+from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, Peer, Tls, TlsMode, add_paired
 from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
 from vfl_node.settings.table import Data
-
-Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
 
 SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
 """Role → the tensors that it sends in training; a coordinator sends none."""
@@ -52,31 +51,6 @@ def data_form(data: object) -> str:
 
 
 OneOrByName = Annotated[Annotated[Data, Tag("one")] | Annotated[dict[Name, Data], Tag("by name")], Discriminator(data_form)]
-
-
-class Peer(Frozen):
-    """Another party. Without an address this node waits until it connects, unless it is a relayed one."""
-
-    address: Address | None = None
-    relayed: bool = Field(
-        default=False,
-        description="for a passive node: another passive party that it meets only through the active party of a job, which "
-        "relays; there is no connection with it",
-    )
-
-    @model_validator(mode="after")
-    def _check_address(self) -> Peer:
-        if self.relayed and self.address is not None:
-            raise ValueError("a relayed peer is met through the active party only: leave its address out")
-        return self
-
-
-class Tls(Frozen):
-    """PEM files of this node. The key must not be readable by others."""
-
-    ca: Path
-    certificate: Path
-    key: Path
 
 
 class Obfuscation(Frozen):
@@ -109,7 +83,8 @@ class Settings(Frozen):
     )
     listen: Address | None = Field(default=None, description="gRPC port; absent: this node only dials out")
     http: Address | None = Field(default="127.0.0.1:8080", description="health, metrics and jobs; keep it on loopback")
-    peers: dict[Name, Peer] = {}
+    peers: Mapping[Name, Peer] = {}
+    peers_dir: Path = Field(default=Path(PEERS_DIR), description="files of the peers that this node was paired with")
     accept_jobs_from: tuple[Name, ...] = Field(
         default=(), description="peers whose jobs run without asking the owner; nobody by default"
     )
@@ -156,7 +131,7 @@ class Settings(Frozen):
     def _consistent(self) -> Settings:
         if self.name in self.peers:
             raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
-        if unknown := sorted(set(self.accept_jobs_from) - set(self.peers)):
+        if (unknown := sorted(set(self.accept_jobs_from) - set(self.peers))) and not self.pairs:
             raise ValueError(f"accept_jobs_from names {unknown[0]!r}, which is not among peers")
         if relayed := sorted(set(self.accept_jobs_from) & (self.peers.keys() - self.connected.keys())):
             raise ValueError(
@@ -167,10 +142,15 @@ class Settings(Frozen):
                 "a relayed peer is for a passive node: an active one and a coordinator meet all parties themselves"
             )
         named = {name for table in self.tables.values() for name in table.peers or ()}
-        if unknown := sorted(named - set(self.peers)):
+        if (unknown := sorted(named - set(self.peers))) and not self.pairs:
             raise ValueError(f"data.peers names {unknown[0]!r}, which is not among peers")
         if self.listen is None and any(peer.address is None for peer in self.connected.values()):
             raise ValueError("a peer without an address must be able to dial in: set listen")
+        if self.pairs and (lone := [name for name, peer in self.connected.items() if peer.authority is None]):
+            raise ValueError(
+                f"peers.{lone[0]} has no authority: pair with it (vfl-node invite), or set peers.{lone[0]}.authority; "
+                "under tls.mode shared one authority may vouch for all"
+            )
         if self.tls is None and not self.insecure_loopback:
             raise ValueError("set tls (or insecure_loopback: true for a trial on one machine)")
         if self.tls is None and (bad := [a for a in self._addresses() if not is_loopback(a)]):
@@ -211,6 +191,16 @@ class Settings(Frozen):
     def connected(self) -> Mapping[str, Peer]:
         """The peers with which this node has a link; not the relayed ones."""
         return {name: peer for name, peer in self.peers.items() if not peer.relayed}
+
+    @property
+    def pairs(self) -> bool:
+        """Whether this node comes to know its peers by pairing: each has an authority of its own."""
+        return self.tls is not None and self.tls.mode != "shared"
+
+    @property
+    def authorities(self) -> Authorities:
+        """Peer with which this node has a link → the file of its own authority; None: it has none."""
+        return Authorities(self.peers)
 
     @property
     def tables(self) -> Mapping[str, Data]:
@@ -281,12 +271,16 @@ def is_loopback(address: str) -> bool:
 
 
 def load_settings(path: Path) -> Settings:
-    """Read a node's configuration and resolve its relative paths against the file's folder.
+    """Read a node's configuration, and the peers beside it that it was paired with; resolve relative paths against its folder.
 
     Raises:
-        UsageError: the file is missing or not a valid configuration.
+        UsageError: the file is missing or not a valid configuration, or a peer stands in both.
     """
-    return resolve_paths(load(path, Settings), path.resolve().parent)
+    text, base = text_of(path), path.resolve().parent
+    document = read(text, str(path))
+    if isinstance(document, Mapping):
+        document = add_paired(document, base)
+    return resolve_paths(validate(document, Settings, source=str(path), text=text), base)
 
 
 def resolve_paths(settings: Settings, base: Path) -> Settings:
@@ -295,8 +289,10 @@ def resolve_paths(settings: Settings, base: Path) -> Settings:
     tables = {name: table.relative_to(base) for name, table in settings.tables.items()}
     if settings.data:
         update["data"] = tables[DEFAULT_TABLE] if isinstance(settings.data, Data) else tables
+    update["peers"] = {name: peer.relative_to(base) for name, peer in settings.peers.items()}
+    update["peers_dir"] = base / settings.peers_dir
     if settings.tls:
-        update["tls"] = Tls(ca=base / settings.tls.ca, certificate=base / settings.tls.certificate, key=base / settings.tls.key)
+        update["tls"] = settings.tls.relative_to(base)
     if audited := settings.audit.linkage:
         moved = audited.model_copy(update={"list": base / audited.list})
         update["audit"] = settings.audit.model_copy(update={"linkage": moved})
@@ -305,12 +301,14 @@ def resolve_paths(settings: Settings, base: Path) -> Settings:
 
 __all__ = [
     "DEFAULT_TABLE",
+    "Address",
     "Data",
     "Limits",
     "Obfuscation",
     "Peer",
     "Settings",
     "Tls",
+    "TlsMode",
     "UsageError",
     "data_form",
     "is_loopback",

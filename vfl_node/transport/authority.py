@@ -57,14 +57,19 @@ def make_authority(federation: str, *, now: datetime | None = None) -> tuple[byt
 
 def make_key_and_request(name: str, federation: str) -> tuple[bytes, bytes]:
     """A new private key for party ``name`` and the request for its certificate, both PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = _pem_of(ec.generate_private_key(ec.SECP256R1()))
+    return key, request_for(name, federation, key)
+
+
+def request_for(name: str, federation: str, key: bytes) -> bytes:
+    """The request for a certificate of party ``name`` with the private ``key``, both PEM."""
     request = (
         x509.CertificateSigningRequestBuilder()
         .subject_name(_subject(name, federation))
         .add_extension(x509.SubjectAlternativeName(_names(name, federation)), critical=False)
-        .sign(key, hashes.SHA256())
+        .sign(private_key(key, "the party's key"), hashes.SHA256())
     )
-    return _pem_of(key), request.public_bytes(serialization.Encoding.PEM)
+    return request.public_bytes(serialization.Encoding.PEM)
 
 
 def sign(authority: bytes, authority_key: bytes, request: bytes, *, days: int = 365, now: datetime | None = None) -> bytes:

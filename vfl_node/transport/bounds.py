@@ -55,7 +55,15 @@ class FieldBound:
 
 BULK = FieldBound(MAX_FRAME_BYTES)
 
+MOST_PAIR_BYTES = 16 << 10
+"""Largest message of a pairing."""
+
+PAIR_S = 10.0
+"""How long a whole pairing may take, from its first message to its last; a node has one at a time."""
+
 BOUNDS: dict[type[Message], FieldBound] = {
+    # Before two nodes know each other.
+    session_pb2.PairMessage: FieldBound(MOST_PAIR_BYTES),
     # The standing link.
     session_pb2.Notice: FieldBound(2 * MOST_JOB_BYTES),  # so that a job a little too large is refused with a text
     session_pb2.Hello: FieldBound(512),

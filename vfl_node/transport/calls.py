@@ -8,6 +8,7 @@ a full window of one job never delays another job.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from vfl_node.errors import UsageError
@@ -44,6 +45,9 @@ PING_TIMEOUT = "grpc.http2.ping_timeout_ms"  # how long the peer's process may b
 
 JOB, PARTY, INSTANCE, CODE = "vfl-job", "vfl-party", "vfl-instance", "vfl-code"
 """Names of the metadata: the job of a conversation, the sender's name and process, the code of a refusal."""
+
+ERROR_CODE = re.compile(r"E_[A-Z0-9_]{1,38}")
+"""A code that a peer may send."""
 
 INSTANCE_CHARACTERS = 64
 """Longest id of a process; what is longer is cut."""

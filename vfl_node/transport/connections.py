@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from vfl_node.errors import UsageError
+
 UNPROVEN_IN_ALL = 64
 UNPROVEN_OF_ADDRESS = 16
 UNPROVEN_S = 10.0
@@ -36,6 +38,24 @@ LOOK_S = 0.1
 def most_connections(streams: int) -> int:
     """How many connections a server of ``streams`` streams may accept: at most half of the process's descriptors."""
     return min(streams + UNPROVEN_IN_ALL, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+def bind_error(address: str) -> UsageError:
+    """Why an address cannot be bound; tries to bind it."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(place)
+        reason = "the system refused it"
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+    return UsageError(
+        f"cannot listen on port {port} of {host}: {reason}",
+        code="E_PORT",
+        hint="is another node or program using it? Choose another port in listen",
+    )
 
 
 @dataclass(frozen=True)

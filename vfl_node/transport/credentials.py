@@ -1,4 +1,8 @@
-"""One party's own TLS material: its certificate and key, checked when they are read."""
+"""One party's TLS material: its own certificate and key, checked when they are read, and who vouches for which peer.
+
+Whoever signs certificates can name anybody. So a certificate that says ``lab`` is only taken for lab's if the authority that
+this owner has set for lab has signed it. TLS alone does not say which of several authorities did.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,21 @@ import codecs
 import contextlib
 import os
 import stat
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
+from cryptography.x509.verification import (
+    Criticality,
+    ExtensionPolicy,
+    PolicyBuilder,
+    Store,
+    VerificationError,
+)
 
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.settings.node import Tls
@@ -28,6 +39,8 @@ class Credentials:
 
     Attributes:
         authority: certificates that the federation trusts, PEM.
+        peers: peer → file of its own authority; None: ``authority`` vouches for it.
+        pins: peer with an own authority → that, PEM; empty where its file cannot be used any more: nobody vouches for it.
         certificate: own certificate (and intermediate ones), PEM.
         key: own private key, PEM; never shown.
         validity: of the own certificate; None for material that was not checked.
@@ -42,30 +55,73 @@ class Credentials:
     federation: str
     validity: Validity | None = None
     warnings: tuple[str, ...] = ()
+    peers: Mapping[str, Path | None] = field(default_factory=dict)
+    pins: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def current(self, now: datetime | None = None) -> Credentials:
-        """The material in the files now; if they cannot be used (for example half replaced), the material read before."""
+        """The material in the files now.
+
+        If the own files cannot be used (for example half replaced), they are as read before. A peer's authority whose file
+        cannot be used vouches for nobody: whoever takes it away means that.
+        """
+        pins = {}
+        for peer, path in self.peers.items():
+            if path is not None:
+                pins[peer] = b""
+                with contextlib.suppress(UsageError):
+                    pins[peer] = _read_pin(path)
         with contextlib.suppress(UsageError):
-            return load_credentials(self.files, name=self.name, federation=self.federation, now=now)
-        return self
+            fresh = load_credentials(self.files, name=self.name, federation=self.federation, now=now)
+            return replace(fresh, peers=self.peers, pins=pins)
+        return replace(self, pins=pins)
+
+    def roots_of(self, peer: str) -> bytes:
+        """Who may vouch for ``peer``, PEM; empty: nobody."""
+        return self.pins.get(peer, self.authority)
+
+    @property
+    def roots(self) -> bytes:
+        """Who may vouch for anybody: what a server asks of a certificate before it knows whose it is."""
+        return b"\n".join(dict.fromkeys([self.authority, *filter(None, self.pins.values())]))
+
+    def check_peer(self, peer: str, chain: Sequence[x509.Certificate], now: datetime | None = None) -> None:
+        """Check that the first certificate of ``chain`` is signed by whoever may vouch for ``peer``.
+
+        Args:
+            peer: whom the certificate names.
+            chain: it, and intermediate ones.
+            now: UTC.
+
+        Raises:
+            PolicyError: it is not (``E_IDENTITY``).
+        """
+        reason = f"the certificate of {peer} is not signed by the authority that {self.name} has for {peer}"
+        try:
+            roots = x509.load_pem_x509_certificates(self.roots_of(peer))
+            verify_chain(roots, chain, now or datetime.now(timezone.utc))
+        except (VerificationError, *MALFORMED):
+            raise PolicyError(reason, code="E_IDENTITY", for_peer=reason) from None
 
 
-def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | None = None) -> Credentials:
-    """Read and check a party's own TLS material.
+def load_credentials(
+    files: Tls, *, name: str, federation: str, now: datetime | None = None, peers: Mapping[str, Path | None] | None = None
+) -> Credentials:
+    """Read and check a party's own TLS material, and the authorities of its peers.
+
+    Args:
+        files: own ones.
+        name: of this party.
+        federation: its federation.
+        now: UTC.
+        peers: as :attr:`Credentials.peers`.
 
     Raises:
         UsageError: a file is missing or unreadable (``E_FILE``), other users can read the key
             (``E_KEY_MODE``), or the certificate is not this party's, does not match the key or
-            the authority, or is out of date (``E_CERTIFICATE``).
+            the authority, or is out of date, or a peer's authority cannot be read (``E_CERTIFICATE``).
     """
     now = now or datetime.now(timezone.utc)
-    authority, certificate, key = (_read(path) for path in (files.ca, files.certificate, files.key))
-    if (mode := stat.S_IMODE(files.key.stat().st_mode)) & 0o077:
-        raise UsageError(
-            f"{files.key} can be read by other users of this machine (mode {mode:04o})",
-            code="E_KEY_MODE",
-            hint=f"chmod 600 {files.key}",
-        )
+    authority, certificate, key = _read(files.ca), _read(files.certificate), read_secret(files.key)
     trusted, chain = _certificates(authority, files.ca), _certificates(certificate, files.certificate)
     secret = private_key(key, str(files.key))
     if isinstance(secret, ec.EllipticCurvePrivateKey) and not isinstance(secret.curve, (ec.SECP256R1, ec.SECP384R1)):
@@ -74,8 +130,28 @@ def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | 
         validity = _check(chain, trusted, secret, files, name=name, federation=federation, now=now)
     except MALFORMED:  # an error in a field that is read only now
         raise unusable(f"{files.certificate} or {files.ca} holds a certificate that cannot be read") from None
-    warning = validity.warning(str(files.certificate), now)
-    return Credentials(authority, certificate, key, files, name, federation, validity, (warning,) if warning else ())
+    peers = {} if peers is None else peers  # one without any may get some
+    pins = {peer: _read_pin(path) for peer, path in peers.items() if path is not None}
+    warnings = filter(None, [validity.warning(str(files.certificate), now), _warn_bundle(trusted, files.ca, peers)])
+    return Credentials(authority, certificate, key, files, name, federation, validity, tuple(warnings), peers, pins)
+
+
+def _read_pin(path: Path) -> bytes:
+    """A peer's authority. Raises UsageError."""
+    pem = _read(path)
+    _certificates(pem, path)
+    return pem
+
+
+def _warn_bundle(trusted: Sequence[x509.Certificate], path: Path, peers: Mapping[str, Path | None]) -> str:
+    """That several authorities can name one peer; empty if they cannot."""
+    open_to_all = [peer for peer, own in peers.items() if own is None]
+    if len({certificate.public_bytes(serialization.Encoding.DER) for certificate in trusted}) < 2 or not open_to_all:
+        return ""
+    return (
+        f"{path} has {len(trusted)} authorities, and each of them can sign a certificate of {', '.join(open_to_all)}: "
+        "set peers.NAME.authority, so that only the peer's own authority can"
+    )
 
 
 def _check(
@@ -106,14 +182,39 @@ def _check(
     if now >= leaf.not_valid_after_utc:
         until = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
         raise unusable(f"{files.certificate} expired on {until}", hint="ask the authority for a new one")
-    verifier = PolicyBuilder().store(Store(trusted)).time(now).extension_policies(ca_policy=_AUTHORITY, ee_policy=_PARTY)
     try:
-        verifier.build_client_verifier().verify(leaf, chain[1:])
+        verify_chain(trusted, chain, now)
     except VerificationError as error:
         text = f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})"
         hint = "ask the authority for a new one; its own certificate must be of a CA, and its key usage, if any, keyCertSign"
         raise unusable(text, hint=hint) from None
     return Validity.from_certificate(leaf)
+
+
+def verify_chain(trusted: list[x509.Certificate], chain: Sequence[x509.Certificate], now: datetime) -> None:
+    """Check that one of ``trusted`` vouches for the first certificate of ``chain``, if need be by way of the others.
+
+    Raises:
+        VerificationError: none does.
+    """
+    policies = PolicyBuilder().store(Store(trusted)).time(now).extension_policies(ca_policy=_AUTHORITY, ee_policy=_PARTY)
+    policies.build_client_verifier().verify(chain[0], list(chain[1:]))
+
+
+def read_secret(path: Path) -> bytes:
+    """A file that must be its user's alone.
+
+    Raises:
+        UsageError: it cannot be read (``E_FILE``), or other users can read it (``E_KEY_MODE``).
+    """
+    secret = _read(path)
+    if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+        raise UsageError(
+            f"{path} can be read by other users of this machine (mode {mode:04o})",
+            code="E_KEY_MODE",
+            hint=f"chmod 600 {path}",
+        )
+    return secret
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -43,7 +43,7 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
             if credentials is None:
                 plain.sendall(_HTTP2_PREFACE)
                 return "" if plain.recv(9)[3:4] == _SETTINGS else "it speaks no plaintext HTTP/2 (does that node use TLS?)"
-            with _context(credentials).wrap_socket(plain, server_hostname=dns_of(peer, federation)) as secure:
+            with _context(credentials, peer).wrap_socket(plain, server_hostname=dns_of(peer, federation)) as secure:
                 # A server that refuses this node's certificate closes the connection only after the handshake.
                 return "" if secure.recv(9) else _explain_refusal(credentials)
     except ssl.SSLCertVerificationError as error:
@@ -68,11 +68,11 @@ def _explain_refusal(credentials: Credentials) -> str:
     return "it does not accept this node's certificate (it trusts another authority, or its clock differs)"
 
 
-def _context(credentials: Credentials) -> ssl.SSLContext:
+def _context(credentials: Credentials, peer: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
-    context.load_verify_locations(cadata=credentials.authority.decode("ascii", errors="ignore"))
+    context.load_verify_locations(cadata=credentials.roots_of(peer).decode("ascii", errors="ignore"))
     with contextlib.suppress(OSError):  # the files are being replaced: the rest can still be examined
         context.load_cert_chain(credentials.files.certificate, credentials.files.key)
     return context

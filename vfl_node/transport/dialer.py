@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import weakref
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
+from cryptography import x509
 
 from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
 from vfl_node.settings.node import is_loopback
@@ -23,8 +23,6 @@ _DIALER_OPTIONS = (*calls.OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc
 
 LOOK_S = 0.1
 """How often a caller looks, while its call is not answered, whether it still wants it."""
-
-_ERROR_CODE = re.compile(r"E_[A-Z0-9_]{1,38}")
 
 S = TypeVar("S", bound=Stream[Any])
 
@@ -77,16 +75,19 @@ class Dialer:
         """Open the standing link. Raises as :meth:`converse`."""
         return self._dial("Link", LinkStream(self._peer), [], timeout_s, lambda: None)
 
-    def validity(self) -> Validity | None:
-        """When the certificate is valid that the peer shows now, by a handshake of its own; None if that does not succeed.
+    def shown(self) -> tuple[x509.Certificate, ...]:
+        """The certificate that the peer shows now, by a handshake of its own; none if that does not succeed.
 
         It is not verified here, only who opens a stream does that.
         """
+        shown = certificate_at(self._address) if self._credentials else None
+        if shown is None:
+            return ()
         try:
-            shown = certificate_at(self._address) if self._credentials else None
-            return Validity.from_certificate(shown) if shown else None
+            Validity.from_certificate(shown)
         except MALFORMED:
-            return None
+            return ()
+        return (shown,)
 
     def close(self) -> None:
         """Close everything that is still open."""
@@ -127,7 +128,7 @@ class Dialer:
         own = self._credentials.current()
         options.append(("grpc.ssl_target_name_override", dns_of(self._peer, self._federation)))
         return grpc.secure_channel(
-            self._address, grpc.ssl_channel_credentials(own.authority, own.key, own.certificate), options=options
+            self._address, grpc.ssl_channel_credentials(own.roots_of(self._peer), own.key, own.certificate), options=options
         )
 
     def _follow(self, stream: Stream[Any], call: Any) -> None:
@@ -153,7 +154,7 @@ class Dialer:
         """The status that ended a stream, in plain words."""
         text = "".join(character for character in failure.details() or "" if character.isprintable())[:300]
         code = calls.metadata(failure.trailing_metadata()).get(calls.CODE, "")
-        if _ERROR_CODE.fullmatch(code) and not accepted:
+        if calls.ERROR_CODE.fullmatch(code) and not accepted:
             return PeerError(f"{self._peer} at {self._address} turns this node away: {text}", code=code)
         if accepted:
             return PeerLost(f"the connection with {self._peer} was lost ({text})")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -17,12 +16,13 @@ from urllib.parse import unquote
 import grpc
 from cryptography import x509
 
-from vfl_node.errors import PeerLost, PolicyError, ProtocolError, UsageError, VflError
+from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError
 from vfl_node.settings.node import is_loopback
 from vfl_node.transport import calls
-from vfl_node.transport.connections import Connections, most_connections
+from vfl_node.transport.connections import Connections, bind_error, most_connections
 from vfl_node.transport.credentials import Credentials
-from vfl_node.transport.identity import Validity, party_of, uri_of
+from vfl_node.transport.guests import Entrance, Guests
+from vfl_node.transport.identity import party_of, uri_of
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
 STREAMS_PER_PARTY = 32
@@ -34,6 +34,9 @@ REFUSED_FREELY, REFUSED_WITHIN_S, REFUSED_PAUSE_S = 8, 10.0, 1.0
 A refused call costs this node three threads, and its caller nothing. During the delay it occupies one of its party's streams,
 so that other parties never wait for it. All callers that are not peers share the streams of one party.
 """
+
+NEW_PEERS = 4
+"""For so many peers that are paired with while it runs a server has streams; for more after its next start."""
 
 STOP_S = 10.0
 """How much longer than its streams' time limit a server may take to stop; if a thread could not start it never stops."""
@@ -63,7 +66,7 @@ class NodeServer:
         own: this party's name.
         federation: its federation.
         credentials: TLS material; None for plaintext, which is allowed on loopback only.
-        peers: names of the parties that may call.
+        peers: names of the parties that may call; may grow while the server runs.
         on_converse: called with (party, job, pipe) for each conversation. If it returns, the conversation is
             accepted, and the pipe lives until it is closed. If it raises a VflError, the conversation is refused, and the
             caller gets the error's code and ``for_peer`` text.
@@ -71,6 +74,7 @@ class NodeServer:
             first notice accepts the link.
         instance: id of this process, so that a peer can distinguish two nodes with one identity.
         streams_per_party: how many streams one party may have open; each takes three threads until it ends.
+        guests: whoever talks with guests that want to pair; None: there are none.
     """
 
     def __init__(
@@ -80,12 +84,15 @@ class NodeServer:
         own: str,
         federation: str,
         credentials: Credentials | None,
-        peers: frozenset[str],
+        peers: Collection[str],
         on_converse: Callable[[str, str, StreamPipe], None],
         on_link: Callable[[str, LinkStream], None],
         instance: str = "",
         streams_per_party: int = STREAMS_PER_PARTY,
+        guests: Guests | None = None,
     ) -> None:
+        self._entrance = Entrance(guests)
+        self._room = NEW_PEERS if guests else 0
         self._streams_per_party = streams_per_party
         self._address = address
         self._instance = instance
@@ -114,8 +121,11 @@ class NodeServer:
         handlers = {
             "Converse": grpc.stream_stream_rpc_method_handler(self._converse),
             "Link": grpc.stream_stream_rpc_method_handler(self._link),
+            "Pair": grpc.stream_stream_rpc_method_handler(self._pair),
         }
-        workers = self._streams_per_party * (len(self._peers) + 1)  # each open stream has one; they start on demand
+        workers = self._streams_per_party * (
+            len(self._peers) + self._room + 1
+        )  # each open stream has one; they start on demand
         most = most_connections(workers)
         server = grpc.server(
             ThreadPoolExecutor(workers, thread_name_prefix="grpc"),
@@ -129,7 +139,7 @@ class NodeServer:
             else:
                 port = server.add_secure_port(self._address, self._server_credentials(self._credentials))
         except RuntimeError:
-            raise _bind_error(self._address) from None
+            raise bind_error(self._address) from None
         server.start()
         self._server, self._connections = server, Connections(port, most)
         self._connections.start()
@@ -156,6 +166,20 @@ class NodeServer:
     def _link(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
         return self._serve(LinkStream, self._on_link, incoming, context)
 
+    def _pair(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """The call of a guest; those that are refused share the streams of strangers, and are slowed down like them."""
+        try:
+            with self._place(STRANGERS):
+                try:
+                    yield from self._entrance.serve(incoming, context)
+                    return
+                except VflError as error:
+                    self._slow_down(STRANGERS)
+                    refusal = error.with_traceback(None)
+        except VflError as error:
+            refusal = error.with_traceback(None)
+        _refuse(context, refusal)
+
     def _serve(
         self, kind: Callable[[str], S], hand_over: Callable[[str, S], None], incoming: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
@@ -167,7 +191,7 @@ class NodeServer:
                 stream = kind(party)
                 about = calls.metadata(context.invocation_metadata())
                 stream.instance = about.get(calls.INSTANCE, "")[: calls.INSTANCE_CHARACTERS]
-                stream.validity = _validity(context)
+                stream.shown = _chain(context)
                 stream.attach(context.cancel)
                 if not context.add_callback(stream.end_by_transport):
                     return
@@ -181,9 +205,7 @@ class NodeServer:
                 refusal = stream.ended or VflError("the stream ended before it was accepted")
         except VflError as error:
             refusal = error.with_traceback(None)  # which would keep the call alive, and a connection has room for few calls
-        context.set_trailing_metadata(((calls.CODE, refusal.code),))
-        denied = refusal.code == "E_IDENTITY"
-        context.abort(grpc.StatusCode.PERMISSION_DENIED if denied else grpc.StatusCode.FAILED_PRECONDITION, refusal.for_peer)
+        _refuse(context, refusal)
 
     def _caller_or_slowly(self, context: Any) -> str:
         """As :meth:`_caller`; refusals of unknown callers are delayed if they call often."""
@@ -218,6 +240,8 @@ class NodeServer:
             party = party_of(_certificate(context), self._federation)
         if party not in self._peers:
             raise _refusal(f"expected a peer of {self._own}, got {uri_of(party, self._federation)}")
+        if self._credentials:
+            self._credentials.current().check_peer(party, _chain(context))
         return party
 
     @contextmanager
@@ -236,21 +260,28 @@ class NodeServer:
 
     def _server_credentials(self, held: Credentials) -> Any:
         """Credentials that follow the files: a renewed certificate is used from the next handshake on."""
+        roots = held.roots + self._entrance.roots
 
-        def configuration(credentials: Credentials) -> Any:
-            return grpc.ssl_server_certificate_configuration(
-                [(credentials.key, credentials.certificate)], credentials.authority
-            )
+        def configuration() -> Any:
+            return grpc.ssl_server_certificate_configuration([(held.key, held.certificate)], roots)
 
         def renew() -> Any:
-            nonlocal held
+            nonlocal held, roots
             fresh = held.current()
-            if (fresh.certificate, fresh.authority) == (held.certificate, held.authority):
+            trusted = fresh.roots + self._entrance.roots
+            if (fresh.certificate, trusted) == (held.certificate, roots):
                 return None
-            held = fresh
-            return configuration(fresh)
+            held, roots = fresh, trusted
+            return configuration()
 
-        return grpc.dynamic_ssl_server_credentials(configuration(held), renew, require_client_authentication=True)
+        return grpc.dynamic_ssl_server_credentials(configuration(), renew, require_client_authentication=True)
+
+
+def _refuse(context: Any, refusal: VflError) -> None:
+    """End a call with the code of ``refusal`` and its text for peers."""
+    context.set_trailing_metadata(((calls.CODE, refusal.code),))
+    denied = refusal.code == "E_IDENTITY"
+    context.abort(grpc.StatusCode.PERMISSION_DENIED if denied else grpc.StatusCode.FAILED_PRECONDITION, refusal.for_peer)
 
 
 def _read(stream: Stream[Any], incoming: Iterable[bytes]) -> None:
@@ -294,29 +325,11 @@ def _certificate(context: Any) -> bytes:
     return b"".join(context.auth_context().get("x509_pem_cert", []))
 
 
-def _validity(context: Any) -> Validity | None:
-    """When the caller's certificate is valid; it was read before."""
-    pem = _certificate(context)
-    return Validity.from_certificate(x509.load_pem_x509_certificate(pem)) if pem else None
+def _chain(context: Any) -> tuple[x509.Certificate, ...]:
+    """The certificates that the caller showed, its own first; none in plaintext. They were read before."""
+    pem = _certificate(context) + b"".join(context.auth_context().get("x509_pem_cert_chain", []))
+    return tuple(dict.fromkeys(x509.load_pem_x509_certificates(pem))) if pem else ()  # the chain may have the first one, too
 
 
 def _refusal(message: str) -> PolicyError:
     return PolicyError(message, code="E_IDENTITY", for_peer=message)
-
-
-def _bind_error(address: str) -> UsageError:
-    """Why an address cannot be bound; tries to bind it."""
-    host, _, port = address.rpartition(":")
-    try:
-        family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(place)
-        reason = "the system refused it"
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-    return UsageError(
-        f"cannot listen on port {port} of {host}: {reason}",
-        code="E_PORT",
-        hint="is another node or program using it? Choose another port in listen",
-    )

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from cryptography import x509
 from google.protobuf.message import DecodeError, Message
 
 from vfl_node.errors import PeerLost, ProtocolError, VflError
@@ -65,7 +66,7 @@ class Stream(Generic[M]):
         self.moved = time.monotonic()  # when one arrived last
         self.waiting_since: float | None = None  # while the owner waits for the peer
         self.instance = ""  # of the peer's process, once the transport knows
-        self.validity: Validity | None = None  # of the certificate that the peer showed, if the transport knows
+        self.shown: tuple[x509.Certificate, ...] = ()  # by the peer: its certificate, then others; if the transport knows
         self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received
         self._message, self._parse = message, parse
         self._close_s = close_s
@@ -79,6 +80,11 @@ class Stream(Generic[M]):
         self._parting: VflError | None = None  # why this node ends the stream, from before the peer can answer
         self._finished = False  # the transport has let go of the stream
         self._hang_up = _nothing
+
+    @property
+    def validity(self) -> Validity | None:
+        """When the certificate is valid that the peer showed; None if that is not known."""
+        return Validity.from_certificate(self.shown[0]) if self.shown else None
 
     # What the owner calls.
 
@@ -310,7 +316,7 @@ class LinkStream(Stream[session_pb2.Notice]):
         """Tell the peer for what ``reason`` the link ends, if it reads that in time, and end it for ``error``."""
         with suppress(PeerLost), self._changed:
             self._parting = error  # a peer that reads the reason ends the stream itself
-            self.send(session_pb2.Notice(parting=reason))
+            self.send(session_pb2.Notice(parting=reason, parting_code=error.peer_code))
             self._changed.wait_for(lambda: not self._outgoing or self._over, self._close_s)
         self.end(error)
 

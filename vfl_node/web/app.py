@@ -30,6 +30,7 @@ from vfl_node.web.compare import compare_jobs
 from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
+from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
 from vfl_node.web.wanted import WAITING, read_wanted
 
@@ -94,6 +95,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         Route("/jobs/{job_id}/report.html", board.report_html),
         Route("/jobs/{job_id}/report.json", board.report_json),
         Route("/jobs/{job_id}/trace.json", board.trace),
+        *list_routes(view, board.authorise),
     ]
     app = Starlette(
         routes=routes,
@@ -147,7 +149,7 @@ class _Board:
         return answer
 
     def ticket(self, request: Request) -> Response:
-        self._authorise(request)
+        self.authorise(request)
         return JSONResponse({"ticket": self._access.ticket(), "valid_s": TICKET_S}, 201)
 
     def metrics(self, request: Request) -> Response:
@@ -167,7 +169,7 @@ class _Board:
         return JSONResponse(self._job(request))
 
     async def submit(self, request: Request) -> Response:
-        self._authorise(request)
+        self.authorise(request)
         body = await _body(request, MAX_JOB_BYTES)
         if body is None:
             return problem(413, "E_TOO_LARGE", f"a job has at most {MAX_JOB_BYTES} bytes")
@@ -191,15 +193,15 @@ class _Board:
     def cancel(self, request: Request) -> Response:
         """With the token, or the cookie of a browser that shows a page of this node."""
         if not self._access.may_cancel(request):
-            self._authorise(request)
+            self.authorise(request)
         return JSONResponse(self._view.cancel(self._job(request)["id"]), 202)
 
     def resume(self, request: Request) -> Response:
-        self._authorise(request)
+        self.authorise(request)
         return JSONResponse(self._view.resume(self._job(request)["id"]), 202)
 
     def prune(self, request: Request) -> Response:
-        self._authorise(request)
+        self.authorise(request)
         query = request.query_params
         try:
             days = float(query["days"]) if "days" in query else None
@@ -210,7 +212,7 @@ class _Board:
 
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new records become a separate job."""
-        self._authorise(request)
+        self.authorise(request)
         model = (await run_in_threadpool(self._job, request))["id"]
         body = await _body(request, MAX_REQUEST_BYTES)
         if body is None:
@@ -228,7 +230,7 @@ class _Board:
         return Response(answer, media_type=CSV)
 
     def predictions(self, request: Request) -> Response:
-        self._authorise(request)
+        self.authorise(request)
         path = self._view.artefact(self._job(request)["id"], "predictions.csv")
         if path is None:
             return problem(
@@ -285,7 +287,7 @@ class _Board:
             return problem(404, "E_NO_REPORT", "this job has no report", "it has not ended yet, or it failed")
         return FileResponse(path, headers=headers)
 
-    def _authorise(self, request: Request) -> None:
+    def authorise(self, request: Request) -> None:
         """Raises HTTPException unless the request may act."""
         if self._access.closed:
             raise HTTPException(403)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vfl_node.errors import UsageError
+from vfl_node.web.trust import TrustView
 from vfl_node.web.wanted import Wanted
 
 JOB_ID = re.compile(r"[a-z0-9-]{1,100}")
@@ -22,7 +23,7 @@ class PredictionView(Protocol):
         """Withdraw the request: nobody waits for it any more."""
 
 
-class NodeView(Protocol):
+class NodeView(TrustView, Protocol):
     """What a node shows; its methods may be called from several threads."""
 
     def health(self) -> dict[str, Any]:

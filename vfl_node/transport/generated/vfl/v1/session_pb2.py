@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/session.proto\x12\x06vfl.v1\"\xea\x01\n\x06Notice\x12\x1e\n\x05hello\x18\x01 \x01(\x0b\x32\r.vfl.v1.HelloH\x00\x12\x1e\n\x05offer\x18\x02 \x01(\x0b\x32\r.vfl.v1.OfferH\x00\x12)\n\x0boffer_reply\x18\x03 \x01(\x0b\x32\x12.vfl.v1.OfferReplyH\x00\x12 \n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x0e.vfl.v1.CancelH\x00\x12\x1c\n\x04\x62\x65\x61t\x18\x05 \x01(\x0b\x32\x0c.vfl.v1.BeatH\x00\x12\x1c\n\x04\x65\x63ho\x18\x07 \x01(\x0b\x32\x0c.vfl.v1.EchoH\x00\x12\x0f\n\x07parting\x18\x06 \x01(\tB\x06\n\x04\x62ody\"X\n\x05Hello\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x18\n\x10protocol_version\x18\x03 \x01(\r\x12\x18\n\x10software_version\x18\x04 \x01(\t\"K\n\x05Offer\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tsubmitter\x18\x02 \x01(\t\x12\x10\n\x08job_json\x18\x03 \x01(\t\x12\r\n\x05ready\x18\x04 \x01(\x08\"k\n\nOfferReply\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05waits\x18\x05 \x01(\x08\x12\x0e\n\x06\x61waits\x18\x06 \x03(\t\"8\n\x06\x43\x61ncel\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x1a\n\x04\x42\x65\x61t\x12\x12\n\nprogressed\x18\x01 \x01(\x08\"&\n\x04\x45\x63ho\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\x08\"e\n\x05\x46rame\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12\x0c\n\x04type\x18\x05 \x01(\t\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\"\xaf\x01\n\tPreflight\x12\r\n\x05party\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\r\x12\x18\n\x10software_version\x18\x03 \x01(\t\x12#\n\x06\x66ields\x18\x04 \x03(\x0b\x32\x13.vfl.v1.FieldDigest\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\x13\n\x0b\x63heckpoints\x18\x06 \x03(\t\x12\x14\n\x0cinput_digest\x18\x07 \x01(\x0c\",\n\x0b\x46ieldDigest\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"C\n\x04Rows\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\r\n\x05width\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x0e\n\x06prefix\x18\x04 \x01(\x0c\"%\n\x05\x43hunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\x0c\"(\n\x07RowsEnd\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\",\n\x08PhaseEnd\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"8\n\x05\x41\x62ort\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x11\n\tresumable\x18\x03 \x01(\x08\x32`\n\x04Node\x12*\n\x04Link\x12\x0e.vfl.v1.Notice\x1a\x0e.vfl.v1.Notice(\x01\x30\x01\x12,\n\x08\x43onverse\x12\r.vfl.v1.Frame\x1a\r.vfl.v1.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/session.proto\x12\x06vfl.v1\"\x80\x02\n\x06Notice\x12\x1e\n\x05hello\x18\x01 \x01(\x0b\x32\r.vfl.v1.HelloH\x00\x12\x1e\n\x05offer\x18\x02 \x01(\x0b\x32\r.vfl.v1.OfferH\x00\x12)\n\x0boffer_reply\x18\x03 \x01(\x0b\x32\x12.vfl.v1.OfferReplyH\x00\x12 \n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x0e.vfl.v1.CancelH\x00\x12\x1c\n\x04\x62\x65\x61t\x18\x05 \x01(\x0b\x32\x0c.vfl.v1.BeatH\x00\x12\x1c\n\x04\x65\x63ho\x18\x08 \x01(\x0b\x32\x0c.vfl.v1.EchoH\x00\x12\x0f\n\x07parting\x18\x06 \x01(\t\x12\x14\n\x0cparting_code\x18\x07 \x01(\tB\x06\n\x04\x62ody\"X\n\x05Hello\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x18\n\x10protocol_version\x18\x03 \x01(\r\x12\x18\n\x10software_version\x18\x04 \x01(\t\"K\n\x05Offer\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tsubmitter\x18\x02 \x01(\t\x12\x10\n\x08job_json\x18\x03 \x01(\t\x12\r\n\x05ready\x18\x04 \x01(\x08\"k\n\nOfferReply\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05waits\x18\x05 \x01(\x08\x12\x0e\n\x06\x61waits\x18\x06 \x03(\t\"8\n\x06\x43\x61ncel\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x1a\n\x04\x42\x65\x61t\x12\x12\n\nprogressed\x18\x01 \x01(\x08\"&\n\x04\x45\x63ho\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\x08\"e\n\x05\x46rame\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12\x0c\n\x04type\x18\x05 \x01(\t\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\"\xaf\x01\n\tPreflight\x12\r\n\x05party\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x02 \x01(\r\x12\x18\n\x10software_version\x18\x03 \x01(\t\x12#\n\x06\x66ields\x18\x04 \x03(\x0b\x32\x13.vfl.v1.FieldDigest\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\x13\n\x0b\x63heckpoints\x18\x06 \x03(\t\x12\x14\n\x0cinput_digest\x18\x07 \x01(\x0c\",\n\x0b\x46ieldDigest\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"C\n\x04Rows\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\r\n\x05width\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x0e\n\x06prefix\x18\x04 \x01(\x0c\"%\n\x05\x43hunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\x0c\"(\n\x07RowsEnd\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\",\n\x08PhaseEnd\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\"8\n\x05\x41\x62ort\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x11\n\tresumable\x18\x03 \x01(\x08\"T\n\x0bPairMessage\x12\x0f\n\x07\x65lement\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63\x61rd_sha256\x18\x02 \x01(\x0c\x12\x12\n\ncommitment\x18\x03 \x01(\x0c\x12\x0b\n\x03\x62ox\x18\x04 \x01(\x0c\x32\x96\x01\n\x04Node\x12*\n\x04Link\x12\x0e.vfl.v1.Notice\x1a\x0e.vfl.v1.Notice(\x01\x30\x01\x12,\n\x08\x43onverse\x12\r.vfl.v1.Frame\x1a\r.vfl.v1.Frame(\x01\x30\x01\x12\x34\n\x04Pair\x12\x13.vfl.v1.PairMessage\x1a\x13.vfl.v1.PairMessage(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,35 +32,37 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'vfl.v1.session_pb2', _globa
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_NOTICE']._serialized_start=33
-  _globals['_NOTICE']._serialized_end=267
-  _globals['_HELLO']._serialized_start=269
-  _globals['_HELLO']._serialized_end=357
-  _globals['_OFFER']._serialized_start=359
-  _globals['_OFFER']._serialized_end=434
-  _globals['_OFFERREPLY']._serialized_start=436
-  _globals['_OFFERREPLY']._serialized_end=543
-  _globals['_CANCEL']._serialized_start=545
-  _globals['_CANCEL']._serialized_end=601
-  _globals['_BEAT']._serialized_start=603
-  _globals['_BEAT']._serialized_end=629
-  _globals['_ECHO']._serialized_start=631
-  _globals['_ECHO']._serialized_end=669
-  _globals['_FRAME']._serialized_start=671
-  _globals['_FRAME']._serialized_end=772
-  _globals['_PREFLIGHT']._serialized_start=775
-  _globals['_PREFLIGHT']._serialized_end=950
-  _globals['_FIELDDIGEST']._serialized_start=952
-  _globals['_FIELDDIGEST']._serialized_end=996
-  _globals['_ROWS']._serialized_start=998
-  _globals['_ROWS']._serialized_end=1065
-  _globals['_CHUNK']._serialized_start=1067
-  _globals['_CHUNK']._serialized_end=1104
-  _globals['_ROWSEND']._serialized_start=1106
-  _globals['_ROWSEND']._serialized_end=1146
-  _globals['_PHASEEND']._serialized_start=1148
-  _globals['_PHASEEND']._serialized_end=1192
-  _globals['_ABORT']._serialized_start=1194
-  _globals['_ABORT']._serialized_end=1250
-  _globals['_NODE']._serialized_start=1252
-  _globals['_NODE']._serialized_end=1348
+  _globals['_NOTICE']._serialized_end=289
+  _globals['_HELLO']._serialized_start=291
+  _globals['_HELLO']._serialized_end=379
+  _globals['_OFFER']._serialized_start=381
+  _globals['_OFFER']._serialized_end=456
+  _globals['_OFFERREPLY']._serialized_start=458
+  _globals['_OFFERREPLY']._serialized_end=565
+  _globals['_CANCEL']._serialized_start=567
+  _globals['_CANCEL']._serialized_end=623
+  _globals['_BEAT']._serialized_start=625
+  _globals['_BEAT']._serialized_end=651
+  _globals['_ECHO']._serialized_start=653
+  _globals['_ECHO']._serialized_end=691
+  _globals['_FRAME']._serialized_start=693
+  _globals['_FRAME']._serialized_end=794
+  _globals['_PREFLIGHT']._serialized_start=797
+  _globals['_PREFLIGHT']._serialized_end=972
+  _globals['_FIELDDIGEST']._serialized_start=974
+  _globals['_FIELDDIGEST']._serialized_end=1018
+  _globals['_ROWS']._serialized_start=1020
+  _globals['_ROWS']._serialized_end=1087
+  _globals['_CHUNK']._serialized_start=1089
+  _globals['_CHUNK']._serialized_end=1126
+  _globals['_ROWSEND']._serialized_start=1128
+  _globals['_ROWSEND']._serialized_end=1168
+  _globals['_PHASEEND']._serialized_start=1170
+  _globals['_PHASEEND']._serialized_end=1214
+  _globals['_ABORT']._serialized_start=1216
+  _globals['_ABORT']._serialized_end=1272
+  _globals['_PAIRMESSAGE']._serialized_start=1274
+  _globals['_PAIRMESSAGE']._serialized_end=1358
+  _globals['_NODE']._serialized_start=1361
+  _globals['_NODE']._serialized_end=1511
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Notice(_message.Message):
-    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "echo", "parting")
+    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "echo", "parting", "parting_code")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
     OFFER_REPLY_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,7 @@ class Notice(_message.Message):
     BEAT_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
     PARTING_FIELD_NUMBER: _ClassVar[int]
+    PARTING_CODE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     offer: Offer
     offer_reply: OfferReply
@@ -22,7 +23,8 @@ class Notice(_message.Message):
     beat: Beat
     echo: Echo
     parting: str
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., parting: _Optional[str] = ...) -> None: ...
+    parting_code: str
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., parting: _Optional[str] = ..., parting_code: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("party", "role", "protocol_version", "software_version")
@@ -175,3 +177,15 @@ class Abort(_message.Message):
     reason: str
     resumable: bool
     def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ..., resumable: bool = ...) -> None: ...
+
+class PairMessage(_message.Message):
+    __slots__ = ("element", "card_sha256", "commitment", "box")
+    ELEMENT_FIELD_NUMBER: _ClassVar[int]
+    CARD_SHA256_FIELD_NUMBER: _ClassVar[int]
+    COMMITMENT_FIELD_NUMBER: _ClassVar[int]
+    BOX_FIELD_NUMBER: _ClassVar[int]
+    element: bytes
+    card_sha256: bytes
+    commitment: bytes
+    box: bytes
+    def __init__(self, element: _Optional[bytes] = ..., card_sha256: _Optional[bytes] = ..., commitment: _Optional[bytes] = ..., box: _Optional[bytes] = ...) -> None: ...

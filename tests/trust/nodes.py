@@ -1,0 +1,150 @@
+"""Servers that take guests, over loopback, and who pairs with them."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from tests.trust.parties import FEDERATION, Party
+from vfl_node.errors import PolicyError, VflError
+from vfl_node.transport.generated.vfl.v1.session_pb2 import PairMessage
+from vfl_node.transport.guests import GuestCall
+from vfl_node.transport.server import NodeServer
+from vfl_node.transport.streams import LinkStream, StreamPipe
+from vfl_node.trust.invites import Invites, parse_code
+from vfl_node.trust.pairing import Inviter, Joiner, Met
+
+
+class Host:
+    """A party's server, and its end of pairings.
+
+    Args:
+        party: whose.
+        binding: False: the pairing is not bound to the certificate that answers, which it always should be.
+    """
+
+    def __init__(self, party: Party, *, binding: bool = True) -> None:
+        self.party, self.invites, self.binding = party, Invites(), binding
+        self.met: list[Met] = []
+        self.answered = 0
+        self.ended: list[str] = []  # how pairings failed here
+        self.took: list[str] = []  # who got through with Link or Converse
+        self.known: set[str] = {"lab"}
+        self.server = NodeServer(
+            "127.0.0.1:0",
+            own=party.name,
+            federation=FEDERATION,
+            credentials=party.credentials,
+            peers=self.known,
+            on_converse=self._take_call,
+            on_link=self._take_link,
+            guests=self,
+        )
+        self.address = self.server.start()
+
+    @property
+    def open(self) -> bool:
+        return self.invites.left > 0
+
+    @property
+    def leaf(self) -> bytes:
+        return leaf_of(self.party) if self.binding else b""
+
+    def answer(self, messages: Iterator[PairMessage], caller: str) -> Iterator[PairMessage]:
+        try:
+            first = next(messages)
+            secret = self.invites.take_try()
+            inviter = Inviter(secret, self.party.own, leaf=self.leaf)
+            self.answered += 1
+            yield inviter.answer(first)
+            last, met = inviter.meet(next(messages))
+            self.invites.use(secret)
+            self.met.append(met)
+            yield last
+        except VflError as error:
+            self.ended.append(error.code)
+            raise
+
+    def invite(self) -> bytes:
+        return parse_code(self.invites.open(5))
+
+    def stop(self) -> None:
+        self.server.stop(0)
+
+    def _take_call(self, party: str, job: str, pipe: StreamPipe) -> None:
+        self.took.append(party)
+        raise PolicyError("not here")
+
+    def _take_link(self, party: str, link: LinkStream) -> None:
+        self.took.append(party)
+        raise PolicyError("not here")
+
+
+def leaf_of(party: Party) -> bytes:
+    """SHA-256 of a party's certificate."""
+    leaf = x509.load_pem_x509_certificate(party.credentials.certificate)
+    return hashlib.sha256(leaf.public_bytes(serialization.Encoding.DER)).digest()
+
+
+def join(party: Party, address: str, code: bytes, *, binding: bool = True) -> Met:
+    """Pair with who answers at ``address``. Raises VflError."""
+    with GuestCall(address) as call:
+        joiner = Joiner(code, party.own, leaf=call.leaf if binding else b"")
+        return joiner.meet(call.ask(joiner.confirm(call.ask(joiner.begin()))))
+
+
+def failure(party: Party, address: str, code: bytes, *, binding: bool = True) -> str:
+    """The code of the error with which pairing fails; empty if it succeeds."""
+    try:
+        join(party, address, code, binding=binding)
+    except VflError as error:
+        return error.code
+    return ""
+
+
+def guess_at_once(party: Party, address: str, codes: list[bytes]) -> list[str]:
+    """Pair with several ``codes`` at the same time, each again as long as another guest is there."""
+    outcomes: list[str] = []
+
+    def guess(code: bytes) -> None:
+        while (outcome := failure(party, address, code)) == "E_BUSY":
+            pass
+        outcomes.append(outcome)
+
+    threads = [threading.Thread(target=guess, args=(code,)) for code in codes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
+    return outcomes
+
+
+class Relay(Host):
+    """A party that lets a guest in by its own certificate, and passes every message on to another server, perhaps changed.
+
+    Args:
+        party: the one that stands between.
+        target: where it passes messages on to.
+        change: what it makes of the message with this number, from 1 on.
+    """
+
+    def __init__(
+        self, party: Party, target: str, change: Callable[[int, PairMessage], PairMessage] = lambda number, message: message
+    ) -> None:
+        super().__init__(party)
+        self.target, self.change = target, change
+        self.heard: list[PairMessage] = []
+        self.invite()
+
+    def answer(self, messages: Iterator[PairMessage], caller: str) -> Iterator[PairMessage]:
+        numbers = count(1)
+        with GuestCall(self.target) as onward:
+            for message in messages:
+                self.heard.append(message)
+                answer = onward.ask(self.change(next(numbers), message))
+                yield self.change(next(numbers), answer)

@@ -1,0 +1,181 @@
+"""Pairing over real servers: who gets in while an invite is open, and as what."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from tests.transport.conftest import Certificates
+from tests.trust.nodes import Host, failure, guess_at_once, join
+from tests.trust.parties import FEDERATION, Party
+from vfl_node.errors import PeerError, VflError
+from vfl_node.transport import bounds, calls
+from vfl_node.transport.authority import make_key_and_request, sign
+from vfl_node.transport.credentials import Credentials, load_credentials
+from vfl_node.transport.dialer import Dialer
+from vfl_node.transport.generated.vfl.v1.session_pb2 import PairMessage
+from vfl_node.transport.guests import GUEST, GUEST_KEY, GuestCall
+from vfl_node.trust.invites import TRIES
+from vfl_node.trust.pairing import Joiner
+
+
+@pytest.fixture
+def host(clinic: Party) -> Iterator[Host]:
+    started = Host(clinic)
+    yield started
+    started.stop()
+
+
+def guest(party: Party, roots: bytes) -> Credentials:
+    """The guest's certificate in the place of a party's own, as an attacker has it."""
+    return Credentials(roots, GUEST, GUEST_KEY, party.credentials.files, "lab", FEDERATION, peers={"clinic": None})
+
+
+def outcome(credentials: Credentials, address: str, method: str = "converse") -> str:
+    """The code with which a call of ``lab`` at the clinic ends."""
+    dialer = Dialer(address, own="lab", peer="clinic", federation=FEDERATION, credentials=_Fixed(credentials))  # type: ignore[arg-type]
+    try:
+        (dialer.converse("job-1") if method == "converse" else dialer.link()).close()
+    except VflError as error:
+        return error.code
+    return ""
+
+
+class _Fixed:
+    """Credentials that no file changes."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self.files, self.name, self.federation = credentials.files, credentials.name, credentials.federation
+
+    def current(self) -> Credentials:
+        return self._credentials
+
+
+def test_the_right_code_pairs_and_the_words_are_equal(host: Host, lab: Party) -> None:
+    met = join(lab, host.address, host.invite())
+    assert (met.card.card.name, host.met[0].card.card.name) == ("clinic", "lab")
+    assert met.words == host.met[0].words
+    assert not host.open
+
+
+def test_a_used_code_pairs_nobody(host: Host, lab: Party, bank: Party) -> None:
+    code = host.invite()
+    join(lab, host.address, code)
+    assert failure(bank, host.address, code) == "E_INVITE"
+    assert len(host.met) == 1
+
+
+def test_a_wrong_code_is_refused_and_the_right_one_still_pairs(host: Host, lab: Party) -> None:
+    code = host.invite()
+    assert failure(lab, host.address, secrets.token_bytes(5)) == "E_INVITE"
+    assert (host.ended, host.invites.left) == (["E_INVITE"], TRIES - 1)
+    assert failure(lab, host.address, code) == ""
+
+
+@pytest.mark.parametrize("guesses", [5, 12])
+def test_of_guesses_at_once_five_are_answered_and_the_invite_ends(host: Host, lab: Party, bank: Party, guesses: int) -> None:
+    code = host.invite()
+    outcomes = guess_at_once(bank, host.address, [secrets.token_bytes(5) for _ in range(guesses)])
+    assert set(outcomes) == {"E_INVITE"}
+    assert len(outcomes) == guesses
+    assert host.answered == TRIES
+    assert not host.open
+    assert failure(lab, host.address, code) == "E_INVITE"
+    assert host.met == []
+
+
+def test_a_guest_may_pair_only_and_only_while_an_invite_is_open(host: Host, clinic: Party, lab: Party) -> None:
+    caller = guest(lab, clinic.credentials.authority)
+    assert outcome(caller, host.address) == "E_UNREACHABLE"  # the handshake fails
+    assert failure(lab, host.address, b"12345") == "E_INVITE"
+    host.invite()
+    assert [outcome(caller, host.address, method) for method in ("converse", "link")] == ["E_IDENTITY"] * 2
+    host.invites.close()
+    assert outcome(caller, host.address) == "E_UNREACHABLE"
+    assert host.took == []
+
+
+def test_a_certificate_that_the_guests_key_signed_is_refused(host: Host, clinic: Party, lab: Party) -> None:
+    """The guest's certificate is no authority, so nothing that it signs is anybody's."""
+    key, request = make_key_and_request("lab", FEDERATION)
+    issuer = x509.load_pem_x509_certificate(GUEST)
+    signer = serialization.load_pem_private_key(GUEST_KEY, None)
+    wanted = x509.load_pem_x509_csr(request)
+    made = sign(clinic.credentials.authority, clinic.authority_key, request)
+    builder = x509.CertificateBuilder(
+        issuer_name=issuer.subject,
+        subject_name=wanted.subject,
+        public_key=wanted.public_key(),
+        serial_number=7,
+        not_valid_before=x509.load_pem_x509_certificate(made).not_valid_before_utc,
+        not_valid_after=x509.load_pem_x509_certificate(made).not_valid_after_utc,
+    )
+    for extension in x509.load_pem_x509_certificate(made).extensions:
+        if not isinstance(extension.value, x509.AuthorityKeyIdentifier):
+            builder = builder.add_extension(extension.value, extension.critical)
+    forged = builder.sign(signer, x509.load_pem_x509_certificate(made).signature_hash_algorithm)  # type: ignore[arg-type]
+    pem = forged.public_bytes(serialization.Encoding.PEM)
+    host.invite()
+    for chain in (pem, pem + GUEST):
+        caller = Credentials(
+            clinic.credentials.authority, chain, key, lab.credentials.files, "lab", FEDERATION, peers={"clinic": None}
+        )
+        assert outcome(caller, host.address) in ("E_UNREACHABLE", "E_IDENTITY")
+    assert host.took == []
+
+
+def test_who_is_known_pairs_no_more(host: Host, clinic: Party) -> None:
+    made = Certificates(clinic.folder)
+    made.authority, made.authority_key = clinic.credentials.authority, clinic.authority_key
+    known = made.good("lab")
+    host.invite()
+    credentials = grpc.ssl_channel_credentials(known.authority, known.key, known.certificate)
+    options = [("grpc.ssl_target_name_override", f"clinic.{FEDERATION}.vfl"), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.secure_channel(host.address, credentials, options=options) as channel:
+        call = channel.stream_stream(f"/{calls.SERVICE}/Pair")(iter([PairMessage().SerializeToString()]), timeout=20)
+        with pytest.raises(grpc.RpcError) as caught:
+            next(call)
+    assert calls.metadata(caught.value.trailing_metadata())[calls.CODE] == "E_IDENTITY"
+
+
+def test_a_message_that_is_too_large_or_none_is_refused_before_it_is_read(host: Host, lab: Party) -> None:
+    for message in (PairMessage(box=b"x" * bounds.MOST_PAIR_BYTES), PairMessage(element=b"x")):
+        host.invite()
+        with GuestCall(host.address) as call, pytest.raises(PeerError) as caught:
+            call.ask(message)
+        assert caught.value.code in ("E_SIZE", "E_ELEMENT")
+    assert host.invites.left == TRIES - 1  # a guess, by who says something like an element
+
+
+def test_a_guest_that_says_nothing_is_let_go(host: Host, lab: Party, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And meanwhile no other one is let in."""
+    monkeypatch.setattr(bounds, "PAIR_S", 3.0)
+    code = host.invite()
+    began = time.monotonic()
+    with GuestCall(host.address) as silent:
+        silent.ask(Joiner(code, lab.own, leaf=b"").begin())
+        assert failure(lab, host.address, code) == "E_BUSY"
+        while (outcome := failure(lab, host.address, code)) == "E_BUSY":
+            assert time.monotonic() - began < 60
+            time.sleep(0.05)
+    assert outcome == ""
+
+
+def test_openssl_verifies_a_certificate_that_init_made(lab: Party) -> None:
+    files = lab.credentials.files
+    done = subprocess.run(
+        ["openssl", "verify", "-x509_strict", "-CAfile", files.ca, files.certificate],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, f"{files.certificate}: OK"), done.stderr
+    assert load_credentials(files, name="lab", federation=FEDERATION).validity

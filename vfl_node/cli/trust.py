@@ -1,0 +1,181 @@
+"""Commands with which two owners make their nodes known to each other, and end that."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from vfl_node.cli.shared import app, client_of, err, out
+from vfl_node.errors import UsageError
+from vfl_node.node.client import Client
+from vfl_node.settings.node import Settings, load_settings
+
+if TYPE_CHECKING:
+    from vfl_node.trust.pending import Pending
+
+LOOK_S = 0.5
+"""How often it is checked whether somebody has joined."""
+
+Config = Annotated[Path, typer.Option("--config", help="The node's configuration file.")]
+PeerName = Annotated[str, typer.Argument(metavar="NAME", help="The other party.")]
+Reached = Annotated[str, typer.Option("--address", help="HOST:PORT at which the other node reaches this one.")]
+
+
+@app.command()
+def invite(
+    config: Config,
+    minutes: Annotated[float, typer.Option(help="How long the code holds.")] = 5,
+    address: Reached = "",
+) -> None:
+    """Print a code with which one other node may join this running one, and wait for it."""
+    settings = load_settings(config)
+    client = client_of(settings)
+    invited = client.invite(minutes, address)
+    out.print(f"{invited['address']}/{invited['code']}", markup=False)
+    err.print(
+        f"Tell it to the other owner by telephone. There: vfl-node join {invited['address']}/CODE --config FILE", markup=False
+    )
+    try:
+        name = _await_guest(client)
+    except KeyboardInterrupt:
+        with suppress(UsageError):
+            client.close_invite()
+        raise
+    _compare(settings, name)
+
+
+@app.command()
+def join(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="HOST:PORT/CODE, as the other owner says it.")],
+    config: Config,
+    address: Reached = "",
+) -> None:
+    """Join the node whose owner has told you a code. This node may be running."""
+    settings = load_settings(config)
+    from vfl_node.node.pairing import join as pair  # grpc takes a while to import
+    from vfl_node.transport.credentials import load_credentials
+
+    if settings.tls is None:
+        raise UsageError("in plaintext nobody pairs", code="E_CONFIG", hint="vfl-node init makes keys and settings")
+    credentials = load_credentials(settings.tls, name=settings.name, federation=settings.federation)
+    _compare(settings, pair(settings, credentials, code, address or None).name)
+
+
+@app.command()
+def confirm(name: PeerName, config: Config) -> None:
+    """Compare the words of a party that was met, where `invite` or `join` was interrupted before."""
+    _check(name)
+    _compare(load_settings(config), name)
+
+
+@app.command()
+def revoke(
+    name: PeerName,
+    config: Config,
+    reason: Annotated[str, typer.Option(help="Why; the other party is told.")] = "",
+) -> None:
+    """End everything with a party at once. It can come back only by pairing again."""
+    from vfl_node.trust.pending import forget
+
+    _check(name)
+    settings = load_settings(config)
+    try:
+        paused = client_of(settings).revoke(name, reason)
+    except UsageError as error:
+        if error.code != "E_NOT_RUNNING":
+            raise
+        forget(settings, name)
+        paused = []
+    out.print(f"{name} is no peer of {settings.name} any more")
+    for job in paused:
+        out.print(f"paused: {job}")
+
+
+@app.command()
+def renew(config: Config) -> None:
+    """Sign a new certificate for this node by its own authority. A running node uses it from the next connection on."""
+    from vfl_node.trust.keys import renew as sign
+
+    settings = load_settings(config)
+    until = sign(settings)
+    assert settings.tls
+    out.print(f"wrote {settings.tls.certificate}: valid until {until:%Y-%m-%d}", markup=False)
+
+
+@app.command()
+def card(
+    config: Config,
+    name: Annotated[Optional[str], typer.Argument(metavar="NAME", help="A party that was paired with.")] = None,  # noqa: UP045
+) -> None:
+    """Show this party's card, or that of a peer: what was signed, and the fingerprints of its keys."""
+    from vfl_node.transport.credentials import load_credentials
+    from vfl_node.trust.keys import own_card
+    from vfl_node.trust.pending import card_of
+
+    settings = load_settings(config)
+    if name is not None:
+        _check(name)
+        signed = card_of(settings, name)
+    elif settings.tls is None:
+        raise UsageError("a node without tls has no card", code="E_CONFIG", hint="vfl-node init makes keys and settings")
+    else:
+        signed = own_card(load_credentials(settings.tls, name=settings.name, federation=settings.federation))
+    shown, fingerprints = signed.card, signed.fingerprints
+    out.print(f"party:       {shown.name} of federation {shown.federation}", markup=False)
+    out.print(f"authority:   SHA-256 {fingerprints[0]}", markup=False)
+    out.print(f"signing key: SHA-256 {fingerprints[1]}", markup=False)
+    out.print(f"card {shown.serial}:      from {shown.issued:%Y-%m-%d} until {shown.expires:%Y-%m-%d}", markup=False)
+    if name is not None:
+        peer = settings.peers[name]
+        paired = f"on {datetime.fromisoformat(peer.paired):%Y-%m-%d %H:%M}" if peer.paired else "earlier"
+        out.print(f"paired:      {paired}, words {'' if peer.words_compared else 'not '}compared", markup=False)
+
+
+def _await_guest(client: Client) -> str:
+    """The party that has joined. Raises UsageError (``E_INVITE``) if the invite ends without one."""
+    while True:
+        status = client.invite_status()
+        if status["met"]:
+            return str(status["met"])
+        if not status["left"]:
+            raise UsageError(
+                "nobody joined: the invite is too old, or was tried too often with wrong codes",
+                code="E_INVITE",
+                hint="make a new code: vfl-node invite; the node's log says who has tried",
+            )
+        time.sleep(LOOK_S)
+
+
+def _compare(settings: Settings, name: str) -> None:
+    """Have the owner compare words; then the party is a peer, or forgotten. Raises UsageError (``E_INVITE``)."""
+    from vfl_node.trust.pending import accept, drop, read
+
+    met: Pending = read(settings, name)
+    out.print(f"met {name} ({met.role}). Your words: {' '.join(met.words)}", markup=False)
+    if not typer.confirm(f"Do you hear the same words from {name}?"):
+        drop(settings, name)
+        raise UsageError(
+            f"not paired with {name}",
+            code="E_INVITE",
+            hint="other words mean that somebody stands between the two nodes: make a new code, and tell it another way",
+        )
+    out.print(f"wrote {accept(settings, met)}: {name} is a peer of {settings.name}", markup=False)
+    try:
+        client_of(settings).admit(name)
+    except UsageError as error:
+        if error.code != "E_NOT_RUNNING":
+            raise
+        out.print(f"start the node to meet it: vfl-node --role {settings.role} --config FILE", markup=False)
+    if name not in settings.accept_jobs_from:
+        out.print(f"its jobs run here once accept_jobs_from in the configuration lists {name}", markup=False)
+
+
+def _check(name: str) -> None:
+    from vfl_node.cli.node import check_name
+
+    check_name(name)

@@ -1,0 +1,186 @@
+"""A party's card: its name, the authority that signs its certificates, and the key with which it signs documents.
+
+A TLS certificate cannot have an Ed25519 key, and it changes every few months. So the key that signs documents stands on a card,
+which the party's own authority has signed. Who pins a card knows both which certificates and which signatures are this party's.
+
+What the peer learns of a card: name, federation, both public keys, and the days on which they were made.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Annotated, Literal
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.x509.verification import VerificationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from vfl_node.errors import PolicyError
+from vfl_node.job import Name
+from vfl_node.transport.credentials import Credentials, private_key, verify_chain
+from vfl_node.transport.identity import MALFORMED, owner_of
+from vfl_node.trust import dsse
+
+KIND = "application/vnd.vfl.card+json"
+
+MOST_AUTHORITIES = 4
+
+_Pem = Annotated[str, StringConstraints(max_length=4096)]
+
+
+class Card(BaseModel):
+    """What a party says of itself, under a signature.
+
+    Attributes:
+        v: version of this form.
+        federation: the trust domain of its certificates.
+        name: of the party.
+        authority: certificates of the authority that signs its certificates, PEM.
+        certificate: where an authority outside of the party signs: the certificate whose key signed this card, and intermediate
+            ones, PEM. Empty where the authority is the party's own, whose key signed it.
+        signing_key: Ed25519 public key of the documents that the party signs, base64.
+        serial: number of the card; a later one is higher.
+        issued: when it was made.
+        expires: until when it holds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    v: Literal[1] = 1
+    federation: Name
+    name: Name
+    authority: tuple[_Pem, ...] = Field(min_length=1, max_length=MOST_AUTHORITIES)
+    certificate: tuple[_Pem, ...] = Field(default=(), max_length=MOST_AUTHORITIES)
+    signing_key: str = Field(pattern=r"^[A-Za-z0-9+/]{43}=$")
+    serial: int = Field(ge=1, le=2**53)
+    issued: AwareDatetime
+    expires: AwareDatetime
+
+    @property
+    def authority_pem(self) -> bytes:
+        """The certificates of the authority in one PEM file: what a node pins."""
+        return "".join(self.authority).encode()
+
+    @property
+    def verifying_key(self) -> Ed25519PublicKey:
+        """The key that verifies documents of this party."""
+        return Ed25519PublicKey.from_public_bytes(base64.b64decode(self.signing_key))
+
+
+@dataclass(frozen=True)
+class SignedCard:
+    """A card that was verified, and the envelope in which it came.
+
+    Attributes:
+        card: what it says.
+        envelope: as it was signed.
+    """
+
+    card: Card
+    envelope: bytes
+
+    @property
+    def fingerprints(self) -> tuple[str, str]:
+        """SHA-256 of the authority's certificate, and of the signing key, in hex, as ``openssl x509 -fingerprint`` has them."""
+        authority = x509.load_pem_x509_certificates(self.card.authority_pem)[0]
+        digests = authority.fingerprint(hashes.SHA256()), hashlib.sha256(base64.b64decode(self.card.signing_key)).digest()
+        return digests[0].hex(":").upper(), digests[1].hex(":").upper()
+
+
+def make_card(
+    credentials: Credentials, signing: Ed25519PrivateKey, signer: bytes, *, serial: int = 1, now: datetime | None = None
+) -> SignedCard:
+    """This party's card, signed.
+
+    Args:
+        credentials: of this party; ``authority`` signs its certificate.
+        signing: the key with which it signs documents.
+        signer: private key that signs the card, PEM: the authority's own, or else that of the certificate.
+        serial: number of the card.
+        now: UTC.
+
+    Raises:
+        UsageError: a key or certificate cannot be read (``E_CERTIFICATE``).
+        PolicyError: the key is not the authority's, nor the certificate's (``E_CARD``).
+    """
+    now = now or datetime.now(timezone.utc)
+    key = private_key(signer, "the key that signs the card")
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise _unusable(credentials.name, "the key that signs it must be on P-256")
+    authority = x509.load_pem_x509_certificates(credentials.authority)
+    own = key.public_key() == authority[0].public_key()
+    raw = signing.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    card = Card(
+        federation=credentials.federation,
+        name=credentials.name,
+        authority=_pems(authority),
+        certificate=() if own else _pems(x509.load_pem_x509_certificates(credentials.certificate)),
+        signing_key=base64.b64encode(raw).decode(),
+        serial=serial,
+        issued=now.replace(microsecond=0),
+        expires=authority[0].not_valid_after_utc,
+    )
+    document = card.model_dump(mode="json", exclude_defaults=True) | {"v": card.v}
+    payload = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    return read_card(dsse.sign(KIND, payload, key), federation=credentials.federation, now=now)
+
+
+def read_card(envelope: bytes, *, federation: str, now: datetime | None = None) -> SignedCard:
+    """A card whose signature is that of the authority on it, or of a certificate that this authority vouches for.
+
+    It proves that all of it comes from one party, and not yet which: that is what a code, words or a pinned authority say.
+
+    Args:
+        envelope: as it came.
+        federation: in which it must be.
+        now: UTC.
+
+    Raises:
+        PolicyError: it is signed by anybody else, of another federation, or out of date (``E_SIGNATURE``, ``E_CARD``).
+    """
+    now = now or datetime.now(timezone.utc)
+    card = _parse(dsse.parse(envelope, KIND))
+    try:
+        authority = x509.load_pem_x509_certificates(card.authority_pem)
+        chain = x509.load_pem_x509_certificates("".join(card.certificate).encode()) if card.certificate else authority
+        if card.certificate:
+            verify_chain(authority, chain, now)
+            if owner_of(chain[0], federation) != card.name:
+                raise _unusable(card.name, "the certificate that signed it is another party's")
+        elif not chain[0].extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            raise _unusable(card.name, "its authority's certificate is not an authority's")
+        key = chain[0].public_key()
+    except (VerificationError, *MALFORMED):
+        raise _unusable(card.name, "a certificate on it cannot be read") from None
+    if not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, (ec.SECP256R1, ec.SECP384R1))):
+        raise _unusable(card.name, "the key that signs it must be on P-256 or P-384")
+    dsse.verify(envelope, KIND, [key])
+    if card.federation != federation:
+        raise _unusable(card.name, f"it is of federation {card.federation!r}, expected {federation!r}")
+    if not card.issued.timestamp() - 3600 <= now.timestamp() < card.expires.timestamp():  # clocks may be an hour apart
+        said = f"{card.issued:%Y-%m-%d %H:%M} to {card.expires:%Y-%m-%d} UTC"
+        raise _unusable(card.name, f"it holds from {said}, and this machine's clock says {now:%Y-%m-%d %H:%M} UTC")
+    return SignedCard(card, envelope)
+
+
+def _parse(payload: bytes) -> Card:
+    try:
+        return Card.model_validate_json(payload)
+    except ValidationError:
+        raise _unusable("a party", "it lacks something, or has what no card has") from None
+
+
+def _pems(certificates: list[x509.Certificate]) -> tuple[str, ...]:
+    return tuple(each.public_bytes(serialization.Encoding.PEM).decode() for each in certificates)
+
+
+def _unusable(name: str, what: str) -> PolicyError:
+    text = f"the card of {name} cannot be used: {what}"
+    return PolicyError(text, code="E_CARD", for_peer=text)

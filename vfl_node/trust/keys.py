@@ -1,0 +1,124 @@
+"""The keys of a party that is its own authority: made once, read when they are needed, and its certificate renewed.
+
+The authority's key may lie elsewhere, on another machine or none, and is needed to renew the certificate only. A renewed
+certificate has the same key as before: so one file changes, at once, and a crash leaves either the old or the new one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from vfl_node.errors import PolicyError, UsageError
+from vfl_node.process.files import write_whole
+from vfl_node.settings.connection import Tls
+from vfl_node.settings.node import Settings
+from vfl_node.transport.authority import make_authority, make_key_and_request, request_for, sign
+from vfl_node.transport.credentials import Credentials, load_credentials, read_secret, write_private
+from vfl_node.trust.cards import SignedCard, make_card, read_card
+
+LEAF_DAYS = 90
+"""How long a certificate holds that a party's own authority signs."""
+
+RENEW_DAYS = 30
+"""A running node renews its certificate when it holds for no longer, if the authority's key is here."""
+
+
+def make_own(name: str, federation: str, files: Tls) -> list[Path]:
+    """Make and write authority, certificate, signing key and card of a party, each of which is not there yet.
+
+    Raises:
+        UsageError: a secret is there already; none is ever overwritten (``E_EXISTS``).
+    """
+    authority, authority_key = make_authority(federation)
+    key, request = make_key_and_request(name, federation)
+    write_private(files.authority_key, authority_key)
+    write_private(files.key, key)
+    files.ca.write_bytes(authority)
+    files.certificate.write_bytes(sign(authority, authority_key, request, days=LEAF_DAYS))
+    make_signing_key(files)
+    credentials = load_credentials(files, name=name, federation=federation)
+    files.card.write_bytes(make_card(credentials, _signing_key(files), authority_key).envelope)
+    return [files.authority_key, files.ca, files.key, files.certificate, files.signing_key, files.card]
+
+
+def make_signing_key(files: Tls) -> None:
+    """Make and write the key with which a party signs documents. Raises UsageError if there is one (``E_EXISTS``)."""
+    pem = Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    write_private(files.signing_key, pem)
+
+
+def own_card(credentials: Credentials) -> SignedCard:
+    """This party's card: as it lies beside its keys, or signed by its certificate's key now if an authority outside signs that.
+
+    Raises:
+        UsageError: this party has none (``E_CONFIG``), or a file of it cannot be read.
+        PolicyError: it is not what was signed, or not of the authority that signs this party's certificates (``E_CARD``).
+    """
+    files, federation = credentials.files, credentials.federation
+    if files.mode == "shared":
+        raise UsageError(
+            "under tls.mode shared nobody pairs: one authority vouches for all parties",
+            code="E_CONFIG",
+            hint="for an authority of this party alone: vfl-node init NAME --role ROLE FOLDER, in a new folder",
+        )
+    if files.mode == "outside":
+        return make_card(credentials, _signing_key(files), credentials.key)
+    try:
+        envelope = files.card.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {files.card}: {error.strerror}", code="E_FILE") from None
+    signed = read_card(envelope, federation=federation)
+    if signed.card.name != credentials.name or signed.card.authority_pem.strip() != credentials.authority.strip():
+        text = f"{files.card} is not the card of {credentials.name} with the authority in {files.ca}"
+        raise PolicyError(text, code="E_CARD", hint="put back the one that vfl-node init has written")
+    return signed
+
+
+def renew(settings: Settings, *, now: datetime | None = None) -> datetime:
+    """Sign a new certificate for this party's key and write it; a running node uses it from the next handshake on.
+
+    Returns:
+        Until when it holds.
+
+    Raises:
+        UsageError: this party has no authority of its own (``E_CONFIG``), or the authority's key is not here (``E_FILE``).
+    """
+    files = settings.tls
+    if files is None or files.mode != "own":
+        raise UsageError(
+            "this party's certificate is signed by an authority that is not its own",
+            code="E_CONFIG",
+            hint="have that authority sign a new one, and replace tls.certificate",
+        )
+    key, own = read_secret(files.authority_key), read_secret(files.key)
+    request = request_for(settings.name, settings.federation, own)
+    try:
+        write_whole(files.certificate, sign(files.ca.read_bytes(), key, request, days=LEAF_DAYS, now=now))
+    except OSError as error:
+        raise UsageError(f"cannot renew {files.certificate}: {error.strerror or error}", code="E_FILE") from None
+    renewed = load_credentials(files, name=settings.name, federation=settings.federation, now=now)
+    assert renewed.validity  # it was checked
+    return renewed.validity.until
+
+
+def is_due(settings: Settings, until: datetime, now: datetime) -> bool:
+    """Whether a node should renew its certificate, which holds ``until`` then, by itself, and can."""
+    files = settings.tls
+    due = (until - now).days < RENEW_DAYS
+    return files is not None and files.mode == "own" and due and files.authority_key.exists()
+
+
+def _signing_key(files: Tls) -> Ed25519PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(read_secret(files.signing_key), None)
+    except (ValueError, TypeError):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(f"{files.signing_key} is no Ed25519 key in PEM form", code="E_CERTIFICATE")
+    return key

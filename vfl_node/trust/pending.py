@@ -1,0 +1,191 @@
+"""Parties that this node has met by a code, and whose words its owner has not compared yet; and what is written when he has.
+
+::
+
+    state/pending/NAME       met, with the words to compare; a checked file, which nothing else reads
+    peers/NAME.crt, .card    the authority that may vouch for NAME, and the card on which it stands
+    peers/NAME.yaml          from then on NAME is a peer of this node
+
+The last file is written last, so that a crash leaves a peer or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import yaml
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from vfl_node.errors import PolicyError, StateError, UsageError
+from vfl_node.job import Name
+from vfl_node.process.files import private_folder, read_checked, remove, write_checked, write_whole
+from vfl_node.roles import Role
+from vfl_node.settings.connection import Address
+from vfl_node.settings.node import Settings
+from vfl_node.trust.cards import SignedCard, read_card
+
+FOLDER = "pending"
+
+KEPT = timedelta(days=1)
+"""How long words wait to be compared."""
+
+
+class Pending(BaseModel):
+    """A party that was met.
+
+    Attributes:
+        name: of the party.
+        role: of its node.
+        address: where it can be dialled; None: it dials in.
+        card: its envelope, as it came.
+        words: those that its owner must see as well.
+        at: when it was met.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    role: Role
+    address: Address | None
+    card: str
+    words: tuple[str, ...]
+    at: AwareDatetime
+
+
+def check_new(settings: Settings, name: str) -> None:
+    """Raise PolicyError (``E_EXISTS``) if a party of this ``name`` cannot become a peer."""
+    if name == settings.name or name in settings.peers:
+        what = "this node's own name" if name == settings.name else "a peer of this node already"
+        raise PolicyError(
+            f"{name} is {what}",
+            code="E_EXISTS",
+            hint=f"if it has new keys, first: vfl-node revoke {name}",
+            for_peer=f"the name {name} is taken there",
+        )
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """A context in which a refusal of the disk becomes a UsageError (``E_FILE``)."""
+    try:
+        yield
+    except OSError as error:
+        text = f"cannot write {error.filename or 'a file'}: {error.strerror or error}"
+        hint = "is the folder there, has the disk room, and may this user write there?"
+        raise UsageError(text, code="E_FILE", hint=hint, for_peer="it cannot store what it learnt") from None
+
+
+def keep(settings: Settings, card: SignedCard, address: str | None, role: Role, words: tuple[str, ...]) -> Pending:
+    """Write down a party that was met, in the place of an earlier one of that name.
+
+    Raises:
+        PolicyError: its name is taken (``E_EXISTS``).
+        UsageError: the disk refuses (``E_FILE``).
+    """
+    check_new(settings, card.card.name)
+    at = datetime.now(timezone.utc)
+    met = Pending(
+        name=card.card.name, role=role, address=address, card=card.envelope.decode(), words=words, at=at.replace(microsecond=0)
+    )
+    with writing():
+        private_folder(settings.state_dir)
+        private_folder(settings.state_dir / FOLDER)
+        write_checked(settings.state_dir / FOLDER / met.name, met.model_dump_json().encode())
+    return met
+
+
+def read(settings: Settings, name: str) -> Pending:
+    """The party of this ``name`` that was met.
+
+    Raises:
+        UsageError: none was, or a day ago and more (``E_INVITE``).
+        StateError: the file is damaged (``E_STATE_CORRUPT``).
+    """
+    path, hint = settings.state_dir / FOLDER / name, "pair again: vfl-node invite"
+    try:
+        met = Pending.model_validate_json(read_checked(path, hint=hint))
+    except FileNotFoundError:
+        raise UsageError(f"this node has met no {name} whose words are to be compared", code="E_INVITE", hint=hint) from None
+    except ValidationError:
+        raise StateError(f"{path} was written by another version", code="E_STATE_VERSION", hint=hint) from None
+    if datetime.now(timezone.utc) - met.at > KEPT:
+        drop(settings, name)
+        raise UsageError(f"{name} was met on {met.at:%Y-%m-%d}, too long ago", code="E_INVITE", hint=hint)
+    return met
+
+
+def drop(settings: Settings, name: str) -> None:
+    """Forget a party that was met. Idempotent."""
+    path = settings.state_dir / FOLDER / name
+    with writing():
+        if path.exists():
+            remove(path)
+
+
+def accept(settings: Settings, met: Pending) -> Path:
+    """Make a party that was met a peer, since both owners see the same words; returns the file that says so.
+
+    Raises:
+        PolicyError: its name is taken by now (``E_EXISTS``), or its card cannot be used any more.
+        UsageError: the disk refuses (``E_FILE``).
+    """
+    check_new(settings, met.name)
+    card = read_card(met.card.encode(), federation=settings.federation)
+    folder = settings.peers_dir
+    said = {"address": met.address} if met.address else {}
+    said |= {"authority": f"{met.name}.crt", "card": f"{met.name}.card"}
+    paired = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    document = yaml.safe_dump(said | {"paired": paired, "words_compared": True}, sort_keys=False)
+    head = f"# Written by vfl-node when this node was paired with {met.name}. To end that: vfl-node revoke {met.name}\n"
+    path = folder / f"{met.name}.yaml"
+    with writing():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(folder / f"{met.name}.crt", card.card.authority_pem)
+        write_whole(folder / f"{met.name}.card", card.envelope)
+        write_whole(path, (head + document).encode())
+    drop(settings, met.name)
+    return path
+
+
+def forget(settings: Settings, name: str) -> None:
+    """Remove a peer that this node was paired with.
+
+    Raises:
+        UsageError: there is none, or it stands in the configuration itself (``E_UNKNOWN_PEER``).
+    """
+    path = settings.peers_dir / f"{name}.yaml"
+    if not path.exists():
+        hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
+        if name in settings.peers:
+            hint = "it stands in the configuration: remove it there, and start the node again"
+        raise UsageError(f"this node was not paired with {name}", code="E_UNKNOWN_PEER", hint=hint)
+    with writing():
+        for suffix in (".yaml", ".crt", ".card"):
+            remove(path.with_suffix(suffix))
+
+
+def card_of(settings: Settings, name: str) -> SignedCard:
+    """The card of a peer that this node was paired with.
+
+    Raises:
+        UsageError: it has none here (``E_UNKNOWN_PEER``).
+        PolicyError: it is not what was signed, or the pinned authority is not the one on it (``E_CARD``).
+    """
+    peer = settings.peers.get(name)
+    if peer is None or peer.card is None or peer.authority is None:
+        raise UsageError(f"this node has no card of {name}", code="E_UNKNOWN_PEER", hint="pair with it: vfl-node invite")
+    try:
+        envelope, pinned = peer.card.read_bytes(), peer.authority.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}", code="E_FILE") from None
+    signed = read_card(envelope, federation=settings.federation)
+    if signed.card.name != name or signed.card.authority_pem != pinned:
+        raise PolicyError(
+            f"{peer.card} and {peer.authority} do not belong together",
+            code="E_CARD",
+            hint=f"vfl-node revoke {name}, pair again",
+        )
+    return signed
