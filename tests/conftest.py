@@ -16,11 +16,14 @@ import structlog
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests.thorough import examples
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "patient", deadline=None, max_examples=examples(100, fewer=50), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("patient")  # no test asserts a time: on a machine that does much else nothing is late
 
 

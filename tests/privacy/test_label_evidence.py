@@ -124,6 +124,7 @@ def job(memory: Any, kind: str, job_id: str, strength: float, seed: int, **more:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["two classes", "four classes"])
 def test_jobs_with_one_partner_add_up_and_a_job_that_is_repeated_counts_once(tmp_path: Path, kind: str) -> None:
     strength = {"two classes": 0.6, "four classes": 0.8}[kind]

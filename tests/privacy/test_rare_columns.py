@@ -195,6 +195,7 @@ def test_weights_that_begin_at_zero_tell_all_of_a_record_that_is_set_apart(of: R
     assert (found.membership, found.membership_by_label, found.label) == (1.0, 1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_so_do_those_of_numbers_but_for_records_that_are_predicted_too_well_to_move_anything() -> None:
     of = Rare(1, standardised=True)
     found = of.judged(of.in_shares(0.0))
@@ -203,12 +204,14 @@ def test_so_do_those_of_numbers_but_for_records_that_are_predicted_too_well_to_m
     assert found.label == 1.0
 
 
+@pytest.mark.slow
 def test_the_attack_is_the_same_on_ordinary_numbers() -> None:
     of = Rare(3, columns=32)
     for deviation in (0.0, 0.1):
         np.testing.assert_allclose(of.in_shares(deviation), of.plain(deviation), atol=2e-4)
 
 
+@pytest.mark.slow
 def test_more_records_in_a_column_hide_each_other_from_who_knows_none_of_them() -> None:
     one, few, many = (measured(0.0, TABLES, records) for records in (1, 3, 20))
     assert one.membership == 1.0
@@ -239,6 +242,7 @@ def test_both_together_leave_little(twins: bool) -> None:
     assert found.label < 0.5 + 6 * CHANCE
 
 
+@pytest.mark.slow
 def test_what_they_leave_of_a_column_of_numbers() -> None:
     """What its shared records say is most of such a weight, and each is about a tenth of them."""
     found = measured(START, TABLES, 20, standardised=True)
@@ -247,6 +251,7 @@ def test_what_they_leave_of_a_column_of_numbers() -> None:
     assert 0.5 < found.label < 0.62
 
 
+@pytest.mark.slow
 def test_a_decay_of_weights_does_not_wear_off_what_they_began_with() -> None:
     """It pulls them back to that. A pull to 0 would leave what records move alone: as with weights that begin there."""
     how: dict[str, Any] = {"twins": True, "epochs": 30, "decay": 0.05, "columns": 64}

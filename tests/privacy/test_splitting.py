@@ -240,6 +240,7 @@ def simulated(defence: Any, model: nn.Module, x: NDArray[Any], s: NDArray[Any]) 
     return float(((outputs[:, 0].numpy() > 0) == (s > 0.5)).mean())
 
 
+@pytest.mark.slow
 def test_a_weak_simulated_decoder_looks_private_and_is_not() -> None:
     x, s = rows_with_a_flag()
     assert attacked(bottom(), x, s) > 0.85

@@ -36,6 +36,7 @@ def test_noise_and_few_similarities_keep_the_error_large(linkage: Linkage) -> No
     assert found_by_active(linkage, 50.0, 100) > 5000
 
 
+@pytest.mark.slow
 def test_longer_filters_lower_tau_and_not_the_error() -> None:
     short, long = (Linkage(made_up(400, 80), 20, epsilon) for epsilon in (0.12, 0.03))
     assert long.width > 15 * short.width
@@ -81,6 +82,7 @@ def test_texts_are_recognised_in_a_list() -> None:
     assert found(similarities, Randomness(bytes(32))) > 0.8  # as with numbers, other bits overlap as much
 
 
+@pytest.mark.slow
 def test_fewer_candidates_hardly_protect() -> None:
     """They are closer, so σ0 is smaller, and with it the noise: it makes up for most of there being fewer similarities."""
     few, many = (Linkage(made_up(400, 80), count) for count in (4, 40))

@@ -54,6 +54,7 @@ def test_flats_and_schools(schools: Linkage) -> None:
     check_passive(Linkage(schools.points, 5), 50.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.4, 50.0])
 def test_large_tables_are_as_dense_as_they_are(sigma: float) -> None:
     """20,000 records each: a part of the square has about as many neighbours of each as the whole has."""
