@@ -152,8 +152,8 @@ class Jobs:
         except OSError as error:
             if not told:
                 raise fault(error) from None
-        with suppress(VflError):  # such as a full disk: then the job goes on later
-            # resuming asks the active party: if all parties have stored their parts, the job is done
+        with suppress(VflError):  # if this fails, for example because the disk is full, the job is resumed later
+            # a resumed job asks the active party whether to end; if all parties have stored their parts, it is done instead
             self._works.resume(record.id)
 
     def views(self) -> list[dict[str, Any]]:
