@@ -84,8 +84,7 @@ class Channel:
 
     async def _send(self, type_name: str, *body: Buffer) -> None:
         frame = await self._put(type_name, *body)
-        # hash only after sending, so that the peer does not wait for it; hash the frame, because the caller may change ``body``
-        for piece in body_pieces(frame):
+        for piece in body_pieces(frame):  # after it was sent: the peer need not wait; and not ``body``, which may have changed
             self._digest_sent.update(piece)
 
     async def receive(self, expected: type[M]) -> M:
@@ -243,9 +242,7 @@ class Channel:
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[Traffic]:
-        """A context: all messages in it belong to phase ``name``.
-
-        At its end each side sends a closing message (number of its messages and a digest), which the other side checks.
+        """A context: all messages in it belong to phase ``name``, which ends with a closing message from each side.
 
         Raises:
             ProtocolError: the peer's closing message does not match what arrived (``E_TRUNCATED``).
