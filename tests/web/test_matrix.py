@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from tests.web.shown_node import TOKEN, View, browser
 from vfl_node.trust.people import OWNER, PERSON_ROLES, Person
+from vfl_node.trust.tokens import Tokens
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
 from vfl_node.web.gate import guard
@@ -60,12 +61,18 @@ def ask(client: TestClient, method: str, path: str, **headers: str) -> int:
     return client.request(method, place, headers=headers, content="name: x", follow_redirects=False).status_code
 
 
+def port(view: View, access: Access) -> dict[str, Any]:
+    """What an app of a node has that gives people tokens."""
+    return {"token": access, "tokens": Tokens(view.folder)}
+
+
 def expect(cell: str, status: int) -> bool:
-    return status not in (401, 403) if cell == "yes" else status == int(cell)
+    """Whether this is the status that the cell means; the job of the tests is nobody's own."""
+    return status not in (401, 403) if cell == "yes" else status == (403 if cell == "own" else int(cell))
 
 
 def test_each_route_has_a_row_and_each_row_a_route(view: View) -> None:
-    served = {f"{method} {path}" for method, path in routes(create_app(view, token=TOKEN))}
+    served = {f"{method} {path}" for method, path in routes(create_app(view, **port(view, Access(TOKEN))))}
     assert served == ROWS.keys()
     assert served == table().keys()
 
@@ -83,17 +90,17 @@ def test_each_cell_is_what_the_page_says(view: View, route: str, column: str) ->
     cell = table()[route][column]
     if column != "browser":
         headers = {} if column == "none" else {"Authorization": f"Bearer {column}"}
-        status = ask(browser(view, token=access, headers={}), method, path, **headers)
+        status = ask(browser(view, **port(view, access), headers={}), method, path, **headers)
         assert expect("yes" if route == "POST /login" else cell, 200 if (route, status) == ("POST /login", 403) else status)
         return
-    client = browser(view, token=access, headers={})
+    client = browser(view, **port(view, access), headers={})
     client.post("/login", content=access.ticket(OWNER))
     by_hand = 401 if cell == "page" else None
     assert expect(str(by_hand or cell), 200 if route == "POST /login" else ask(client, method, path))
     if cell == "page":
         assert expect("yes", ask(client, method, path, **FROM_THE_BOARD))
     for role in ("viewer", "submitter", "approver"):
-        client = browser(view, token=access, headers={})
+        client = browser(view, **port(view, access), headers={})
         client.post("/login", content=access.ticket(role))
         if cell != "401" and route != "POST /login":
             assert expect(table()[route][role], ask(client, method, path, **FROM_THE_BOARD)), role
@@ -103,8 +110,8 @@ def test_each_cell_is_what_the_page_says(view: View, route: str, column: str) ->
 def test_the_owner_is_admin_by_the_nodes_token_and_the_socket(view: View, route: str) -> None:
     method, path = route.split(" ")
     if route != "POST /login":
-        owners = browser(view, token=OwnersSocket(Access(TOKEN)), headers={})
-        for client in (browser(view), owners):
+        owners = browser(view, **port(view, OwnersSocket(Access(TOKEN))), headers={})
+        for client in (browser(view, **port(view, Access(TOKEN))), owners):
             assert expect(table()[route]["admin"], ask(client, method, path))
 
 
@@ -114,6 +121,18 @@ def test_a_refused_role_reads_what_it_lacks(view: View) -> None:
     assert (answer.status_code, answer.json()["code"]) == (403, "E_FORBIDDEN")
     assert answer.json()["hint"] == "it needs a token with the role admin or submitter"
     assert view.submitted == []
+
+
+def test_a_submitter_cancels_jobs_of_its_own(view: View) -> None:
+    (route,) = [route for route, cells in table().items() if cells["submitter"] == "own"]
+    assert route == "POST /api/jobs/{job_id}/cancel"
+    client = browser(view, token=Access(TOKEN, people=Staff()), headers={"Authorization": "Bearer submitter"})
+    for by, status in ((None, 403), ("approver", 403), ("submitter", 202)):
+        view.all[0]["by"] = by
+        answer = client.post("/api/jobs/running-1/cancel")
+        assert answer.status_code == status
+        assert status == 202 or answer.json()["code"] == "E_FORBIDDEN"
+    assert view.cancelled == ["running-1"]
 
 
 def test_whoever_may_not_look_gets_the_short_health(view: View) -> None:

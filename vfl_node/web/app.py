@@ -24,12 +24,14 @@ from starlette.routing import Route
 
 from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.report.choice import to_document
+from vfl_node.trust.tokens import Tokens
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.compare import compare_jobs
 from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
-from vfl_node.web.gate import caller_of, guard, may_still
+from vfl_node.web.gate import caller_of, check_own, guard, may_still, person_of
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
+from vfl_node.web.people import list_token_routes
 from vfl_node.web.roles import LOOKERS
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
@@ -47,6 +49,7 @@ CSV = "text/csv; charset=utf-8"
 
 STATUS_OF_CODE = {
     "E_UNKNOWN_JOB": 404,
+    "E_UNKNOWN_PERSON": 404,
     "E_NO_REPORT": 404,
     "E_JOB_ENDED": 409,
     "E_BUSY": 429,
@@ -64,13 +67,16 @@ STATUS_OF_KIND = {
 }
 
 
-def create_app(view: NodeView, *, token: str | Access | None, names: Collection[str] = ("localhost",)) -> Starlette:
+def create_app(
+    view: NodeView, *, token: str | Access | None, names: Collection[str] = ("localhost",), tokens: Tokens | None = None
+) -> Starlette:
     """The application that shows ``view``.
 
     Args:
         view: the node.
         token: the keys, or the node's token alone; None: nothing but the plain health status is allowed.
         names: host names it answers to, besides IP addresses.
+        tokens: of people, which its owner may change; None: there are none.
     """
     access = token if isinstance(token, Access) else Access(token)
     board = _Board(view, access)
@@ -98,6 +104,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         Route("/jobs/{job_id}/report.json", board.report_json),
         Route("/jobs/{job_id}/trace.json", board.trace),
         *list_routes(view),
+        *(list_token_routes(tokens) if tokens else ()),
     ]
     app = Starlette(
         routes=guard(routes, access),
@@ -178,7 +185,7 @@ class _Board:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise UsageError(f"the job is not UTF-8 text (byte {error.start})", code="E_YAML") from None
-        return JSONResponse(await run_in_threadpool(self._view.submit, text), 201)
+        return JSONResponse(await run_in_threadpool(self._view.submit, text, person_of(request)), 201)
 
     async def events(self, request: Request) -> Response:
         """What happens in a job, as server-sent events (:mod:`vfl_node.web.events`)."""
@@ -191,7 +198,9 @@ class _Board:
         return EventStream(stream, last, partial(may_still, request))
 
     def cancel(self, request: Request) -> Response:
-        return JSONResponse(self._view.cancel(self._job(request)["id"]), 202)
+        job = self._job(request)
+        check_own(request, job)
+        return JSONResponse(self._view.cancel(job["id"]), 202)
 
     def resume(self, request: Request) -> Response:
         return JSONResponse(self._view.resume(self._job(request)["id"]), 202)
@@ -212,13 +221,16 @@ class _Board:
         if body is None:
             return problem(413, "E_TOO_LARGE", f"a request has at most {MAX_REQUEST_BYTES} bytes", "ask in several requests")
         if request.query_params.get("rows") == "new":
-            return JSONResponse(await run_in_threadpool(self._view.predict_new, model, body), 202)
+            return JSONResponse(await run_in_threadpool(self._view.predict_new, model, body, person_of(request)), 202)
         prediction = await run_in_threadpool(self._view.predict, model, body)
         began = time.monotonic()
         while (answer := prediction.ready()) is None:
             if await request.is_disconnected():
                 prediction.withdraw()
                 return _answer_nobody(request)
+            if not may_still(request):
+                prediction.withdraw()
+                raise HTTPException(401)
             waited = time.monotonic() - began
             await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
         return Response(answer, media_type=CSV)

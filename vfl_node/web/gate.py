@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -10,6 +11,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vfl_node.errors import PolicyError
+from vfl_node.trust.people import OWNER
 from vfl_node.web.access import Access, Caller
 from vfl_node.web.roles import ROWS, Admission
 
@@ -40,6 +42,20 @@ def caller_of(request: Request) -> Caller | None:
     """Who asks; None: somebody without credentials, at a route that is everybody's."""
     found: Caller | None = request.state.caller
     return found
+
+
+def person_of(request: Request) -> str | None:
+    """The name of the person who asks; None: the owner."""
+    caller = caller_of(request)
+    return None if caller is None or caller.person == OWNER else caller.person
+
+
+def check_own(request: Request, job: Mapping[str, Any]) -> None:
+    """Raises PolicyError (``E_FORBIDDEN``) if who asks may do this with own jobs only, and ``job`` is not one of these."""
+    caller, gate = caller_of(request), request.state.gate
+    roles = caller.roles if caller else frozenset()
+    if not gate.row(request).admits_to_all(roles) and job["by"] != person_of(request):
+        raise PolicyError("this job is another person's", code="E_FORBIDDEN", hint="its submitter, or an approver, may do this")
 
 
 def may_still(request: Request) -> bool:
@@ -74,12 +90,12 @@ class Gate:
 
     def admits(self, request: Request) -> bool:
         """Whether the request may pass."""
-        row = self._row(request)
+        row = self.row(request)
         caller = self._access.identify(request, row.browser)
         return row.admits(caller.roles if caller else frozenset())
 
     def _admit(self, request: Request) -> Caller | None:
-        row = self._row(request)
+        row = self.row(request)
         caller = self._access.identify(request, row.browser)
         if row.roles is None:
             return caller
@@ -92,5 +108,6 @@ class Gate:
             )
         return caller
 
-    def _row(self, request: Request) -> Admission:
+    def row(self, request: Request) -> Admission:
+        """Who may use the route with the method of this request."""
         return self._rows["GET" if request.method == "HEAD" else request.method]

@@ -26,14 +26,20 @@ class Admission:
     Attributes:
         roles: those who may; None: everybody, also without credentials.
         browser: what the cookie of a browser is good for there; it has the roles of who let the browser in.
+        own: roles of them that may do it with their own jobs only.
     """
 
     roles: frozenset[PersonRole] | None
     browser: Browser = "refused"
+    own: frozenset[PersonRole] = frozenset()
 
     def admits(self, roles: frozenset[PersonRole]) -> bool:
         """Whether somebody with these roles may use the route."""
         return self.roles is None or not self.roles.isdisjoint(roles)
+
+    def admits_to_all(self, roles: frozenset[PersonRole]) -> bool:
+        """Whether somebody with these roles may use it for the jobs of others, too."""
+        return self.roles is None or not (self.roles - self.own).isdisjoint(roles)
 
 
 _EVERYBODY = Admission(None, "looks")
@@ -62,8 +68,11 @@ ROWS: dict[str, Admission] = {
     "POST /api/jobs/{job_id}/resume": _SUBMIT,
     "POST /api/jobs/{job_id}/predictions": _SUBMIT,
     "GET /api/jobs/{job_id}/predictions": _SUBMIT,
-    "POST /api/jobs/{job_id}/cancel": Admission(_ADMIN | {"approver"}, "cancels"),
+    "POST /api/jobs/{job_id}/cancel": Admission(_SUBMITTERS | {"approver"}, "cancels", own=frozenset(("submitter",))),
     "POST /api/prune": _OWNER,
+    "POST /api/tokens": _OWNER,
+    "GET /api/tokens": _OWNER,
+    "DELETE /api/tokens/{name}": _OWNER,
     "POST /api/invite": _OWNER,
     "GET /api/invite": _OWNER,
     "DELETE /api/invite": _OWNER,
