@@ -117,7 +117,7 @@ def test_help_is_light(tmp_path: Path) -> None:
 
 def test_commands_to_a_node_are_light(tmp_path: Path, config: Path) -> None:
     wanted = ("jobs", "prune --days 1", "budget", "watch trial-1", "cancel trial-1", "resume trial-1", "board", "budgets")
-    wanted += ("token list", "token create anna --roles viewer", "token revoke anna")
+    wanted += ("token list", "token create anna --roles viewer", "token revoke anna", "audit-log")
     modules = imported(tmp_path, *([*of.split(), "--config", config] for of in wanted))
     assert "vfl_node" in modules
     assert HEAVY.isdisjoint(modules)

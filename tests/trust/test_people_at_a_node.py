@@ -55,6 +55,22 @@ def test_a_token_comes_and_goes_without_a_restart(node: Federation) -> None:
     assert ask(node, token) == 401
     assert time.monotonic() - began < 1
     assert token not in node.log("clinic")
+    config = node.folder / "clinic" / "node.yaml"
+    lines = [json.loads(line) for line in command("audit-log", "--json", "--config", config).stdout.splitlines()]
+    told = [(line["person"], line["how"], line["method"], line["route"], line["object"], line["result"]) for line in lines]
+    assert told[:2] == [
+        ("owner", "socket", "POST", "/api/tokens", "anna", 201),
+        ("anna", "token", "POST", "/api/prune", "", 403),
+    ]
+    assert ("owner", "socket", "DELETE", "/api/tokens/{name}", "anna", 200) in told
+    assert ("", "", "GET", "/api/jobs", "", 401) in told
+    log = state / "audit.log"
+    assert (stat.S_IMODE(log.stat().st_mode), token in log.read_text()) == (0o600, False)
+    whole = command("audit-log", "--verify", "--config", config)
+    assert (whole.returncode, "lines are as they were written" in whole.stdout) == (0, True)
+    log.write_text(log.read_text().replace("anna", "ben", 1))
+    changed = command("audit-log", "--verify", "--config", config)
+    assert (changed.returncode, changed.stdout.strip()) == (3, "audit.log, line 1: it is not what was written")
 
 
 def test_what_a_node_keeps_can_be_changed_while_it_is_stopped(node: Federation) -> None:
@@ -64,6 +80,8 @@ def test_what_a_node_keeps_can_be_changed_while_it_is_stopped(node: Federation) 
     say(node, "revoke", "anna")
     node.start("clinic")
     assert (ask(node, token), ask(node, other)) == (401, 200)
+    log = (node.folder / "clinic" / "state" / "audit.log").read_text()
+    assert [json.loads(line)["how"] for line in log.splitlines()[:3]] == ["socket", "files", "files"]
     ended = command("token", "revoke", "anna", "--config", node.folder / "clinic" / "node.yaml")
     assert (ended.returncode, "E_UNKNOWN_PERSON" in ended.stderr) == (2, True)
 

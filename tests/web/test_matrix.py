@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from tests.web.shown_node import TOKEN, View, browser
+from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.people import OWNER, PERSON_ROLES, Person
 from vfl_node.trust.tokens import Tokens
 from vfl_node.web.access import Access, OwnersSocket
@@ -63,7 +64,7 @@ def ask(client: TestClient, method: str, path: str, **headers: str) -> int:
 
 def port(view: View, access: Access) -> dict[str, Any]:
     """What an app of a node has that gives people tokens."""
-    return {"token": access, "tokens": Tokens(view.folder)}
+    return {"token": access, "tokens": Tokens(view.folder), "audit": AuditLog(view.folder)}
 
 
 def expect(cell: str, status: int) -> bool:

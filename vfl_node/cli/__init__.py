@@ -1,7 +1,7 @@
 """The command line: ``vfl-node``.
 
 Exit status: 0 success, 1 a job or node failed, 2 bad usage (command, job file, settings),
-130 interrupted.
+3 a record was changed (audit-log --verify), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import typer
 
 from vfl_node.cli import (  # noqa: F401 - they register
     audit,
+    audit_log,
     budget,
     check,
     compare,

@@ -14,6 +14,8 @@ from vfl_node.errors import UsageError
 from vfl_node.node.client import Client
 from vfl_node.process.files import fault, private_folder
 from vfl_node.settings.node import load_settings
+from vfl_node.trust.audit_log import AuditLog, Deed
+from vfl_node.trust.people import OWNER
 from vfl_node.trust.tokens import Tokens
 
 tokens = typer.Typer(help="Give people tokens for a node's HTTP port.", no_args_is_help=True, rich_markup_mode=None)
@@ -36,7 +38,12 @@ def create(
     """Make a token and print it, once. The node may be running."""
     wanted = [role.strip() for role in roles.split(",") if role.strip()]
     options = (config, node, token_file)
-    token = _reach(*options, lambda at: at.create_token(name, wanted, days), lambda kept: kept.create(name, wanted, days))
+    token = _reach(
+        *options,
+        lambda at: at.create_token(name, wanted, days),
+        lambda kept: kept.create(name, wanted, days),
+        Deed(OWNER, "files", "", "POST", "/api/tokens", name, 201),
+    )
     out.print(token, markup=False)
     err.print("It is not shown again. Send it as 'Authorization: Bearer …'.", markup=False)
 
@@ -67,14 +74,23 @@ def list_all(
 @tokens.command()
 def revoke(name: PersonName, config: ConfigOption = None, node: NodeOption = "", token_file: TokenOption = None) -> None:
     """End a token at once, with the browsers that it has let in. The node may be running."""
-    _reach(config, node, token_file, lambda at: at.revoke_token(name), lambda kept: kept.revoke(name))
+    deed = Deed(OWNER, "files", "", "DELETE", "/api/tokens/{name}", name, 200)
+    _reach(config, node, token_file, lambda at: at.revoke_token(name), lambda kept: kept.revoke(name), deed)
     out.print(f"{name} has no access any more", markup=False)
 
 
 def _reach(
-    config: Path | None, node: str, token_file: Path | None, ask: Callable[[Client], Found], keep: Callable[[Tokens], Found]
+    config: Path | None,
+    node: str,
+    token_file: Path | None,
+    ask: Callable[[Client], Found],
+    keep: Callable[[Tokens], Found],
+    deed: Deed | None = None,
 ) -> Found:
-    """What ``ask`` returns of the running node; of a node that does not run, what ``keep`` returns of its state folder."""
+    """What ``ask`` returns of the running node; of a node that does not run, what ``keep`` does to its state folder.
+
+    The ``deed`` is what its audit log then says.
+    """
     try:
         return ask(client_at(config, node, token_file))
     except UsageError as error:
@@ -85,4 +101,7 @@ def _reach(
         private_folder(state_dir)
     except OSError as error:
         raise fault(error) from None
-    return keep(Tokens(state_dir))
+    found = keep(Tokens(state_dir))
+    if deed is not None:
+        AuditLog(state_dir).add(deed)
+    return found

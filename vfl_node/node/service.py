@@ -42,6 +42,7 @@ from vfl_node.settings.connection import Roster, read_paired
 from vfl_node.settings.node import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
+from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.pending import forget
 from vfl_node.trust.tokens import Tokens
 from vfl_node.version import VERSION
@@ -104,7 +105,7 @@ class Node:
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests)
         with starting(settings.state_dir):
             self.token = self._token()
-        self.tokens = Tokens(settings.state_dir)
+        self.tokens, self.audit = Tokens(settings.state_dir), AuditLog(settings.state_dir)
 
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address.
@@ -139,6 +140,7 @@ class Node:
         """Pause jobs, tell the peers, close everything."""
         self._works.stop(STOP_S)
         self.peers.stop()
+        self.audit.flush()
         self._store.close()
         log.info("node down", party=self.settings.name)
 
@@ -314,7 +316,7 @@ def serve(settings: Settings) -> None:
     try:
         with starting(settings.state_dir):
             bound = node.start()
-            owners = create_app(node, token=OwnersSocket(access), tokens=node.tokens)
+            owners = create_app(node, token=OwnersSocket(access), tokens=node.tokens, audit=node.audit)
             servers.append(Server(owners, settings.state_dir / OWNERS_SOCKET))
             if settings.http:
                 if not is_loopback(settings.http):
@@ -323,7 +325,7 @@ def serve(settings: Settings) -> None:
                     )
                 host, _, port = settings.http.rpartition(":")
                 host = host.strip("[]")
-                shown = create_app(node, token=access, names=("localhost", host), tokens=node.tokens)
+                shown = create_app(node, token=access, names=("localhost", host), tokens=node.tokens, audit=node.audit)
                 board = Server(shown, host, int(port))
                 servers.append(board)
             for server in servers:

@@ -24,14 +24,16 @@ from starlette.routing import Route
 
 from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.report.choice import to_document
+from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.tokens import Tokens
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
+from vfl_node.web.bodies import read_body
 from vfl_node.web.compare import compare_jobs
 from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
-from vfl_node.web.gate import caller_of, check_own, guard, may_still, person_of
+from vfl_node.web.gate import caller_of, check_own, guard, may_still, name_object, person_of
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
-from vfl_node.web.people import list_token_routes
+from vfl_node.web.people import list_audit_routes, list_token_routes
 from vfl_node.web.roles import LOOKERS
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
@@ -68,7 +70,12 @@ STATUS_OF_KIND = {
 
 
 def create_app(
-    view: NodeView, *, token: str | Access | None, names: Collection[str] = ("localhost",), tokens: Tokens | None = None
+    view: NodeView,
+    *,
+    token: str | Access | None,
+    names: Collection[str] = ("localhost",),
+    tokens: Tokens | None = None,
+    audit: AuditLog | None = None,
 ) -> Starlette:
     """The application that shows ``view``.
 
@@ -77,6 +84,7 @@ def create_app(
         token: the keys, or the node's token alone; None: nothing but the plain health status is allowed.
         names: host names it answers to, besides IP addresses.
         tokens: of people, which its owner may change; None: there are none.
+        audit: where it is recorded who did what; None: nowhere.
     """
     access = token if isinstance(token, Access) else Access(token)
     board = _Board(view, access)
@@ -105,9 +113,10 @@ def create_app(
         Route("/jobs/{job_id}/trace.json", board.trace),
         *list_routes(view),
         *(list_token_routes(tokens) if tokens else ()),
+        *(list_audit_routes(audit) if audit else ()),
     ]
     app = Starlette(
-        routes=guard(routes, access),
+        routes=guard(routes, access, audit),
         middleware=[Middleware(SecurityHeaders), Middleware(HostGuard, names=names)],
         exception_handlers={
             VflError: _answer_error,
@@ -149,12 +158,13 @@ class _Board:
     async def login(self, request: Request) -> Response:
         """A cookie for a ticket."""
         try:
-            body = await asyncio.wait_for(_body(request, MAX_TICKET_BYTES), LOGIN_S)
+            body = await asyncio.wait_for(read_body(request, MAX_TICKET_BYTES), LOGIN_S)
         except asyncio.TimeoutError:  # not the builtin one before Python 3.11
             raise HTTPException(408) from None
         cookie = self._access.redeem((body or b"").decode("latin-1"))
         if cookie is None:
             return problem(403, "E_TICKET", "this link was used already, or is too old", "vfl-node board --config FILE")
+        name_object(request, cookie.split(".")[1])
         answer = JSONResponse({"status": "ok"})
         answer.set_cookie(self._access.cookie, cookie, max_age=COOKIE_S, httponly=True, samesite="strict")
         return answer
@@ -178,14 +188,16 @@ class _Board:
         return JSONResponse(self._job(request))
 
     async def submit(self, request: Request) -> Response:
-        body = await _body(request, MAX_JOB_BYTES)
+        body = await read_body(request, MAX_JOB_BYTES)
         if body is None:
             return problem(413, "E_TOO_LARGE", f"a job has at most {MAX_JOB_BYTES} bytes")
         try:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise UsageError(f"the job is not UTF-8 text (byte {error.start})", code="E_YAML") from None
-        return JSONResponse(await run_in_threadpool(self._view.submit, text, person_of(request)), 201)
+        job = await run_in_threadpool(self._view.submit, text, person_of(request))
+        name_object(request, job["id"])
+        return JSONResponse(job, 201)
 
     async def events(self, request: Request) -> Response:
         """What happens in a job, as server-sent events (:mod:`vfl_node.web.events`)."""
@@ -217,11 +229,13 @@ class _Board:
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new records become a separate job."""
         model = (await run_in_threadpool(self._job, request))["id"]
-        body = await _body(request, MAX_REQUEST_BYTES)
+        body = await read_body(request, MAX_REQUEST_BYTES)
         if body is None:
             return problem(413, "E_TOO_LARGE", f"a request has at most {MAX_REQUEST_BYTES} bytes", "ask in several requests")
         if request.query_params.get("rows") == "new":
-            return JSONResponse(await run_in_threadpool(self._view.predict_new, model, body, person_of(request)), 202)
+            job = await run_in_threadpool(self._view.predict_new, model, body, person_of(request))
+            name_object(request, f"{model} {job['id']}")
+            return JSONResponse(job, 202)
         prediction = await run_in_threadpool(self._view.predict, model, body)
         began = time.monotonic()
         while (answer := prediction.ready()) is None:
@@ -303,16 +317,6 @@ class _Board:
         }.get(error.status_code, ("E_HTTP", error.detail, ""))
         headers = dict(error.headers or {}) | ({"WWW-Authenticate": "Bearer"} if error.status_code == 401 else {})
         return problem(error.status_code, code, message, hint, headers)
-
-
-async def _body(request: Request, most: int) -> bytes | None:
-    """The body of the request; None if it has more than ``most`` bytes."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            return None
-    return bytes(body)
 
 
 def _answer_error(request: Request, error: Exception) -> Response:

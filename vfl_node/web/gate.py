@@ -1,27 +1,35 @@
-"""The gate before each route: it finds out who asks, and lets in those whom :data:`vfl_node.web.roles.ROWS` allows."""
+"""The gate before each route: it finds out who asks, lets in those whom :data:`vfl_node.web.roles.ROWS` allows, and records it.
+
+Everything but reading is recorded when its answer begins, and so is every refusal. An answer waits until its line is written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from vfl_node.errors import PolicyError
+from vfl_node.trust.audit_log import AuditLog, Deed
 from vfl_node.trust.people import OWNER
 from vfl_node.web.access import Access, Caller
 from vfl_node.web.roles import ROWS, Admission
 
 
-def guard(routes: Sequence[Route], access: Access, rows: Mapping[str, Admission] = ROWS) -> list[Route]:
+def guard(
+    routes: Sequence[Route], access: Access, audit: AuditLog | None = None, rows: Mapping[str, Admission] = ROWS
+) -> list[Route]:
     """The ``routes``, each behind its gate.
 
     Args:
         routes: of the port.
         access: the keys of the node.
+        audit: where it is recorded; None: nowhere.
         rows: who may use which.
 
     Raises:
@@ -34,7 +42,7 @@ def guard(routes: Sequence[Route], access: Access, rows: Mapping[str, Admission]
             if name not in rows:
                 raise LookupError(f"nobody has said who may use {name}: add a row to vfl_node/web/roles.py")
             found[method] = rows[name]
-        route.app = Gate(route.app, found, access)
+        route.app = Gate(route, found, access, audit)
     return list(routes)
 
 
@@ -64,17 +72,24 @@ def may_still(request: Request) -> bool:
     return gate.admits(request)
 
 
+def name_object(request: Request, name: str) -> None:
+    """Have the audit log say what the request was about, where its path does not: the id of a new job, the name of a person."""
+    request.state.object = name
+
+
 class Gate:
     """The gate of one route.
 
     Args:
-        app: the route's own.
+        route: the route.
         rows: method → who may use it.
         access: the keys of the node.
+        audit: where it is recorded.
     """
 
-    def __init__(self, app: ASGIApp, rows: Mapping[str, Admission], access: Access) -> None:
-        self._app, self._rows, self._access = app, rows, access
+    def __init__(self, route: Route, rows: Mapping[str, Admission], access: Access, audit: AuditLog | None) -> None:
+        self._app, self._pattern = route.app, route.path
+        self._rows, self._access, self._audit = rows, access, audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on.
@@ -84,9 +99,17 @@ class Gate:
             PolicyError: its roles do not suffice (``E_FORBIDDEN``).
         """
         request = Request(scope)
+        row = self.row(request)
         request.state.gate = self
-        request.state.caller = self._admit(request)
-        await self._app(scope, receive, send)
+        request.state.caller = self._access.identify(request, row.browser)
+        refused = self._refuse(row, request.state.caller)
+        if refused is not None:
+            await self._record(request, refused.status_code if isinstance(refused, HTTPException) else 403)
+            raise refused
+        if self._audit is None or (request.method in ("GET", "HEAD") and not row.recorded):
+            await self._app(scope, receive, send)
+            return
+        await self._app_recorded(request, scope, receive, send)
 
     def admits(self, request: Request) -> bool:
         """Whether the request may pass."""
@@ -94,20 +117,52 @@ class Gate:
         caller = self._access.identify(request, row.browser)
         return row.admits(caller.roles if caller else frozenset())
 
-    def _admit(self, request: Request) -> Caller | None:
-        row = self.row(request)
-        caller = self._access.identify(request, row.browser)
-        if row.roles is None:
-            return caller
-        if caller is None:
-            raise HTTPException(403 if self._access.closed and row.browser != "looks" else 401)
-        if not row.admits(caller.roles):
-            needed = " or ".join(sorted(row.roles))
-            raise PolicyError(
-                f"{caller.person} may not do this", code="E_FORBIDDEN", hint=f"it needs a token with the role {needed}"
-            )
-        return caller
-
     def row(self, request: Request) -> Admission:
         """Who may use the route with the method of this request."""
         return self._rows["GET" if request.method == "HEAD" else request.method]
+
+    def _refuse(self, row: Admission, caller: Caller | None) -> HTTPException | PolicyError | None:
+        """Why this caller may not pass; None: it may."""
+        if row.roles is None:
+            return None
+        if caller is None:
+            return HTTPException(403 if self._access.closed and row.browser != "looks" else 401)
+        if row.admits(caller.roles):
+            return None
+        needed = " or ".join(sorted(row.roles))
+        return PolicyError(
+            f"{caller.person} may not do this", code="E_FORBIDDEN", hint=f"it needs a token with the role {needed}"
+        )
+
+    async def _app_recorded(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and record with which status it is answered, before it is."""
+        recorded = False
+
+        async def note(message: Message) -> None:
+            nonlocal recorded
+            if message["type"] == "http.response.start" and not recorded:
+                recorded = True
+                await self._record(request, message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note)
+        except Exception:
+            if not recorded:
+                await self._record(request, 500)
+            raise
+
+    async def _record(self, request: Request, status: int) -> None:
+        if self._audit is None:
+            return
+        caller = caller_of(request)
+        deed = Deed(
+            person=caller.person if caller else "",
+            how=caller.how if caller else "",
+            address=request.client.host if request.client and not (caller and caller.how == "socket") else "",
+            method=request.method,
+            route=self._pattern,
+            object=getattr(request.state, "object", "") or " ".join(map(str, request.path_params.values())),
+            result=status,
+        )
+        await run_in_threadpool(self._audit.add, deed)

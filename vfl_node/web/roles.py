@@ -27,11 +27,13 @@ class Admission:
         roles: those who may; None: everybody, also without credentials.
         browser: what the cookie of a browser is good for there; it has the roles of who let the browser in.
         own: roles of them that may do it with their own jobs only.
+        recorded: whether the audit log has also what is read there; it has everything else that is done.
     """
 
     roles: frozenset[PersonRole] | None
     browser: Browser = "refused"
     own: frozenset[PersonRole] = frozenset()
+    recorded: bool = False
 
     def admits(self, roles: frozenset[PersonRole]) -> bool:
         """Whether somebody with these roles may use the route."""
@@ -67,9 +69,10 @@ ROWS: dict[str, Admission] = {
     "POST /api/jobs": _SUBMIT,
     "POST /api/jobs/{job_id}/resume": _SUBMIT,
     "POST /api/jobs/{job_id}/predictions": _SUBMIT,
-    "GET /api/jobs/{job_id}/predictions": _SUBMIT,
+    "GET /api/jobs/{job_id}/predictions": Admission(_SUBMITTERS, recorded=True),
     "POST /api/jobs/{job_id}/cancel": Admission(_SUBMITTERS | {"approver"}, "cancels", own=frozenset(("submitter",))),
     "POST /api/prune": _OWNER,
+    "GET /api/audit-log": _OWNER,
     "POST /api/tokens": _OWNER,
     "GET /api/tokens": _OWNER,
     "DELETE /api/tokens/{name}": _OWNER,
