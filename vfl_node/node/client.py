@@ -8,10 +8,10 @@ import re
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.running import OWNERS_SOCKET, running
@@ -124,6 +124,19 @@ class Client:
     def revoke(self, name: str, reason: str) -> list[str]:
         """End everything with a peer that the node was paired with; the jobs that are paused."""
         return self._call("POST", f"/api/peers/{name}/revoke?{urlencode({'reason': reason})}")["paused"]
+
+    def create_token(self, name: str, roles: Sequence[str], days: int) -> str:
+        """A new token (:meth:`vfl_node.trust.tokens.Tokens.create`)."""
+        asked = urlencode({"name": name, "roles": ",".join(roles), "days": days})
+        return self._call("POST", f"/api/tokens?{asked}")["token"]
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """What may be seen of each token (:meth:`vfl_node.trust.tokens.Tokens.tokens`)."""
+        return self._call("GET", "/api/tokens")["tokens"]
+
+    def revoke_token(self, name: str) -> None:
+        """End the token of a person."""
+        self._call("DELETE", f"/api/tokens/{quote(name, safe='')}")
 
     def predict(self, model: str, request: bytes, waiting: Callable[[], None]) -> bytes:
         """Predictions of known records by the model of job ``model``, as CSV.

@@ -49,12 +49,13 @@ class Jobs:
     def __init__(self, settings: Settings, store: Store, works: Works) -> None:
         self._settings, self._store, self._works = settings, store, works
 
-    def submit(self, job: Job, *, request: bytes | None = None) -> Record:
+    def submit(self, job: Job, *, request: bytes | None = None, person: str | None = None) -> Record:
         """Register a job of this node's owner and offer it to the peers.
 
         Args:
             job: the job.
             request: CSV of the records to predict, for a job that predicts new records; else None.
+            person: who submits it here; None: the owner.
 
         Raises:
             UsageError: the job does not name this node in its role, or names an unknown peer; or this node is a coordinator.
@@ -83,7 +84,7 @@ class Jobs:
             self._works.check_room(self._settings.name, serves=job.is_service)
             predictions.supersede(self._store, job)
             failpoints.reach("submit")
-            record = self._store.add(job, submitter=self._settings.name, request=request)
+            record = self._store.add(job, submitter=self._settings.name, request=request, person=person)
             log.info("job submitted", job=record.id)
             self._works.begin(record)
         return record
@@ -105,10 +106,10 @@ class Jobs:
         with self._works.beginning():
             return self._service(job).ask(records)
 
-    def predict_new(self, model: str, request: bytes) -> Record:
+    def predict_new(self, model: str, request: bytes, person: str | None = None) -> Record:
         """Submit a job that aligns the new records of ``request`` and predicts them. Args and errors as :meth:`predict`."""
         job, _ = self._read_request(model, request, new=True)
-        return self.submit(job, request=request)
+        return self.submit(job, request=request, person=person)
 
     def cancel(self, job_id: str) -> Record:
         """End a job here and at its peers. If this party has stored its part, ask the active party to end it.
@@ -237,6 +238,7 @@ class Jobs:
             "state": record.state,
             "parties": record.parties,
             "submitter": record.submitter,
+            "by": record.person,
             "algorithm": (document.get("train") or {}).get("algorithm"),
             "protocol": document.get("align", {}).get("protocol"),
             "attempt": record.attempt,

@@ -42,7 +42,9 @@ from vfl_node.settings.connection import Roster, read_paired
 from vfl_node.settings.node import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
+from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.pending import forget
+from vfl_node.trust.tokens import Tokens
 from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
@@ -103,6 +105,7 @@ class Node:
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests)
         with starting(settings.state_dir):
             self.token = self._token()
+        self.tokens, self.audit = Tokens(settings.state_dir), AuditLog(settings.state_dir)
 
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address.
@@ -137,6 +140,7 @@ class Node:
         """Pause jobs, tell the peers, close everything."""
         self._works.stop(STOP_S)
         self.peers.stop()
+        self.audit.flush()
         self._store.close()
         log.info("node down", party=self.settings.name)
 
@@ -169,9 +173,9 @@ class Node:
         """One job, or None."""
         return self._jobs.view(job_id)
 
-    def submit(self, job_yaml: str) -> dict[str, Any]:
-        """Register a job of the owner. Raises UsageError."""
-        record = self._jobs.submit(parse(job_yaml, Job, source="the job", context=LASTING_NAMES))
+    def submit(self, job_yaml: str, person: str | None = None) -> dict[str, Any]:
+        """Register a job of the owner, or of a ``person`` here. Raises UsageError."""
+        record = self._jobs.submit(parse(job_yaml, Job, source="the job", context=LASTING_NAMES), person=person)
         return self._jobs.view(record.id) or {}
 
     def cancel(self, job_id: str) -> dict[str, Any]:
@@ -192,9 +196,9 @@ class Node:
         """Ask for predictions of known records, a CSV file. Raises VflError."""
         return self._jobs.predict(model, request)
 
-    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
-        """Register a job that aligns and predicts new records, a CSV file. Raises VflError."""
-        record = self._jobs.predict_new(model, request)
+    def predict_new(self, model: str, request: bytes, person: str | None = None) -> dict[str, Any]:
+        """Register a job of a ``person`` that aligns and predicts new records, a CSV file. Raises VflError."""
+        record = self._jobs.predict_new(model, request, person=person)
         return self._jobs.view(record.id) or {}
 
     def invite(self, minutes: float, address: str) -> dict[str, Any]:
@@ -308,11 +312,12 @@ def serve(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     board, servers = None, []
-    access = Access(node.token, party=settings.name)
+    access = Access(node.token, party=settings.name, people=node.tokens)
     try:
         with starting(settings.state_dir):
             bound = node.start()
-            servers.append(Server(create_app(node, token=OwnersSocket(access)), settings.state_dir / OWNERS_SOCKET))
+            owners = create_app(node, token=OwnersSocket(access), tokens=node.tokens, audit=node.audit)
+            servers.append(Server(owners, settings.state_dir / OWNERS_SOCKET))
             if settings.http:
                 if not is_loopback(settings.http):
                     log.warning(
@@ -320,7 +325,8 @@ def serve(settings: Settings) -> None:
                     )
                 host, _, port = settings.http.rpartition(":")
                 host = host.strip("[]")
-                board = Server(create_app(node, token=access, names=("localhost", host)), host, int(port))
+                shown = create_app(node, token=access, names=("localhost", host), tokens=node.tokens, audit=node.audit)
+                board = Server(shown, host, int(port))
                 servers.append(board)
             for server in servers:
                 server.start()

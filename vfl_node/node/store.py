@@ -96,7 +96,9 @@ class Store:
             os.close(self._holder)
             self._holder = -1
 
-    def add(self, job: Job, *, submitter: str, job_id: str | None = None, request: bytes | None = None) -> Record:
+    def add(
+        self, job: Job, *, submitter: str, job_id: str | None = None, request: bytes | None = None, person: str | None = None
+    ) -> Record:
         """Register a job as waiting.
 
         Args:
@@ -104,6 +106,7 @@ class Store:
             submitter: the party that submits it.
             job_id: its id; made from its name where there is none yet.
             request: CSV of the new records that it predicts, if it does.
+            person: who submits it here, if that is not the owner.
 
         Raises:
             StateError: it cannot be written (``E_DISK_FULL``, ``E_STATE``, …); then no trace of the job is left.
@@ -119,6 +122,7 @@ class Store:
             spec=job.canonical(),
             state="waiting",
             submitted=utc_now(),
+            person=person,
         )
         self.check_there()
         try:
@@ -132,11 +136,7 @@ class Store:
         return record
 
     def update(self, record: Record, **changes: Any) -> Record:
-        """Store ``record`` with ``changes`` and return it.
-
-        Raises:
-            StateError: it cannot be written; the stored record is then unchanged.
-        """
+        """Store ``record`` with ``changes`` and return it. Raises StateError if it cannot be written; it is then unchanged."""
         changed = replace(record, **changes)
         self._write(changed, "REPLACE")
         return changed
