@@ -25,6 +25,7 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TRAINERS
 from vfl_node.ledger import UNDECLARED
 from vfl_node.training.predictor import Predicted, ServiceCount, predictor_of
+from vfl_node.transport.bounds import MOST_MANIFEST_BYTES
 from vfl_node.trust import manifest
 from vfl_node.trust.manifest import Manifest, make_manifest, parse_manifest, read_manifest
 
@@ -82,7 +83,7 @@ def changed(**fields: Any) -> bytes:
     [
         (b"{}", "lacks something"),
         (b"[" * 100_000, "lacks something"),
-        (b"x" * (manifest.MOST_MANIFEST_BYTES + 1), "at most 262144 are read"),
+        (b"x" * (MOST_MANIFEST_BYTES + 1), "at most 262144 are read"),
         (changed(more=1), "has what no manifest has"),
         (made().to_bytes().replace(b'":', b'": ', 1), "not written in the one form"),
         (changed(id="weekly-2"), "of another job"),

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from vfl_node.cli import audit, budget, check, compare, jobs, node, predictions, trace, trial, trust  # noqa: F401 - they register
+from vfl_node.cli import asks, audit, budget, check, compare, jobs, node, predictions, trace, trial, trust  # noqa: F401 - they register
 from vfl_node.cli.shared import app, err
 from vfl_node.errors import VflError
 from vfl_node.process.logs import configure_logs

@@ -23,9 +23,8 @@ from vfl_node.errors import PolicyError
 from vfl_node.job import Job, JobId, Name
 from vfl_node.ledger import UNDECLARED, Declaration
 from vfl_node.roles import Role
+from vfl_node.transport.bounds import MOST_MANIFEST_BYTES
 from vfl_node.version import PROTOCOL_VERSION, VERSION
-
-MOST_MANIFEST_BYTES = 256 << 10
 
 VALID_DAYS = 7
 """How long a job may wait for its owners; once it has begun it may take any time."""

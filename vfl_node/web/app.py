@@ -26,6 +26,7 @@ from starlette.routing import Route
 from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.report.choice import to_document
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
+from vfl_node.web.asks import list_ask_routes
 from vfl_node.web.compare import compare_jobs
 from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
@@ -47,7 +48,8 @@ CSV = "text/csv; charset=utf-8"
 STATUS_OF_CODE = {
     "E_UNKNOWN_JOB": 404,
     "E_NO_REPORT": 404,
-    "E_JOB_ENDED": 409,
+    **dict.fromkeys(("E_JOB_ENDED", "E_NOT_ASKED", "E_STALE", "E_CONSENT"), 409),
+    "E_NO_MANIFEST": 404,
     "E_BUSY": 429,
     "E_DISK_FULL": 507,
     **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED", "E_PAUSED"), 503),
@@ -96,6 +98,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         Route("/jobs/{job_id}/report.json", board.report_json),
         Route("/jobs/{job_id}/trace.json", board.trace),
         *list_routes(view, board.authorise),
+        *list_ask_routes(view, look=board.look, decide=board.authorise, read=_body),
     ]
     app = Starlette(
         routes=routes,
@@ -153,11 +156,11 @@ class _Board:
         return JSONResponse({"ticket": self._access.ticket(), "valid_s": TICKET_S}, 201)
 
     def metrics(self, request: Request) -> Response:
-        self._look(request)
+        self.look(request)
         return Response(self._view.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def jobs(self, request: Request) -> Response:
-        self._look(request)
+        self.look(request)
         if not request.query_params:
             return JSONResponse({"jobs": self._view.jobs()})
         wanted = read_wanted(request.query_params)
@@ -165,7 +168,7 @@ class _Board:
         return JSONResponse(found | {"page": wanted.page, "size": wanted.size})
 
     def job(self, request: Request) -> Response:
-        self._look(request)
+        self.look(request)
         return JSONResponse(self._job(request))
 
     async def submit(self, request: Request) -> Response:
@@ -181,7 +184,7 @@ class _Board:
 
     async def events(self, request: Request) -> Response:
         """What happens in a job, as server-sent events (:mod:`vfl_node.web.events`)."""
-        self._look(request)
+        self.look(request)
         job_id = (await run_in_threadpool(self._job, request))["id"]
         if self._streams.full:
             busy = f"{MOST_VIEWERS} pages already watch jobs of this node"
@@ -239,23 +242,23 @@ class _Board:
         return FileResponse(path, media_type=CSV)
 
     def page(self, request: Request) -> Response:
-        self._look(request)
+        self.look(request)
         wanted = read_wanted(request.query_params)
         return self._pages.jobs(self._view.health(), wanted, *self._view.find_jobs(wanted, WAITING))
 
     def job_page(self, request: Request) -> Response:
-        self._look(request)
+        self.look(request)
         job = self._job(request)
         if job["report"] and job["state"] == "done":
             return RedirectResponse(f"/jobs/{job['id']}/report.html")
         return self._pages.job(self._view.health(), job)
 
     def comparison(self, request: Request) -> Response:
-        self._look(request)
+        self.look(request)
         return JSONResponse(to_document(compare_jobs(self._view, request.query_params.getlist("run"))))
 
     def compare_page(self, request: Request) -> Response:
-        self._look(request)
+        self.look(request)
         return self._pages.compare(self._view, request.query_params.getlist("run"))
 
     def report_html(self, request: Request) -> Response:
@@ -265,7 +268,7 @@ class _Board:
         return self._file(request, "report.json", {})
 
     def trace(self, request: Request) -> Response:
-        self._look(request)
+        self.look(request)
         trace = self._view.trace(self._job(request)["id"])
         if trace is None:
             return problem(
@@ -281,7 +284,7 @@ class _Board:
         return find_job(self._view, request.path_params["job_id"])
 
     def _file(self, request: Request, name: str, headers: dict[str, str]) -> Response:
-        self._look(request)
+        self.look(request)
         path = self._view.artefact(self._job(request)["id"], name)
         if path is None:
             return problem(404, "E_NO_REPORT", "this job has no report", "it has not ended yet, or it failed")
@@ -294,7 +297,7 @@ class _Board:
         if not self._access.may_act(request):
             raise HTTPException(401)
 
-    def _look(self, request: Request) -> None:
+    def look(self, request: Request) -> None:
         """Raises HTTPException unless the request may read."""
         if not self._access.may_look(request):
             raise HTTPException(401)
