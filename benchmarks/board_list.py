@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
@@ -52,13 +53,14 @@ def fill(node: Node, jobs: int) -> None:
         metrics = {"federated": {"auc": value}, "alone": {"auc": 0.7}}
         figures = {"started": ended, "seconds": 3.0, "metric": metric, "metrics": metrics, "helped": "yes"}
         figures["leaks"] = {"labels": "high", "membership": "some", "columns": "not_measured"}
+        failed: dict[str, Any] = {"code": "E_LEAK", "message": "a limit was reached", "hint": "see its log"}
         store.update(
             record,
             state=state,
             submitted=began.isoformat(timespec="seconds"),
             finished=ended,
             figures=json.dumps(figures) if done else None,
-            **({} if done else {"code": "E_LEAK", "message": "a limit was reached", "hint": "see its log"}),
+            **({} if done else failed),
         )
         if done:
             folder = store.job_folder(record)

@@ -10,16 +10,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 import torch
 from hypothesis import HealthCheck, settings
 
+from tests.declared import undeclared
 from tests.thorough import examples
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
+from vfl_node.report import envelope
 
 settings.register_profile(
     "patient", deadline=None, max_examples=examples(100, fewer=50), suppress_health_check=[HealthCheck.too_slow]
@@ -38,6 +41,22 @@ def process_as_it_was() -> Iterator[None]:
     torch.set_num_threads(1)  # on a busy machine many wait for each other
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_undeclared() -> Iterator[None]:
+    """Every report that a test makes in this process says only what the manifest of its job would have declared."""
+    collect = envelope._collect_entries
+
+    def checked(job: Job, party: str, *further: Any) -> Any:
+        learnt = collect(job, party, *further)
+        if not job.predict:  # which goes by what another job has trained: tests/trust/test_manifest.py
+            assert (more := undeclared(job, learnt)) == set(), f"learnt, and not declared (docs/reference/ledger.md): {more}"
+        return learnt
+
+    envelope._collect_entries = checked
+    yield
+    envelope._collect_entries = collect
 
 
 DURATIONS = Path(__file__).parent / "durations.json"

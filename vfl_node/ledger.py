@@ -23,3 +23,22 @@ class Disclosure:
     what: str
     count: int | None
     text: str
+
+
+UNDECLARED = "undeclared"
+"""Keyword of a protocol, trainer or service that does not say what it reveals; only one of another package can be like that."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One thing that a party may learn at most, as it is said before a job runs.
+
+    Attributes:
+        to: name of the party that learns it.
+        what: the keyword that :attr:`Disclosure.what` has after the job.
+        bound: how much of it at most, in plain words, the others by their names; a clause without a full stop.
+    """
+
+    to: str
+    what: str
+    bound: str

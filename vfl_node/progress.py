@@ -157,6 +157,13 @@ class PeersAwaited:
 
 
 @dataclass(frozen=True)
+class OwnersAsked:
+    """The job waits until the owners of these ``parties`` have answered whether it may run."""
+
+    parties: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class InputRefused:
     """This party's own input cannot be used, for ``reason``; the others are told before the job fails."""
 
@@ -166,7 +173,7 @@ class InputRefused:
 WorkEvent = PhaseBegan | Advanced | EpochTrained | EpochJudged | LocalEpochTrained | PredictionsAudited
 """What is emitted in the middle of work. Emitting it raises where the owner wants the job to end."""
 
-Event = WorkEvent | TrainingCostKnown | OverlapDoubted | ResultDoubted | Queued | PeersAwaited | InputRefused
+Event = WorkEvent | TrainingCostKnown | OverlapDoubted | ResultDoubted | Queued | PeersAwaited | OwnersAsked | InputRefused
 """All there is."""
 
 

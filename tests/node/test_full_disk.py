@@ -386,7 +386,7 @@ def test_a_start_on_a_full_disk_ends_with_a_sentence_and_a_code(
 
     monkeypatch.setattr(service, "write_whole", full)
     monkeypatch.setattr(running, "write_whole", full)
-    monkeypatch.setattr(store, "_hold", hold)
+    monkeypatch.setattr(store, "hold", hold)
     if at == "jobs.sqlite":
         monkeypatch.setattr(store, "Index", index)
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))

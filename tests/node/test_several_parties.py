@@ -82,7 +82,7 @@ def test_a_party_that_fails_is_named_with_its_reason(stage: Stage, name: str) ->
 def test_a_party_that_refuses_is_named_with_its_reason(stage: Stage, submitter: str) -> None:
     federation = stage.federation
     federation.kill("insurer", signal.SIGTERM)
-    federation.start("insurer", accept_jobs_from=[])
+    federation.start("insurer", accept_jobs_from=[], ask=False)
     federation.wait_until(lambda: federation.connected("clinic"))
     errors = stage.ends(stage.submit(submitter), clinic="failed", lab="failed")
     assert errors["clinic"]["code"] == "E_REFUSED"

@@ -185,7 +185,7 @@ def test_an_absent_coordinator_is_named_and_the_job_can_be_resumed(stage: Stage)
 
 def test_a_coordinator_that_refuses_is_named_at_both_others(stage: Stage) -> None:
     stage.federation.kill("notary", signal.SIGTERM)
-    stage.federation.start("notary", accept_jobs_from=["lab"])
+    stage.federation.start("notary", accept_jobs_from=["lab"], ask=False)
     stage.federation.wait_until(lambda: stage.federation.connected("clinic"))
     job_id = stage.submit("clinic")
     errors = stage.ends(job_id, clinic="failed", lab="failed")

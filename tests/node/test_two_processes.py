@@ -187,7 +187,7 @@ def test_a_node_that_hangs_is_noticed_and_its_job_ends_well_when_it_goes_on(fede
 
 
 def test_nobody_runs_jobs_here_unasked(federation: Any) -> None:
-    federation.start_both(accept_jobs_from=[])
+    federation.start_both(accept_jobs_from=[], ask=False)
     view = federation.end("clinic", federation.submit())
     assert view["state"] == "failed"
     assert view["error"]["code"] == "E_REFUSED"

@@ -98,6 +98,8 @@ class View:
         }
         self.asked_for: list[Wanted] = []
         self.trusted: list[tuple[str, ...]] = []
+        self.answered: list[tuple[str, ...]] = []
+        self.answers_with: VflError | None = None
         self.resumable = 0
         self.safer: dict[str, list[dict[str, Any]]] = {}
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
@@ -142,6 +144,24 @@ class View:
             raise self.error
         self.cancelled.append(job_id)
         return self.all[0]
+
+    def asks(self) -> list[dict[str, Any]]:
+        return [{"id": "asked-1"}]
+
+    def show(self, job_id: str) -> dict[str, Any]:
+        return {"id": job_id, "digits": "8ac00b0a"}
+
+    def approve(self, job_id: str, digits: str, note: str) -> dict[str, Any]:
+        return self._answered("approve", job_id, digits, note)
+
+    def refuse(self, job_id: str, reason: str, note: str) -> dict[str, Any]:
+        return self._answered("refuse", job_id, reason, note)
+
+    def _answered(self, *answer: str) -> dict[str, Any]:
+        if self.answers_with:
+            raise self.answers_with
+        self.answered.append(answer)
+        return self.all[1]
 
     def invite(self, minutes: float, address: str) -> dict[str, Any]:
         self.trusted.append(("invite", f"{minutes:g}", address))

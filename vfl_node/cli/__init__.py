@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import typer
 
 from vfl_node.cli import (  # noqa: F401 - they register
+    asks,
     audit,
     audit_log,
     budget,

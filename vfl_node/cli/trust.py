@@ -172,7 +172,8 @@ def _compare(settings: Settings, name: str) -> None:
             raise
         out.print(f"start the node to meet it: vfl-node --role {settings.role} --config FILE", markup=False)
     if name not in settings.accept_jobs_from:
-        out.print(f"its jobs run here once accept_jobs_from in the configuration lists {name}", markup=False)
+        answer = "wait for your answer (vfl-node asks)" if settings.ask else "are refused"
+        out.print(f"its jobs {answer}, unless accept_jobs_from in the configuration lists {name}", markup=False)
 
 
 def _check(name: str) -> None:

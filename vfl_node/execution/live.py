@@ -21,6 +21,7 @@ from vfl_node.progress import (
     Judged,
     LocalEpochTrained,
     OverlapDoubted,
+    OwnersAsked,
     PeersAwaited,
     PhaseBegan,
     PredictionsAudited,
@@ -155,7 +156,7 @@ class LiveProgress:
                 self._log.info(text)
             case OverlapDoubted(text) | ResultDoubted(text):
                 self._log.warning(text)
-            case PeersAwaited() | InputRefused():
+            case PeersAwaited() | OwnersAsked() | InputRefused():
                 self._log.info(_note(event))
 
     @property
@@ -195,7 +196,7 @@ class LiveProgress:
                 return self._further()
             case LocalEpochTrained(_, epoch, epochs):
                 return epoch in (1, epochs)
-            case PeersAwaited() | InputRefused():
+            case PeersAwaited() | OwnersAsked() | InputRefused():
                 return _note(event) != self._view["note"]  # a wait is told of again and again
         return isinstance(event, PredictionsAudited | TrainingCostKnown | OverlapDoubted | ResultDoubted)
 
@@ -233,6 +234,8 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {}
         case Queued(place):
             return {"phase": "waiting", "note": f"waiting for its turn, {place} in the queue"}
+        case OwnersAsked():
+            return {"phase": "waiting", "note": _note(event)}
         case PeersAwaited() | InputRefused():
             return {"note": _note(event)}
 
@@ -246,12 +249,15 @@ def _known_figures(
     return {name: value for name, value in figures.items() if value not in (None, {})}
 
 
-def _note(event: PeersAwaited | InputRefused) -> str:
+def _note(event: PeersAwaited | OwnersAsked | InputRefused) -> str:
     """The line for the owner that holds until the job goes on."""
     match event:
         case PeersAwaited(peers, interruption, most_s):
             before = f"{interruption}; " if interruption else ""
             at_most = "" if most_s is None else f" up to {most_s:.0f} s"
             return f"{before}waiting{at_most} for {' and '.join(peers)}"
+        case OwnersAsked(parties):
+            who = "its owner is" if len(parties) == 1 else "their owners are"
+            return f"waiting for {' and '.join(parties)}: {who} asked"
         case InputRefused(reason):
             return reason

@@ -56,6 +56,8 @@ class AlignmentSpec:
         padded_roles: roles whose sets ``align.padding`` rounds up.
         options: which of the options ``obfuscation`` and ``dummies`` of the job's ``align`` section it has.
         allowed_by_default: whether a node runs it even if its owner does not name it in ``limits.protocols``.
+        reveals: ``module:attribute`` of a function from a job to the :class:`~vfl_node.ledger.Declaration` of each thing that a
+            party may learn by it; empty: it does not say.
         by_similarity: whether each row is a record of the active party with several records of the passive one that are like it
             (candidates), instead of one record that parties have in common.
     """
@@ -72,6 +74,7 @@ class AlignmentSpec:
     options: frozenset[str]
     allowed_by_default: bool = True
     by_similarity: bool = False
+    reveals: str = ""
 
     @property
     def coordinated(self) -> bool:

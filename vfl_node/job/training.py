@@ -57,6 +57,9 @@ class TrainerParts:
         embedded: the :class:`~vfl_node.training.predictor.Embeddings` that a passive party's kept half computes, so that its
             owner can attack them (``vfl-node audit``).
         estimated: a function that estimates the joint attack: (table, train, models) → figure.
+        reveals: a function from a job to the :class:`~vfl_node.ledger.Declaration` of each thing that a party may learn by its
+            training; empty: it does not say.
+        serving_reveals: the same of predictions by its models: (job that predicts, job that trained the model).
     """
 
     implementation: str
@@ -67,6 +70,8 @@ class TrainerParts:
     joined: str = ""
     embedded: str = ""
     estimated: str = ""
+    reveals: str = ""
+    serving_reveals: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.running import OWNERS_SOCKET, running
-from vfl_node.node.states import UNFINISHED
+from vfl_node.node.states import STANDING
 from vfl_node.process.files import short_name
 from vfl_node.settings.node import Settings
 
@@ -95,6 +95,22 @@ class Client:
         """Cancel a job."""
         return self._call("POST", f"{_job_path(job_id)}/cancel")
 
+    def asks(self) -> list[dict[str, Any]]:
+        """The jobs of peers that wait for the owner."""
+        return self._call("GET", "/api/asks")["asks"]
+
+    def manifest(self, job_id: str) -> dict[str, Any]:
+        """What a job asks for (:func:`vfl_node.node.asked_words.describe`)."""
+        return self._call("GET", f"{_job_path(job_id)}/manifest")
+
+    def approve(self, job_id: str, digest: str, note: str = "") -> dict[str, Any]:
+        """Let a job of a peer run (:meth:`vfl_node.node.approvals.Approvals.approve`)."""
+        return self._call("POST", f"{_job_path(job_id)}/approve", json.dumps({"digest": digest, "note": note}).encode())
+
+    def refuse(self, job_id: str, reason: str, note: str = "") -> dict[str, Any]:
+        """Refuse a job of a peer (:meth:`vfl_node.node.approvals.Approvals.refuse`)."""
+        return self._call("POST", f"{_job_path(job_id)}/refuse", json.dumps({"reason": reason, "note": note}).encode())
+
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost."""
         return self._call("POST", f"{_job_path(job_id)}/resume")
@@ -161,7 +177,7 @@ class Client:
         while True:
             view = {key: value for key, value in self.job(job_id).items() if key not in ("spec", "live")}
             yield view
-            if view["state"] not in UNFINISHED:
+            if view["state"] not in STANDING:
                 return
             time.sleep(interval_s)
 

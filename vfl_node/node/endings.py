@@ -19,6 +19,9 @@ log = structlog.get_logger()
 OWN_WISH = "cancelled by this node's owner"
 """Message of a job that the owner cancelled, by which it is told from one that a peer's owner cancelled."""
 
+REFUSED = "E_REFUSED"
+"""Code of a job that an owner has refused; at that owner's node its message is what the other parties are told."""
+
 
 def conclude(settings: Settings, store: Store, record: Record) -> Record:
     """Store how a job ended. If it is over for good, report what it disclosed; its secrets are then destroyed.

@@ -17,7 +17,7 @@ from vfl_node.execution.inputs import read_input, select_records
 from vfl_node.job import Job, parse_job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
-from vfl_node.node.states import UNFINISHED
+from vfl_node.node.states import STANDING
 from vfl_node.node.store import Store
 from vfl_node.session.memory import join_memories
 from vfl_node.settings.node import Settings, role_in
@@ -63,7 +63,7 @@ def _load_ended(settings: Settings, job_id: str) -> tuple[Job, JobFolder]:
         )
     state = _state(settings, job_id)
     if state != "done":
-        raise _nothing(job_id, f"it is {state}", "audit it when it is done" if state in UNFINISHED else "train again")
+        raise _nothing(job_id, f"it is {state}", "audit it when it is done" if state in STANDING else "train again")
     path = settings.state_dir / "jobs" / job_id
     if not path.is_dir():  # which JobFolder would make
         raise StateError(f"{path} is gone", code="E_STATE_LOST", hint="restore it from a backup, or train again")

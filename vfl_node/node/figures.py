@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from vfl_node.errors import StateError
 from vfl_node.node.record import Record
-from vfl_node.node.states import UNFINISHED
+from vfl_node.node.states import STANDING
 from vfl_node.node.store import Store
 from vfl_node.report.summary import listed_figures
 
@@ -26,7 +26,7 @@ def attach_figures(store: Store, record: Record) -> Record:
 
 def fill_in(store: Store, records: Sequence[Record]) -> list[Record]:
     """``records``, those with figures that ended before the index had any; these are stored for the next time."""
-    old = [record for record in records if record.figures is None and record.state not in UNFINISHED]
+    old = [record for record in records if record.figures is None and record.state not in STANDING]
     read = {record: attach_figures(store, record) for record in old}
     found = {record: full.figures for record, full in read.items() if full.figures is not None}
     if found:

@@ -62,6 +62,10 @@ MIGRATIONS = (
         "ALTER TABLE jobs ADD COLUMN person TEXT",
         f"UPDATE jobs SET sha256 = digest({_WITH_FIGURES}, person) WHERE sha256 = digest({_WITH_FIGURES})",  # noqa: S608 - the same
     ),
+    (
+        "CREATE TABLE documents (job TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL, sha256 TEXT NOT NULL, "
+        "PRIMARY KEY (job, name))",
+    ),
 )
 """Statements number k turn a table of version k into one of version k + 1; an empty file has version 0."""
 
@@ -142,6 +146,19 @@ class Index:
         """Remove a row; its id stays known, and how the job ended."""
         self._db.execute("INSERT OR IGNORE INTO pruned VALUES (?, ?)", [job_id, state])
         self._db.execute("DELETE FROM jobs WHERE id = ?", [job_id])
+        self._db.execute("DELETE FROM documents WHERE job = ?", [job_id])
+
+    def keep(self, job_id: str, documents: Mapping[str, bytes]) -> None:
+        """Add documents of a job by their names; one of a name that there is stays as it is."""
+        for name, body in documents.items():
+            row = [job_id, name, body, hashlib.sha256(body).hexdigest()]
+            self._db.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?)", row)
+
+    def documents(self, job_id: str) -> Iterator[tuple[str, bytes | None]]:
+        """Name and body of each document of a job; None of one that is damaged."""
+        for name, body, digest in self._db.execute("SELECT name, body, sha256 FROM documents WHERE job = ?", [job_id]):
+            whole = isinstance(body, bytes) and hashlib.sha256(body).hexdigest().encode() == digest
+            yield name.decode(errors="replace"), body if whole else None
 
     def pruned_state(self, job_id: str) -> str | None:
         """The state of the row of this id that was removed; None if none was."""
@@ -161,6 +178,12 @@ class Index:
     def rows(self, job_id: str | None = None) -> list[tuple[str, dict[str, Value] | None]]:
         """Id and values of every row, newest first, or of the row of ``job_id``; values are None if the row is damaged."""
         return self._rows("WHERE id = ?", job_id) if job_id else self._rows()
+
+    def standing(self, state: str, submitter: str | None = None) -> list[tuple[str, dict[str, Value] | None]]:
+        """The same of the rows in this state; of this submitter only, if one is given."""
+        if submitter is None:
+            return self._rows("WHERE state = ?", state)
+        return self._rows("WHERE state = ? AND submitter = ?", state, submitter)
 
     def numbered(self, numbers: Sequence[int]) -> list[tuple[str, dict[str, Value] | None]]:
         """The same of the rows of these numbers, in their order; a row that has gone is left out."""

@@ -15,6 +15,7 @@ from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.live import AT_REST
 from vfl_node.job import Job
 from vfl_node.node import predictions
+from vfl_node.node.consents import Consents
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.figures import fill_in
 from vfl_node.node.listing import needed, select, took_s
@@ -48,6 +49,7 @@ class Jobs:
 
     def __init__(self, settings: Settings, store: Store, works: Works) -> None:
         self._settings, self._store, self._works = settings, store, works
+        self._consents = Consents(settings, store)
 
     def submit(self, job: Job, *, request: bytes | None = None, person: str | None = None) -> Record:
         """Register a job of this node's owner and offer it to the peers.
@@ -84,7 +86,11 @@ class Jobs:
             self._works.check_room(self._settings.name, serves=job.is_service)
             predictions.supersede(self._store, job)
             failpoints.reach("submit")
-            record = self._store.add(job, submitter=self._settings.name, request=request, person=person)
+            job_id = self._store.draw_id(job)
+            documents = self._consents.submit(job, job_id)
+            record = self._store.add(
+                job, submitter=self._settings.name, job_id=job_id, request=request, person=person, documents=documents
+            )
             log.info("job submitted", job=record.id)
             self._works.begin(record)
         return record

@@ -13,9 +13,10 @@ from vfl_node.errors import Cancelled, GaveWay, PeerError, PolicyError, StateErr
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import parse_job
 from vfl_node.node import predictions
-from vfl_node.node.endings import OWN_WISH
+from vfl_node.node.consents import Consents
+from vfl_node.node.endings import OWN_WISH, REFUSED
 from vfl_node.node.faults import JOB_DONE
-from vfl_node.node.record import Record
+from vfl_node.node.record import MANIFEST, Record
 from vfl_node.node.spending import check_budget
 from vfl_node.node.states import State
 from vfl_node.node.store import Store
@@ -45,6 +46,7 @@ class Offers:
 
     def __init__(self, settings: Settings, store: Store, works: Works) -> None:
         self._settings, self._store, self._works = settings, store, works
+        self._consents = Consents(settings, store)
         self._refusals: dict[str, Seldom] = {}
 
     def hear(self, peer: str, notice: Notice) -> Notice | None:
@@ -55,12 +57,16 @@ class Offers:
             return None
         offer = notice.offer
         try:
-            self._accept(peer, offer)
+            state = self._accept(peer, offer).state
             work = self._works.get(offer.job_id)
+            if work:
+                work.others.hear_answer(peer)
             if work and offer.ready:
                 work.others.invite(peer)
             awaits = [name for name in work.others.absent if name != peer] if work else ()
-            reply = OfferReply(job_id=offer.job_id, accepted=True, waits=bool(work and work.place), awaits=awaits)
+            asked = [self._settings.name] if state == "asked" else work.others.asked_here if work else ()
+            waits = bool(work and work.place)
+            reply = OfferReply(job_id=offer.job_id, accepted=True, waits=waits, awaits=awaits, asked=asked)
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
                 log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
@@ -82,7 +88,8 @@ class Offers:
     def _tell_ends(self, peer: str) -> None:
         relays = self._settings.role == "active"
         records = [record for record in self._store.records() if not record.damaged and peer in record.parties]
-        cancelled = (record for record in records if record.state == "cancelled" and (relays or record.message == OWN_WISH))
+        cancelled = (record for record in records if record.state == "cancelled" and record.code != REFUSED)  # who asks is told
+        cancelled = (record for record in cancelled if relays or record.message == OWN_WISH)
         for record in islice(cancelled, MOST_CANCELLED):
             reason = "" if record.message == OWN_WISH else record.message
             self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id, reason=reason)))
@@ -129,16 +136,24 @@ class Offers:
                 for name in parties.peers_of(parties.active):
                     self._works.tell(name, Notice(cancel=cancel))
 
-    def _accept(self, peer: str, offer: Offer) -> None:
-        """Take part in a peer's job if this node's settings allow it, or go on with one that has begun. Raises VflError."""
+    def _accept(self, peer: str, offer: Offer) -> Record:
+        """Take part in a peer's job if this node's settings allow it, or ask its owner; or go on with one that has begun.
+
+        Returns:
+            The job. While the owner is asked nothing but that leaves this node.
+
+        Raises:
+            VflError: it does not take part.
+        """
         record = self._store.get(offer.job_id)
         if record is not None:
             self._go_on(peer, offer, record)
-            return
+            return record
         if state := self._store.pruned_state(offer.job_id):
             text = f"job {offer.job_id} has ended here ({state}), and was pruned"
             raise PeerError(text, code=_code_of(state), for_peer=f"the job has already ended there ({state})")
-        if peer not in self._settings.accept_jobs_from:
+        by_rule = peer in self._settings.accept_jobs_from
+        if not by_rule and not self._settings.ask:
             raise PolicyError(
                 f"{peer} is not in accept_jobs_from",
                 hint=f"to let {peer}'s jobs run without asking, add it to accept_jobs_from in this node's configuration",
@@ -153,19 +168,33 @@ class Offers:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
         if job.predict:
             predictions.check(self._store, job, peer, self._settings.name)
+        manifest = self._consents.take(offer, job)
+        if manifest is None and not by_rule:
+            text = "the job has no manifest, which its owner could be asked about"
+            raise PolicyError(text, code="E_MANIFEST", hint=f"install this version at {peer}, too", for_peer=text)
         with self._works.beginning():
             if (record := self._store.get(offer.job_id)) is not None:  # two parties may offer it at once
                 self._go_on(peer, offer, record)
-                return
-            self._works.check_room(peer, serves=job.is_service)
+                return record
+            self._works.check_room(peer, serves=job.is_service, asks=not by_rule)
             predictions.supersede(self._store, job)
+            documents = {MANIFEST: bytes(offer.manifest)} if manifest else {}
+            if manifest and not by_rule:
+                failpoints.reach("ask")
+                record = self._store.add(job, submitter=peer, job_id=offer.job_id, state="asked", documents=documents)
+                log.info("job waits for this node's owner", job=record.id, peer=peer, hint=f"vfl-node show {record.id}")
+                failpoints.reach("asked")
+                return record
+            if manifest:
+                documents |= self._consents.answer(manifest, "approve", "rule")
             failpoints.reach("accept")
-            record = self._store.add(job, submitter=peer, job_id=offer.job_id)
+            record = self._store.add(job, submitter=peer, job_id=offer.job_id, documents=documents)
             log.info("job accepted", job=record.id, peer=peer)
             if job.train and (warning := job.train.opens(job.evaluate).warning):
                 log.warning(warning, job=record.id, peer=peer)
             failpoints.reach("accepted")
             self._works.begin(record)
+        return record
 
     def _go_on(self, peer: str, offer: Offer, record: Record) -> None:
         """Go on with a job of this node that ``peer`` offers again. Raises VflError if it cannot."""
@@ -173,6 +202,10 @@ class Offers:
             raise StateError(record.message or "", code=record.code or "", for_peer="it waits for its owner to see to the job")
         if record.spec != offer.job_json or peer not in record.parties:
             raise PolicyError(f"{peer} offers another job under a known id", for_peer="this id belongs to another job")
+        if offer.manifest or record.state == "asked":
+            self._consents.check_same(offer)
+        if record.state == "asked":
+            return
         if record.over:
             for_peer, code = f"the job has already ended there ({record.state})", _code_of(record.state)
             if record.state == "failed" and (work := self._works.latest(record.id)):
@@ -180,6 +213,8 @@ class Offers:
             if record.state == "cancelled":
                 message = record.message or "it was cancelled"  # by another party: its message says by which
                 for_peer = "its owner cancelled the job" if message == OWN_WISH else message
+            if (record.state, record.code) == ("cancelled", REFUSED):
+                for_peer, code = record.message or for_peer, REFUSED
             raise PeerError(f"job {record.id} has already ended here ({record.state})", code=code, for_peer=for_peer)
         try:
             self._works.resume(record.id, by_owner=False)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
-from vfl_node.errors import Cancelled, PeerError, PeerLost, peer_text
+from vfl_node.errors import Cancelled, GaveWay, PeerError, PeerLost, peer_text
+from vfl_node.execution.live import Stop
 from vfl_node.node.ending import Ending
 from vfl_node.node.faults import JOB_DONE, NOT_NOW
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
-from vfl_node.node.record import Record
+from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents, Record
+from vfl_node.node.turns import Turn
 from vfl_node.process import failpoints
+from vfl_node.progress import OwnersAsked, Progress
+from vfl_node.report.words import join_names
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
+from vfl_node.trust.manifest import VALID_DAYS, parse_manifest
 
 ANNOUNCE_S = 2.0
 """How long each of them is waited for when the job is announced."""
@@ -41,19 +46,31 @@ class Others:
         peers: the peers of this node.
         ready: says whether this node has a place for the job.
         ending: how the job ends here; hears of it when a party says that it has ended.
+        documents: kept with the job; its manifest goes with every offer, if it has one.
 
     Attributes:
         names: of these parties.
         queueing: those in whose queues the job waits.
         begun: whether the job has had an attempt, so that all of them know of it.
+        manifest: of the job; empty for a job of an earlier version.
     """
 
-    def __init__(self, own: str, record: Record, peers: Peers, ready: Callable[[], bool], ending: Ending) -> None:
+    def __init__(
+        self,
+        own: str,
+        record: Record,
+        peers: Peers,
+        ready: Callable[[], bool],
+        ending: Ending,
+        documents: Documents = NO_DOCUMENTS,
+    ) -> None:
         self.names = record.others(own)
         self.queueing: set[str] = set()
         self.begun = bool(record.attempt)
         self._own, self._record, self._peers, self._ready = own, record, peers, ready
         self._ending = ending
+        self.manifest = documents.get(MANIFEST, b"")
+        self._asked: dict[str, set[str]] = {}  # who has answered last → parties whose owners are asked, as it says
         self._done_at: set[str] = set()
         self._parties = record.job.parties
         self._before = record.parties[: record.parties.index(own)]
@@ -65,11 +82,30 @@ class Others:
         return [name for name in self.names if not self._peers.online(name)]
 
     @property
+    def asked(self) -> list[str]:
+        """Parties whose owners have not answered yet, as far as this party knows: of each from itself, if they talk."""
+        said = dict(self._asked)
+        told = set().union(*said.values())
+        return [name for name in self._parties.all if name != self._own and name in said.get(name, told)]
+
+    @property
+    def asked_here(self) -> list[str]:
+        """Those of :attr:`asked` of which this party knows it from themselves."""
+        return [name for name, asked in list(self._asked.items()) if name in asked]
+
+    def hear_answer(self, name: str) -> None:
+        """``name`` takes part by now: it offers the job itself."""
+        self._asked[name] = self._asked.get(name, set()) - {name}
+
+    @property
     def able(self) -> bool:
-        """Whether all are connected, and one that stands before this party in the job's order, if any does, has a place."""
+        """Whether all are connected and may run the job, and one that stands before this party in its order has a place.
+
+        That of the first party needs no other one.
+        """
         lately = time.monotonic() - INVITED_S
         invited = not self._before or any(self._invited.get(name, -INVITED_S) > lately for name in self._before)
-        return invited and all(map(self._peers.online, self.names))
+        return invited and not self.asked and all(map(self._peers.online, self.names))
 
     def invite(self, name: str) -> None:
         """``name`` says that it has a place for the job and comes to it."""
@@ -99,6 +135,32 @@ class Others:
         for name in filter(self._peers.online, self.names):
             with suppress(PeerLost):
                 self._ask(name, meeting, time.monotonic() + ANNOUNCE_S)
+
+    def await_owners(self, meet: Callable[[], Meeting], stop: Stop, progress: Progress, turn: Turn | None) -> None:
+        """Wait until the owner of every party has answered whether the job may run; nobody reads a table meanwhile.
+
+        Args:
+            meet: makes a meeting.
+            stop: the owner's wish.
+            progress: follows the job.
+            turn: of the job, which wants no place meanwhile.
+
+        Raises:
+            PeerError: one has refused it (``E_REFUSED``), or has not answered in time (``E_CONSENT``).
+        """
+        again = time.monotonic() + ASK_AGAIN_S
+        with turn.held_back() if turn else nullcontext():
+            while asked := self.asked:
+                progress.emit(OwnersAsked(tuple(asked)))
+                stop.wait(LOOK_S)
+                if time.monotonic() < again:
+                    continue
+                self.announce_in(meet)
+                again = time.monotonic() + ASK_AGAIN_S
+                if self.manifest and parse_manifest(self.manifest).has_expired():
+                    text = f"the owner of {join_names(asked)} has not answered in {VALID_DAYS} days"
+                    with meet():
+                        raise PeerError(text, code="E_CONSENT", hint="submit the job again", for_peer=text)
 
     def await_word(self, meet: Callable[[], Meeting], deadline: float) -> None:
         """Wait until the active party says that a job goes on of which this party has stored its part.
@@ -171,10 +233,13 @@ class Others:
         Raises:
             PeerLost: one did not come (``E_PEER_ABSENT``), or was lost.
             PeerError: one does not take part.
+            GaveWay: the owner of one is asked first.
         """
         for name in self.names:
             while name not in meeting.channels:
                 self._ask(name, meeting, deadline)
+                if self.asked:
+                    raise GaveWay("an owner is asked", for_peer="the owner of a party is asked first")
                 if on_queue and name in self.queueing:
                     deadline = on_queue()
                 until = min(deadline, time.monotonic() + ASK_AGAIN_S)
@@ -203,6 +268,7 @@ class Others:
         key = self._record.id
         reply = self._peers.ask(name, self._offer(), key=key, waiting=meeting, deadline=deadline).offer_reply
         meeting.hears(name, tuple(other for other in self._parties.all if other in reply.awaits))
+        self._asked[name] = set(reply.asked) if reply.accepted else set()
         (self.queueing.add if reply.waits else self.queueing.discard)(name)
         if not reply.accepted:
             self._raise_refusal(name, reply)
@@ -250,4 +316,12 @@ class Others:
 
     def _offer(self) -> Notice:
         record = self._record
-        return Notice(offer=Offer(job_id=record.id, submitter=self._own, job_json=record.spec, ready=self._ready()))
+        return Notice(
+            offer=Offer(
+                job_id=record.id,
+                submitter=self._own,
+                job_json=record.spec,
+                ready=self._ready(),
+                manifest=self.manifest,
+            )
+        )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -12,8 +14,16 @@ import yaml
 from vfl_node.errors import VflError
 from vfl_node.job import Job, parse_job
 from vfl_node.node.faults import RESUMABLE
-from vfl_node.node.states import UNFINISHED, State
+from vfl_node.node.states import STANDING, State
 from vfl_node.process.machine import utc_now
+
+Documents = Mapping[str, bytes]
+"""What is kept with a job in the index, by name."""
+
+NO_DOCUMENTS: Documents = MappingProxyType({})
+
+MANIFEST = "manifest"
+"""Name of the job's manifest among them."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class Record:
     @property
     def over(self) -> bool:
         """Whether it never goes on."""
-        return self.state not in UNFINISHED and not self.resumable and not self.damaged
+        return self.state not in STANDING and not self.resumable and not self.damaged
 
     @property
     def open(self) -> bool:

@@ -17,7 +17,7 @@ MOST_QUEUED_OF_PEER = 64
 WAIT = "wait or cancel one"
 
 
-def check_room(settings: Settings, works: Sequence[Work], stored: int, submitter: str, *, serves: bool) -> None:
+def check_room(settings: Settings, works: Sequence[Work], stored: int, submitter: str, *, serves: bool, asked: int = 0) -> None:
     """Raise PolicyError (``E_BUSY``) if the submitter of the job has too many jobs at this node already.
 
     Args:
@@ -26,6 +26,7 @@ def check_room(settings: Settings, works: Sequence[Work], stored: int, submitter
         stored: jobs of ``submitter`` in the index, without this one.
         submitter: of the job.
         serves: whether it is a service of predictions, which needs no place.
+        asked: how many jobs of ``submitter`` wait for this node's owner.
     """
     peer = submitter != settings.name
     services = sum(work.turn is None for work in works)
@@ -37,6 +38,7 @@ def check_room(settings: Settings, works: Sequence[Work], stored: int, submitter
         (peer, stored, settings.limits.jobs_per_peer, scope, "vfl-node prune, or raise limits.jobs_per_peer"),
         (serves, services, MOST_SERVICES - peer, "services of predictions", WAIT),  # the last one is for this owner
         (peer and not serves, theirs, share, scope, WAIT),
+        (peer, asked, MOST_QUEUED_OF_PEER, f"{scope} that wait for the owner", "vfl-node asks"),
         (not (peer or serves), waiting, MOST_QUEUED, "jobs that wait for their turn", WAIT),
     ):
         if concerns and many >= most:

@@ -11,7 +11,6 @@ from typing import Any
 
 import structlog
 import torch
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from vfl_node.configuration.models import parse
 from vfl_node.configuration.renamed import LASTING_NAMES
@@ -21,6 +20,7 @@ from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import choose_device
 from vfl_node.execution.trial import read_trial
 from vfl_node.job import Job
+from vfl_node.node.approvals import Approvals
 from vfl_node.node.budgets import budgets
 from vfl_node.node.check import StartCheck
 from vfl_node.node.faults import starting
@@ -28,6 +28,7 @@ from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
+from vfl_node.node.prometheus import write_figures
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
@@ -97,6 +98,7 @@ class Node:
         self._store = Store(settings.state_dir, trial)
         self._works = Works(settings, self._store)
         self._jobs = Jobs(settings, self._store, self._works)
+        self._approvals = Approvals(settings, self._store, self._works)
         self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
         self._pairing = Pairing(settings, credentials)
@@ -115,6 +117,7 @@ class Node:
         """
         kernel()
         self._works.attach(self.peers)
+        self._works.on_hour = self._approvals.expire
         self.peers.on_up = self._offers.link_up
         bound = self._bound = self.peers.start()
         self._works.start()
@@ -186,6 +189,24 @@ class Node:
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost. Raises UsageError."""
         self._works.resume(job_id)
+        return self._jobs.view(job_id) or {}
+
+    def asks(self) -> list[dict[str, Any]]:
+        """As :meth:`vfl_node.node.approvals.Approvals.asks`."""
+        return self._approvals.asks()
+
+    def show(self, job_id: str) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.approvals.Approvals.show`."""
+        return self._approvals.show(job_id)
+
+    def approve(self, job_id: str, digits: str, note: str) -> dict[str, Any]:
+        """Let a job of a peer run. Raises VflError as :meth:`vfl_node.node.approvals.Approvals.approve`."""
+        self._approvals.approve(job_id, digits, note)
+        return self._jobs.view(job_id) or {}
+
+    def refuse(self, job_id: str, reason: str, note: str) -> dict[str, Any]:
+        """Refuse a job of a peer. Raises VflError as :meth:`vfl_node.node.approvals.Approvals.refuse`."""
+        self._approvals.refuse(job_id, reason, note)
         return self._jobs.view(job_id) or {}
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
@@ -260,36 +281,7 @@ class Node:
 
     def metrics_text(self) -> bytes:
         """Figures for Prometheus."""
-        registry = CollectorRegistry()
-        jobs = Gauge("vfl_jobs", "Jobs known to this node", ["state"], registry=registry)
-        up = Gauge("vfl_peer_up", "Whether the standing link with a peer is up", ["peer"], registry=registry)
-        done = Gauge("vfl_job_done", "Steps done in the phase under way", ["job", "phase"], registry=registry)
-        total = Gauge("vfl_job_total", "Steps of the phase under way", ["job", "phase"], registry=registry)
-        description = "AUC of this node's own attack on what it sends, in the newest epoch; 0.5 is chance"
-        attacks = Gauge("vfl_attack_auc", description, ["job", "attack"], registry=registry)
-        description = "How well this node itself rebuilds a column of its own from what it sends, in the newest epoch"
-        rebuilt = Gauge("vfl_feature_attack", description, ["job", "column", "attack"], registry=registry)
-        description = "AUC, folded, of this node's own attack on its labels by what a passive party has, in the newest epoch"
-        labels = Gauge("vfl_label_auc", description, ["job", "attack"], registry=registry)
-        for view in self._jobs.views():
-            jobs.labels(view["state"]).inc()
-            if view["state"] == "running":
-                done.labels(view["id"], view["phase"]).set(view["done"])
-                total.labels(view["id"], view["phase"]).set(view["total"])
-                for attack, auc in view["attacks"].items():
-                    if auc is not None:
-                        attacks.labels(view["id"], attack).set(auc)
-                for attack, auc in view["labels"].items():
-                    if auc is not None:
-                        labels.labels(view["id"], attack).set(auc)
-                for column, successes in view["rebuilt"].items():
-                    for attack, success in successes.items():
-                        if success is not None:
-                            rebuilt.labels(view["id"], column, attack).set(success)
-        for peer, status in self.peers.status().items():
-            if status["online"] is not None:
-                up.labels(peer).set(int(bool(status["online"])))
-        return generate_latest(registry)
+        return write_figures(self._jobs.views(), self.peers.status())
 
     def _token(self) -> str:
         """The secret of the HTTP port, from its file; drawn if the file is missing or empty."""

@@ -6,16 +6,14 @@ SQLite (WAL, synchronous=FULL) holds the index. Everything large lies in files o
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -30,7 +28,9 @@ from vfl_node.node.faults import cannot_use, explain
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.listing import JobLine
 from vfl_node.node.partners import Partner
-from vfl_node.node.record import Record, damaged_record
+from vfl_node.node.pruning import choose
+from vfl_node.node.record import NO_DOCUMENTS, Documents, Record, damaged_record
+from vfl_node.node.state_lock import hold
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault, private_file
@@ -59,7 +59,7 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
             (folder / "jobs").mkdir(exist_ok=True)
-            self._holder = _hold(folder / "lock")
+            self._holder = hold(folder / "lock")
             shutil.rmtree(self.requests, ignore_errors=True)
             self.requests.mkdir(mode=0o700)
             for path in (folder / "jobs.sqlite", *folder.glob("jobs.sqlite-*")):  # SQLite makes the others as the first one is
@@ -96,10 +96,22 @@ class Store:
             os.close(self._holder)
             self._holder = -1
 
+    def draw_id(self, job: Job) -> str:
+        """An id for a job that the owner submits."""
+        return self._trial.job_id(job.name) or f"{job.name[:48]}-{secrets.token_hex(4)}"
+
     def add(
-        self, job: Job, *, submitter: str, job_id: str | None = None, request: bytes | None = None, person: str | None = None
+        self,
+        job: Job,
+        *,
+        submitter: str,
+        job_id: str | None = None,
+        request: bytes | None = None,
+        person: str | None = None,
+        state: State = "waiting",
+        documents: Documents = NO_DOCUMENTS,
     ) -> Record:
-        """Register a job as waiting.
+        """Register a job.
 
         Args:
             job: the job.
@@ -107,20 +119,22 @@ class Store:
             job_id: its id; made from its name where there is none yet.
             request: CSV of the new records that it predicts, if it does.
             person: who submits it here, if that is not the owner.
+            state: that it is in.
+            documents: kept with it, by name.
 
         Raises:
             StateError: it cannot be written (``E_DISK_FULL``, ``E_STATE``, …); then no trace of the job is left.
             UsageError: a seeded trial has run it already (``E_JOB_ENDED``): its secrets would be those of that run.
         """
-        job_id = job_id or self._trial.job_id(job.name)
-        if self._trial.seeded and job_id and self.get(job_id):
+        job_id = job_id or self.draw_id(job)
+        if self._trial.seeded and self.get(job_id):
             raise UsageError(f"this seeded trial has run job {job_id}", code="E_JOB_ENDED", hint="start another trial")
         record = Record(
-            id=job_id or f"{job.name[:48]}-{secrets.token_hex(4)}",
+            id=job_id,
             name=job.name,
             submitter=submitter,
             spec=job.canonical(),
-            state="waiting",
+            state=state,
             submitted=utc_now(),
             person=person,
         )
@@ -129,17 +143,31 @@ class Store:
             folder = self.job_folder(record)
             if request is not None:
                 folder.keep_request(request)
-            self._write(record, "INSERT")
+            self._write(record, "INSERT", documents)
         except (OSError, StateError) as error:
             shutil.rmtree(self.folder / "jobs" / record.id, ignore_errors=True)
             raise error if isinstance(error, StateError) else fault(error) from None
         return record
 
-    def update(self, record: Record, **changes: Any) -> Record:
-        """Store ``record`` with ``changes`` and return it. Raises StateError if it cannot be written; it is then unchanged."""
+    def update(self, record: Record, documents: Documents = NO_DOCUMENTS, **changes: Any) -> Record:
+        """Store ``record`` with ``changes`` and more ``documents``, all or nothing, and return it. Raises StateError."""
         changed = replace(record, **changes)
-        self._write(changed, "REPLACE")
+        self._write(changed, "REPLACE", documents)
         return changed
+
+    def documents(self, job_id: str) -> dict[str, bytes]:
+        """What is kept with a job, by name. Raises StateError where that is damaged (``E_STATE_CORRUPT``), or as others do."""
+        with self._lock, self._explain_errors():
+            found = dict(self._index.documents(job_id))
+        if None in found.values():
+            hint = "stop the node and restore jobs.sqlite from a backup"
+            raise StateError(f"what is kept with job {job_id} is damaged", code="E_STATE_CORRUPT", hint=hint)
+        return cast(dict[str, bytes], found)
+
+    def asked(self, submitter: str | None = None) -> list[Record]:
+        """The jobs that wait for this node's owner, newest first; those of one submitter, if it is given. Raises StateError."""
+        with self._lock, self._explain_errors():
+            return self._read(self._index.standing("asked", submitter))
 
     def pause(self, job_id: str) -> None:
         """Store that an unfinished job is to go on when the node starts again; a job that has ended is left as it is.
@@ -241,18 +269,11 @@ class Store:
         Raises:
             StateError: the index cannot be read or written; jobs before that one are gone.
         """
-        records = self.records()
-        needed = {record.predict["model"] for record in records if record.predict and not record.over}
-        waiting = "unconfirmed" if days is not None else ""  # such a job may wait for a party that is gone for good
-        over = [record for record in records if (record.over or record.state == waiting) and record.id not in needed]
-        over = [record for record in over if models or not JobFolder.keeps_predictor(self.folder / "jobs" / record.id)]
-        removed = []
-        for place, record in enumerate(over):
-            if (keep is not None and place >= keep and record.over) or (days is not None and _age_days(record) > days):
-                removed.append(record.id)
-                if not dry:
-                    self.remove(record)
-        return removed
+        chosen = choose(self.records(), self.folder / "jobs", days=days, keep=keep, models=models)
+        for record in chosen:
+            if not dry:
+                self.remove(record)
+        return [record.id for record in chosen]
 
     def remove(self, record: Record) -> None:
         """Remove a job that has ended for good, with its folder; its id stays known. Raises StateError."""
@@ -300,11 +321,13 @@ class Store:
                 self._partners[peer] = Partner(self.folder / "partners", peer, secret, own)
             return self._partners[peer]
 
-    def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"]) -> None:
+    def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"], documents: Documents = NO_DOCUMENTS) -> None:
         with self._lock, self._explain_errors():
             self.check_there()
             failpoints.reach("index")
-            self._index.put({name: getattr(record, name) for name in COLUMNS}, anew=verb == "INSERT")
+            with self._index.transaction() if documents else nullcontext():
+                self._index.put({name: getattr(record, name) for name in COLUMNS}, anew=verb == "INSERT")
+                self._index.keep(record.id, documents)
             self._unwritten.pop(record.id, None)
 
     def _records(self, job_id: str | None = None) -> list[Record]:
@@ -323,27 +346,3 @@ class Store:
             yield
         except (OSError, sqlite3.Error) as error:
             raise explain(error) from None
-
-
-def _age_days(record: Record) -> float:
-    """How long ago a job ended, in days."""
-    ended = datetime.fromisoformat(record.finished or record.submitted)
-    return (datetime.now(timezone.utc) - ended).total_seconds() / 86400
-
-
-def _hold(path: Path) -> int:
-    """Lock the state folder for this process; the descriptor keeps the lock."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
-        os.close(descriptor)
-        raise UsageError(
-            f"the state folder {path.parent} is in use by another node (process {holder})",
-            code="E_STATE_LOCKED",
-            hint="stop that node, or give this one its own state_dir",
-        ) from None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
-    return descriptor

@@ -18,7 +18,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from itertools import count
 
 ABLE_S = 0.2
@@ -73,7 +74,8 @@ class Turns:
         running = Counter(turn._peer for turn in holding)
         own_only = running.total() - running[None] >= self._for_peers
         room = running.total() < self._places
-        return [turn for turn in turns if room and not (turn._peer and (own_only or running[turn._peer] >= self._per_peer))]
+        free = [turn for turn in turns if room and not turn._held_back]
+        return [turn for turn in free if not (turn._peer and (own_only or running[turn._peer] >= self._per_peer))]
 
     def _line_up(self, turn: Turn) -> None:
         self._waiting.append(turn)
@@ -90,6 +92,7 @@ class Turn:
         self._is_able = able
         self._known = (-ABLE_S, False)
         self._rests_until = 0.0
+        self._held_back = False
 
     @property
     def place(self) -> int:
@@ -142,6 +145,15 @@ class Turn:
                 turns._holding.discard(self)
                 turns._line_up(self)
                 turns._changed.notify_all()
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """A context in which the job wants no place and lets others go first: an owner is still asked."""
+        self._held_back = True
+        try:
+            yield
+        finally:
+            self._held_back = False
 
     def leave(self) -> None:
         """The job has ended. Idempotent."""

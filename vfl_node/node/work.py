@@ -40,7 +40,7 @@ from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
-from vfl_node.progress import InputRefused, PeersAwaited, Queued
+from vfl_node.progress import InputRefused, PeersAwaited, Queued, Silent
 from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.trace import Trace
@@ -86,7 +86,7 @@ class Work:
         self._job = record.job
         self._folder = store.job_folder(record)
         self.ending = Ending(record.active, settings.name, self._folder, self.stop)
-        self.others = Others(settings.name, record, peers, self._is_ready, self.ending)
+        self.others = Others(settings.name, record, peers, self._is_ready, self.ending, store.documents(record.id))
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
@@ -168,19 +168,22 @@ class Work:
         self._renew_deadline()
         if self._folder.whole and not self.ending.decides:
             self.others.await_word(self._meeting, self._deadline)
-        if self.turn is None:
-            self._go_on()
-            return
-        self.others.announce_in(self._meeting)
+        if self.turn:
+            self.others.announce_in(self._meeting)
         while True:
-            self._await_turn(self.turn)
+            if self.others.asked:
+                self.others.await_owners(lambda: self._meeting(quiet=True), self.stop, self.progress, self.turn)
+                self._renew_deadline()
             try:
+                if self.turn:
+                    self._await_turn(self.turn)
                 self._go_on()
                 return
             except GaveWay:
                 log.info("job waits for another turn", job=self.record.id)
                 self._budget.release(self.record.id)
-                self.turn.give_back(REST_S if self.others.able else 0.0)  # one that cannot go on is passed over anyway
+                if self.turn:  # one that cannot go on is passed over anyway
+                    self.turn.give_back(REST_S if self.others.able else 0.0)
 
     def _await_turn(self, turn: Turn) -> None:
         """Wait for a place for the job. Raises as announcing it, and PeerLost if a party is away for too long."""
@@ -199,6 +202,8 @@ class Work:
             if time.monotonic() - asked > ASK_QUEUED_S:
                 self.others.announce_in(self._meeting)
                 asked = time.monotonic()
+            if self.others.asked:
+                raise GaveWay("an owner is asked")
         self.stop.check()
         self._since = time.monotonic()
         self.others.tell()
@@ -208,12 +213,8 @@ class Work:
         if self.place or not (self.turn and self.turn.contested):
             return
         patient = not self.others.queueing or time.monotonic() - self._since < PATIENCE_S
-        if self._is_owed() or not (patient and self.others.able):
+        if self.turn.owed or not (patient and self.others.able):
             raise GaveWay("another job goes first", for_peer="another job goes first at its node")
-
-    def _is_owed(self) -> bool:
-        """Whether a job of this node's owner waits for the place of this one, which is a peer's."""
-        return self.turn is not None and self.turn.owed
 
     def _go_on(self) -> None:
         """Run the job from its table to its report, in as many attempts as it takes."""
@@ -275,17 +276,17 @@ class Work:
                 raise error from None
             raise error from None
 
-    def _meeting(self, interruption: str = "") -> Meeting:
+    def _meeting(self, interruption: str = "", *, quiet: bool = False) -> Meeting:
         return Meeting(
             self.record.id,
             self.others.names,
             self._peers,
             self.stop,
-            self.progress,
+            Silent() if quiet else self.progress,
             interruption=interruption,
             give_way=self._give_way,
             stall_s=None if self._job.is_service else self._settings.stall_s,  # a service waits for requests
-            owed=self._is_owed,
+            owed=lambda: self.turn is not None and self.turn.owed,
         )
 
     def _renew_deadline(self) -> float:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -44,6 +45,9 @@ class Works:
     Args:
         settings: of this node.
         store: its jobs.
+
+    Attributes:
+        on_hour: called every hour, by the watch.
     """
 
     def __init__(self, settings: Settings, store: Store) -> None:
@@ -57,6 +61,7 @@ class Works:
         self._budget = Budget(settings.limits, settings.models, settings.protection)
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
+        self.on_hour: Callable[[], None] = lambda: None
 
     def attach(self, peers: Peers) -> None:
         """Set the peers with which jobs are run, before any of them may call."""
@@ -142,13 +147,14 @@ class Works:
                 raise node_stopping()
             yield
 
-    def check_room(self, submitter: str, *, serves: bool, stored: bool = False) -> None:
+    def check_room(self, submitter: str, *, serves: bool, stored: bool = False, asks: bool = False) -> None:
         """Check that there is room for one more job.
 
         Args:
             submitter: of the job.
             serves: whether it is a service of predictions.
             stored: whether it is in the index already.
+            asks: whether it is to wait for this node's owner.
 
         Raises:
             PolicyError: there is none (``E_BUSY``).
@@ -156,7 +162,8 @@ class Works:
         with self._lock:
             works = [work for work in self._works.values() if work.alive and not work.ended]
         others = 0 if stored else self._store.count(submitter)
-        check_room(self._settings, works, others, submitter, serves=serves)
+        asked = len(self._store.asked(submitter)) if asks else 0
+        check_room(self._settings, works, others, submitter, serves=serves, asked=asked)
 
     def begin(self, record: Record) -> None:
         """Begin to work on a job; nothing happens if it is under way.
@@ -201,13 +208,20 @@ class Works:
             if record.state in UNFINISHED and (record.state != "paused" or self.get(job_id)):
                 return record
             if not (record.resumable or record.state == "paused"):
-                hint = "submit it again as a new job"
+                hint = "vfl-node show JOB" if record.state == "asked" else "submit it again as a new job"
                 raise UsageError(f"job {job_id} cannot be resumed ({record.state})", code="E_JOB_ENDED", hint=hint)
             if record.code == "E_STALLED" and any(thread.name == f"job-{job_id}" for thread in threading.enumerate()):
                 raise UsageError(f"the work on job {job_id} still hangs", code="E_STALLED", hint="restart the node first")
             self.check_room(record.submitter, serves=record.is_service, stored=True)
             deaths = 0 if by_owner else record.deaths
-            anew = {"state": "waiting", "finished": None, "code": None, "message": None, "hint": None, "deaths": deaths}
+            anew: dict[str, Any] = {
+                "state": "waiting",
+                "finished": None,
+                "code": None,
+                "message": None,
+                "hint": None,
+                "deaths": deaths,
+            }
             record = self._store.update(record, **anew)
             self.begin(record)
         return record
@@ -303,9 +317,11 @@ class Works:
                 self._pause_if_lost(works)
                 self.go_on_with_unconfirmed()
                 days, keep = self._settings.keep_days, self._settings.keep_jobs
-                if not (days is None and keep is None) and time.monotonic() > due:
+                if time.monotonic() > due:
                     due = time.monotonic() + PRUNE_S
-                    self.prune(days=days, keep=keep, models=False, dry=False)
+                    self.on_hour()
+                    if not (days is None and keep is None):
+                        self.prune(days=days, keep=keep, models=False, dry=False)
             except StateError as error:
                 log.warning("jobs cannot be pruned yet", code=error.code, reason=error.message)
             except Exception:

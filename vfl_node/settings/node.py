@@ -88,6 +88,10 @@ class Settings(Frozen):
     accept_jobs_from: tuple[Name, ...] = Field(
         default=(), description="peers whose jobs run without asking the owner; nobody by default"
     )
+    ask: bool = Field(
+        default=True,
+        description="whether a job of another peer waits until this owner approves or refuses it; false: it is refused",
+    )
     tls: Tls | None = None
     insecure_loopback: bool = Field(default=False, description="plaintext, only between loopback addresses")
     state_dir: Path = Field(default=Path("state"), description="jobs, their secrets, reports; 0700")

@@ -36,6 +36,12 @@ MAX_FRAME_BYTES = 64 << 20
 MOST_JOB_BYTES = 1 << 16
 """Largest job a peer may offer."""
 
+MOST_MANIFEST_BYTES = 256 << 10
+"""Largest manifest of a job."""
+
+MOST_OFFER_BYTES = 2 * MOST_JOB_BYTES + MOST_MANIFEST_BYTES
+"""So that a job a little too large is refused with a text."""
+
 MOST_UNKNOWN = 16
 """Number of unknown fields that a message may have, so that a later version can add some."""
 
@@ -65,10 +71,10 @@ BOUNDS: dict[type[Message], FieldBound] = {
     # Before two nodes know each other.
     session_pb2.PairMessage: FieldBound(MOST_PAIR_BYTES),
     # The standing link.
-    session_pb2.Notice: FieldBound(2 * MOST_JOB_BYTES),  # so that a job a little too large is refused with a text
+    session_pb2.Notice: FieldBound(MOST_OFFER_BYTES + 64),
     session_pb2.Hello: FieldBound(512),
-    session_pb2.Offer: FieldBound(2 * MOST_JOB_BYTES),
-    session_pb2.OfferReply: FieldBound(4 << 10, {"awaits": 16}),
+    session_pb2.Offer: FieldBound(MOST_OFFER_BYTES),
+    session_pb2.OfferReply: FieldBound(4 << 10, {"awaits": 16, "asked": 16}),
     session_pb2.Cancel: FieldBound(4 << 10),
     session_pb2.Beat: FieldBound(64),
     session_pb2.Echo: FieldBound(64),

@@ -27,6 +27,7 @@ from vfl_node.report.choice import to_document
 from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.tokens import Tokens
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
+from vfl_node.web.asks import list_ask_routes
 from vfl_node.web.bodies import read_body
 from vfl_node.web.compare import compare_jobs
 from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
@@ -53,7 +54,8 @@ STATUS_OF_CODE = {
     "E_UNKNOWN_JOB": 404,
     "E_UNKNOWN_PERSON": 404,
     "E_NO_REPORT": 404,
-    "E_JOB_ENDED": 409,
+    **dict.fromkeys(("E_JOB_ENDED", "E_NOT_ASKED", "E_STALE", "E_CONSENT"), 409),
+    "E_NO_MANIFEST": 404,
     "E_BUSY": 429,
     "E_DISK_FULL": 507,
     **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED", "E_PAUSED"), 503),
@@ -112,6 +114,7 @@ def create_app(
         Route("/jobs/{job_id}/report.json", board.report_json),
         Route("/jobs/{job_id}/trace.json", board.trace),
         *list_routes(view),
+        *list_ask_routes(view),
         *(list_token_routes(tokens) if tokens else ()),
         *(list_audit_routes(audit) if audit else ()),
     ]

@@ -47,6 +47,7 @@ class Admission:
 _EVERYBODY = Admission(None, "looks")
 _LOOK = Admission(LOOKERS, "looks")
 _SUBMIT = Admission(_SUBMITTERS)
+_APPROVE = Admission(frozenset(("approver", "admin")))
 _OWNER = Admission(_ADMIN)
 
 ROWS: dict[str, Admission] = {
@@ -71,6 +72,10 @@ ROWS: dict[str, Admission] = {
     "POST /api/jobs/{job_id}/predictions": _SUBMIT,
     "GET /api/jobs/{job_id}/predictions": Admission(_SUBMITTERS, recorded=True),
     "POST /api/jobs/{job_id}/cancel": Admission(_SUBMITTERS | {"approver"}, "cancels", own=frozenset(("submitter",))),
+    "GET /api/asks": _LOOK,
+    "GET /api/jobs/{job_id}/manifest": _LOOK,
+    "POST /api/jobs/{job_id}/approve": _APPROVE,
+    "POST /api/jobs/{job_id}/refuse": _APPROVE,
     "POST /api/prune": _OWNER,
     "GET /api/audit-log": _OWNER,
     "POST /api/tokens": _OWNER,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vfl_node.errors import UsageError
+from vfl_node.web.asks import AskView
 from vfl_node.web.trust import TrustView
 from vfl_node.web.wanted import Wanted
 
@@ -23,7 +24,7 @@ class PredictionView(Protocol):
         """Withdraw the request: nobody waits for it any more."""
 
 
-class NodeView(TrustView, Protocol):
+class NodeView(TrustView, AskView, Protocol):
     """What a node shows; its methods may be called from several threads."""
 
     def health(self) -> dict[str, Any]:

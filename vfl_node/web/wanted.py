@@ -19,7 +19,7 @@ MOST_SEARCHED = 100
 """Characters of a search."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "open": ("waiting", "running", "paused", "unconfirmed"),
+    "open": ("asked", "waiting", "running", "paused", "unconfirmed"),
     "ended": ("failed", "cancelled"),
 }
 """Kind of jobs → their states."""

@@ -29,6 +29,7 @@ APSI = AsymmetricIntersection(
     ),
     plan="vfl_node.alignment.apsi.plan:AsymmetricPlan",
     words="vfl_node.alignment.apsi.words:AsymmetricWords",
+    reveals="vfl_node.alignment.apsi.reveals:declare",
     synthetic_rows_at=frozenset({"active"}),
     intersection_hidden_from=frozenset({"passive"}),
     padded_roles=frozenset({"active"}),

@@ -61,6 +61,7 @@ LINKAGE = FuzzyLinkage(
     several=SeveralPassive(most=1, why_not_more="a row has candidates of one party"),
     plan="vfl_node.alignment.linkage.plan:SimilarityPlan",
     words="vfl_node.alignment.linkage.words:SimilarityWords",
+    reveals="vfl_node.alignment.linkage.reveals:declare",
     synthetic_rows_at=frozenset(),
     intersection_hidden_from=frozenset(),
     padded_roles=frozenset(),

@@ -17,6 +17,7 @@ PSI = AlignmentSpec(
     ),
     plan="vfl_node.alignment.psi.plan:IntersectionPlan",
     words="vfl_node.alignment.psi.words:IntersectionWords",
+    reveals="vfl_node.alignment.psi.reveals:declare",
     synthetic_rows_at=frozenset(),
     intersection_hidden_from=frozenset(),
     padded_roles=frozenset(DATA_ROLES),

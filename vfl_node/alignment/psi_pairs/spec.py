@@ -14,6 +14,7 @@ PSI_PAIRS = AlignmentSpec(
     several=SeveralPassive(most=8, why_not_more="the active party computes with each pair in turn", sides=_SIDES),
     plan="vfl_node.alignment.psi_pairs.plan:PairwisePlan",
     words="vfl_node.alignment.psi_pairs.words:PairwiseWords",
+    reveals="vfl_node.alignment.psi_pairs.reveals:declare",
     synthetic_rows_at=frozenset(),
     intersection_hidden_from=frozenset(),
     padded_roles=frozenset(DATA_ROLES),

@@ -30,6 +30,7 @@ PSU = PrivateSetUnion(
     ),
     plan="vfl_node.alignment.psu.plan:UnionPlan",
     words="vfl_node.alignment.psu.words:UnionWords",
+    reveals="vfl_node.alignment.psu.reveals:declare",
     synthetic_rows_at=frozenset(DATA_ROLES),
     intersection_hidden_from=frozenset(),
     padded_roles=frozenset(DATA_ROLES),

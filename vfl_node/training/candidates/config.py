@@ -26,6 +26,7 @@ class Linked(NetworkConfig):
         report_section="vfl_node.training.candidates.section:LinkedSection",
         plan="vfl_node.training.candidates.costs:LinkedPlan",
         table="vfl_node.training.network.table_use:NetworkTableUse",
+        reveals="vfl_node.training.candidates.reveals:declare",
     )
     traits: ClassVar[Traits] = Traits(
         tasks=("classification", "regression"),

@@ -29,6 +29,8 @@ class GeneralisedLinear(TrainerConfig):
         table="vfl_node.training.glm.table_use:GlmTableUse",
         serving="vfl_node.training.glm.predictor:GlmPredictor",
         joined="vfl_node.training.glm.predictor:predict",
+        reveals="vfl_node.training.glm.reveals:declare",
+        serving_reveals="vfl_node.training.prediction.reveals:declare_scores",
     )
     traits: ClassVar[Traits] = Traits(
         unit="iteration",

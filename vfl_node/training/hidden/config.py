@@ -32,6 +32,8 @@ class Hidden(TrainerConfig):
         table="vfl_node.training.hidden.table_use:HiddenTableUse",
         serving="vfl_node.training.hidden.prediction.predictor:HiddenPredictor",
         joined="vfl_node.training.hidden.prediction.predictor:predict",
+        reveals="vfl_node.training.hidden.reveals:declare",
+        serving_reveals="vfl_node.training.hidden.reveals:declare_served",
     )
     traits: ClassVar[Traits] = Traits(
         tasks=("classification", "regression"),

@@ -42,6 +42,8 @@ class Train(NetworkConfig):
         joined="vfl_node.training.split.prediction.kept:predict",
         embedded="vfl_node.training.split.prediction.kept:KeptEmbeddings",
         estimated="vfl_node.training.split.joint_estimate:estimate",
+        reveals="vfl_node.training.split.reveals:declare",
+        serving_reveals="vfl_node.training.prediction.reveals:declare_embeddings",
     )
     traits: ClassVar[Traits] = Traits(
         tasks=("classification", "regression"),

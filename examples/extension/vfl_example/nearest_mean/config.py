@@ -6,15 +6,18 @@ It imports neither torch nor grpc, so that any command can check a job.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import override
 
+from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.costs import HEAD_BYTES, TrainingCost, TrainingPlan
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.job.training import TrainerConfig, TrainerParts, TrainingJob, Traits
+from vfl_node.ledger import Declaration
 
 BATCH_ROWS = 100_000
 
@@ -26,6 +29,7 @@ class NearestMean(TrainerConfig):
         implementation="vfl_example.nearest_mean.trainer:NearestMeanTrainer",
         report_section="vfl_example.nearest_mean.section:NearestMeanSection",
         plan="vfl_example.nearest_mean.config:NearestMeanPlan",
+        reveals="vfl_example.nearest_mean.config:declare",
     )
     traits: ClassVar[Traits] = Traits(on_device=False)
 
@@ -39,6 +43,13 @@ class NearestMean(TrainerConfig):
             raise ValueError("nearest_mean trains on records that both parties have: say align.protocol: psi")
         if job.evaluate.repeats > 1:
             raise ValueError("evaluate.repeats must be 1 with nearest_mean: it has no initial weights to draw again")
+
+
+def declare(job: Job) -> Iterator[Declaration]:
+    """What each party may learn, which every owner is shown before the job runs: the keywords of the trainer's disclosures."""
+    active, passive = job.parties.active, job.parties.pair["passive"]
+    yield Declaration(active, "numbers", f"from {passive} a number of each shared row in each epoch, with noise")
+    yield Declaration(passive, "figures", f"from {active} how well the model predicts, if the job says so")
 
 
 class NearestMeanPlan(TrainingPlan[NearestMean]):

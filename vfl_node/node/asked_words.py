@@ -1,0 +1,161 @@
+"""What an owner is shown of a job: who takes part, what is done and revealed, what it costs, what differs from the last one.
+
+All of it is made here, of the job itself: no text of a peer is shown but the job's name and purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from vfl_node.alignment.words import words_of
+from vfl_node.data.named import table_name
+from vfl_node.errors import StateError, VflError
+from vfl_node.gdp import Exposure, compose, epsilon_of
+from vfl_node.job import Job
+from vfl_node.ledger import Declaration
+from vfl_node.node.predictions import trained_with
+from vfl_node.node.record import Record
+from vfl_node.node.spending import counts_with
+from vfl_node.node.store import Store
+from vfl_node.report.compared_settings import compare_settings
+from vfl_node.settings.node import Settings
+from vfl_node.trust.consents import Consent
+from vfl_node.trust.manifest import DIGITS, Manifest, declare, keywords
+
+Decision = tuple[Consent, str]
+"""This party's answer, and what its owner has noted of it."""
+
+
+def describe(settings: Settings, store: Store, record: Record, manifest: Manifest, decision: Decision | None) -> dict[str, Any]:
+    """A job in plain words, for its owner.
+
+    Args:
+        settings: of this node.
+        store: its jobs.
+        record: the job.
+        manifest: its manifest.
+        decision: this party's answer, if there is one.
+
+    Returns:
+        id, name, purpose, submitter, state, digest, digits (that name it), created, expires, signed (whether answers are);
+        parties: {name, role}; steps: sentences on what is done; reveals: {to, what, bound, new};
+        budgets: {partner, limit, used, after (at most), allowed}; previous: id of the last job of this name and these
+        parties, or None; same: whether that one was the same job; differences: {key, before, now};
+        decision: {verdict, by, at, note}, or None; manifest: the document itself.
+
+    Raises:
+        VflError: the job cannot be read any more, or what is stored is damaged.
+    """
+    job, last = record.job, _find_last(store, record)
+    reveals = list(_declare(settings, store, job))
+    known = keywords(_declare(settings, store, last.job)) if last else keywords(reveals)
+    compared = compare_settings([last.job, job], [{"training": None}] * 2) if last else ()
+    return {
+        "id": record.id,
+        "name": record.name,
+        "purpose": job.purpose,
+        "submitter": record.submitter,
+        "state": record.state,
+        "digest": manifest.digest,
+        "digits": manifest.digest[:DIGITS],
+        "created": manifest.created.isoformat(),
+        "expires": manifest.expires.isoformat(),
+        "parties": [{"name": party.name, "role": party.role} for party in manifest.parties],
+        "steps": list(_list_steps(job)),
+        "reveals": [
+            {"to": each.to, "what": each.what, "bound": each.bound, "new": (each.to, each.what) not in known}
+            for each in reveals
+        ],
+        "budgets": list(_list_budgets(settings, job)),
+        "previous": last.id if last else None,
+        "same": last is not None and last.spec == manifest.job,
+        "differences": [
+            {"key": setting.key, "before": setting.values[0], "now": setting.values[1]}
+            for setting in compared
+            if setting.differs
+        ],
+        "signed": False,
+        "decision": _to_document(decision),
+        "manifest": manifest.model_dump(mode="json"),
+    }
+
+
+def _declare(settings: Settings, store: Store, job: Job) -> Iterator[Declaration]:
+    return declare(job, trained_with(store, job, settings.name))
+
+
+def _find_last(store: Store, record: Record) -> Record | None:
+    """The newest earlier job of the same name and parties that was not only asked about, and that can be read."""
+    for other in store.records():
+        like = other.name == record.name and other.parties == record.parties and not other.damaged
+        if other.id != record.id and like and other.submitted <= record.submitted and other.attempt:
+            try:
+                other.job  # noqa: B018 - of a version that cannot be read any more
+            except VflError:
+                continue
+            return other
+    return None
+
+
+def _list_steps(job: Job) -> Iterator[str]:
+    """What is done, a sentence each."""
+    parties, align, evaluate = job.parties, job.align, job.evaluate
+    data = " and ".join(parties.data)
+    if job.is_service:
+        assert job.predict
+        yield f"{job.asker} asks for predictions of records that job {job.predict.model} was trained on."
+        return
+    yield f"The records of {data} are matched by {words_of(align.spec).title}: the shared order is {align.spec.shared_rows}."
+    if job.predict:
+        yield f"The shared records are predicted by the model of job {job.predict.model}, for {job.asker}."
+        return
+    if job.train is None:
+        yield "Nothing is trained."
+        return
+    rounds = getattr(job.train, "epochs", None) or getattr(job.train, "iterations", None)
+    times = f", at most {rounds:,} {job.train.traits.unit}s" if rounds else ""
+    yield f"A model ({job.train.algorithm}) learns to predict the label of {_label_holder(job)}{times}."
+    told = "All parties get the metrics" if evaluate.share_with_passive else f"{parties.active} gets the metrics"
+    again = f", with {evaluate.repeats:,} splits" if evaluate.repeats > 1 else ""
+    yield f"It is measured on {100 * evaluate.test_fraction:g} % of the rows{again}. {told}."
+    askers = " and ".join(parties.members(job.serve.to)) if job.serve else "Nobody"
+    yield f"Each party keeps its part of the model. {askers} may ask for predictions by it."
+    if parties.coordinator:
+        yield f"{parties.coordinator} takes part as the coordinator, without data."
+
+
+def _label_holder(job: Job) -> str:
+    return job.parties.active if job.label_holder == "active" else " or ".join(job.parties.passive)
+
+
+def _list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
+    """What is used of this owner's limits over many jobs before the job, and after it at most."""
+    if settings.name not in job.parties.data:
+        return
+    opens = job.train.opens(job.evaluate) if job.train else Exposure()
+    more: dict[str, float] = {
+        "inputs_per_peer": not job.is_service,
+        "trainings_per_set": job.train is not None,
+        "linkages_per_set": job.align.spec.by_similarity,
+    }
+    for name in job.parties.others(settings.name):
+        try:
+            used = counts_with(settings, name).usage()
+            spent = counts_with(settings, name).account().total(table_name(settings, job)).mu
+        except StateError:
+            continue
+        after = {limit: used[limit] + more[limit] for limit in more if more[limit]}
+        if opens.mu:
+            used["epsilon_per_partner"] = round(epsilon_of(spent), 2)
+            after["epsilon_per_partner"] = round(epsilon_of(compose([spent, opens.mu])), 2)
+        for limit, count in after.items():
+            allowed = getattr(settings.limits, limit)
+            yield {"partner": name, "limit": limit, "used": used[limit], "after": count, "allowed": allowed}
+
+
+def _to_document(decision: Decision | None) -> dict[str, Any] | None:
+    if decision is None:
+        return None
+    consent, note = decision
+    return {"verdict": consent.verdict, "by": consent.by, "at": consent.at.isoformat(), "note": note}
