@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.node.nodes import Federation, command
+from tests.web.certificates import make_files
 
 
 @pytest.fixture
@@ -92,3 +93,29 @@ def test_damaged_tokens_keep_a_node_from_starting(node: Federation) -> None:
     (node.folder / "clinic" / "state" / "tokens").write_bytes(b"VFLcx")
     ended = command("--role", "active", "--config", node.folder / "clinic" / "node.yaml")
     assert (ended.returncode, "E_STATE_CORRUPT" in ended.stderr) == (1, True)
+
+
+def test_a_plain_port_beyond_loopback_needs_the_owners_word(node: Federation) -> None:
+    node.kill("clinic")
+    config = node.configure("clinic", http="0.0.0.0:0")
+    ended = command("--role", "active", "--config", config)
+    assert (ended.returncode, "E_PLAINTEXT" in ended.stderr, "http_tls" in ended.stderr) == (2, True, True)
+    node.start("clinic", http="0.0.0.0:0", http_plain=True)
+    assert "the HTTP port is plain" in node.log("clinic")
+
+
+def test_a_node_serves_https(node: Federation) -> None:
+    certificate, key = make_files(node.folder, "localhost")
+    node.kill("clinic")
+    node.start("clinic", http="0.0.0.0:0", http_tls={"certificate": str(certificate), "key": str(key)})
+    assert node.running("clinic")["https"]
+    port = node.running("clinic")["http"].rpartition(":")[2]
+    secret = node.folder / "clinic" / "state" / "token"
+    listed = command("jobs", "--node", f"https://localhost:{port}", "--token-file", secret, SSL_CERT_FILE=str(certificate))
+    assert (listed.returncode, listed.stdout.strip()) == (0, "no jobs yet"), listed.stderr
+    link = command("board", "--config", node.folder / "clinic" / "node.yaml").stdout
+    assert link.startswith("https://0.0.0.0:")
+    key.chmod(0o644)
+    node.kill("clinic")
+    ended = command("--role", "active", "--config", node.folder / "clinic" / "node.yaml")
+    assert (ended.returncode, "E_KEY_MODE" in ended.stderr) == (2, True)

@@ -21,6 +21,7 @@ from vfl_node.execution.run import choose_device
 from vfl_node.execution.trial import read_trial
 from vfl_node.job import Job
 from vfl_node.node.approvals import Approvals
+from vfl_node.node.board import check_http, open_board
 from vfl_node.node.budgets import budgets
 from vfl_node.node.check import StartCheck
 from vfl_node.node.faults import starting
@@ -40,7 +41,7 @@ from vfl_node.process.machine import machine_state, utc_now
 from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.connection import Roster, read_paired
-from vfl_node.settings.node import Settings, is_loopback
+from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.trust.audit_log import AuditLog
@@ -297,6 +298,7 @@ def serve(settings: Settings) -> None:
     Raises:
         VflError: the node cannot start.
     """
+    check_http(settings)
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
     os.umask(0o077)  # whatever a library writes for this node is its user's alone
     node = Node(settings)
@@ -311,18 +313,12 @@ def serve(settings: Settings) -> None:
             owners = create_app(node, token=OwnersSocket(access), tokens=node.tokens, audit=node.audit)
             servers.append(Server(owners, settings.state_dir / OWNERS_SOCKET))
             if settings.http:
-                if not is_loopback(settings.http):
-                    log.warning(
-                        "the HTTP port is plain: whoever is on the way reads the token and what is shown", http=settings.http
-                    )
-                host, _, port = settings.http.rpartition(":")
-                host = host.strip("[]")
-                shown = create_app(node, token=access, names=("localhost", host), tokens=node.tokens, audit=node.audit)
-                board = Server(shown, host, int(port))
+                board = open_board(settings, node, access, tokens=node.tokens, audit=node.audit)
                 servers.append(board)
             for server in servers:
                 server.start()
-            announce(settings.state_dir, listen=bound, http=f"{host}:{board.port}" if board else None)
+            http = board.address if board else None
+            announce(settings.state_dir, listen=bound, http=http, https=settings.http_tls is not None)
         while not stopping.wait(SIGNALS_S):
             pass
     finally:

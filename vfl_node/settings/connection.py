@@ -85,6 +85,17 @@ class Tls(Frozen):
         return self.model_copy(update={key: base / path for key, path in files.items()})
 
 
+class HttpTls(Frozen):
+    """PEM files of the HTTP port. The key must not be readable by others."""
+
+    certificate: Path
+    key: Path
+
+    def relative_to(self, base: Path) -> HttpTls:
+        """The same with its relative paths resolved against the folder ``base``."""
+        return HttpTls(certificate=base / self.certificate, key=base / self.key)
+
+
 class Roster(Mapping[str, Peer]):
     """The peers of a node that runs: one that it is paired with is added, one that is revoked goes.
 

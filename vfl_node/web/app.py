@@ -169,7 +169,8 @@ class _Board:
             return problem(403, "E_TICKET", "this link was used already, or is too old", "vfl-node board --config FILE")
         name_object(request, cookie.split(".")[1])
         answer = JSONResponse({"status": "ok"})
-        answer.set_cookie(self._access.cookie, cookie, max_age=COOKIE_S, httponly=True, samesite="strict")
+        secure = request.url.scheme == "https"
+        answer.set_cookie(self._access.cookie, cookie, max_age=COOKIE_S, httponly=True, samesite="strict", secure=secure)
         return answer
 
     def ticket(self, request: Request) -> Response:
