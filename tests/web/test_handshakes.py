@@ -169,7 +169,7 @@ def test_files_that_make_no_https(files: tuple[Path, Path], tmp_path: Path) -> N
         with pytest.raises(UsageError) as caught:
             load_context(certificate, key)
         assert caught.value.code == code
-    files[1].chmod(0o640)
+    files[1].chmod(0o644)
     with pytest.raises(UsageError) as caught:
         load_context(*files)
     assert caught.value.code == "E_KEY_MODE"
