@@ -45,7 +45,7 @@ from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.trust.audit_log import AuditLog
-from vfl_node.trust.pending import forget
+from vfl_node.trust.pending import check_paired, forget
 from vfl_node.trust.tokens import Tokens
 from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
@@ -255,9 +255,16 @@ class Node:
         Raises:
             UsageError: this node was not paired with it (``E_UNKNOWN_PEER``).
         """
-        forget(self.settings, name)
+        check_paired(self.settings, name)
+        try:
+            forget(self.settings, name)
+        finally:  # a disk that refuses must not keep the peer connected
+            paused = self._dismiss(name, peer_text(reason, MOST_REASON))
+        return paused
+
+    def _dismiss(self, name: str, told: str) -> list[str]:
+        """End everything with a peer, which is told why; returns the jobs that are paused."""
         self._roster.dismiss(name)
-        told = peer_text(reason, MOST_REASON)
         for_peer = f"{self.settings.name} has revoked {name}" + (f": {told}" if told else "")
         error = PolicyError(f"{name} was revoked", code="E_REVOKED", hint="pair with it again", for_peer=for_peer)
         paused = self._works.pause_with(name, error)

@@ -137,10 +137,8 @@ def load_credentials(
 
 
 def _read_pin(path: Path) -> bytes:
-    """A peer's authority. Raises UsageError."""
-    pem = _read(path)
-    _certificates(pem, path)
-    return pem
+    """A peer's authority, written anew: gRPC stops reading at text that others skip. Raises UsageError."""
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in _certificates(_read(path), path))
 
 
 def _warn_bundle(trusted: Sequence[x509.Certificate], path: Path, peers: Mapping[str, Path | None]) -> str:

@@ -66,8 +66,8 @@ class Card(BaseModel):
 
     @property
     def authority_pem(self) -> bytes:
-        """The certificates of the authority in one PEM file: what a node pins."""
-        return "".join(self.authority).encode()
+        """The certificates of the authority in one PEM file, written anew: what a node pins."""
+        return "".join(_pems(x509.load_pem_x509_certificates("".join(self.authority).encode()))).encode()
 
     @property
     def verifying_key(self) -> Ed25519PublicKey:
@@ -154,12 +154,14 @@ def read_card(envelope: bytes, *, federation: str, now: datetime | None = None) 
     card = _parse(dsse.parse(envelope, KIND))
     try:
         authority = x509.load_pem_x509_certificates(card.authority_pem)
+        if card.authority != _pems(authority):
+            raise _unusable(card.name, "its authority's certificates have more around them")
         chain = x509.load_pem_x509_certificates("".join(card.certificate).encode()) if card.certificate else authority
         if card.certificate:
             verify_chain(authority, chain, now)
             if owner_of(chain[0], federation) != card.name:
                 raise _unusable(card.name, "the certificate that signed it is another party's")
-        elif not chain[0].extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+        if not all(each.extensions.get_extension_for_class(x509.BasicConstraints).value.ca for each in authority):
             what = "the certificate given for its authority may not sign certificates (it is not a CA certificate)"
             raise _unusable(card.name, what)
         key = chain[0].public_key()
