@@ -146,7 +146,8 @@ def test_a_renewed_certificate_has_the_same_key_and_is_verified_by_the_pinned_au
 
 def test_a_key_that_is_not_the_authoritys_renews_nothing(clinic: Own, lab: Own) -> None:
     files, others = clinic.settings.tls, lab.settings.tls
-    assert files and others
+    assert files
+    assert others
     before = files.certificate.read_bytes()
     files.authority_key.write_bytes(others.authority_key.read_bytes())
     with pytest.raises(UsageError, match="is not the key of") as caught:
@@ -230,8 +231,8 @@ def test_a_roster_grows_and_shrinks_under_whoever_reads_it() -> None:
     assert (list(roster), list(authorities), len(authorities)) == (["lab", "bank"], ["lab", "bank"], 2)
     for whole in (roster, authorities):
         roster.admit("guest", Peer())
-        for name, _ in whole.items():
-            roster.dismiss(name if name == "guest" else "")
+        for each in whole.items():
+            roster.dismiss("guest" if each[0] == "guest" else "")
     assert list(roster.values()) == [roster["lab"], roster["bank"]]
     assert "insurer" not in authorities
 
