@@ -1,9 +1,9 @@
 """Who asks at the HTTP port: by the node's token, a person's token, the owner's socket, or a link that let a browser in once.
 
 A link has a ticket after ``#``, a part that a browser never sends. The page posts the ticket once and gets a cookie, which
-allows reading until it expires, and besides only that a page of the board itself cancels a job. The cookie is its time of
-expiry, the person who let the browser in, and the HMAC of both under the node's token. So nothing is stored, and a new token of
-the node makes all cookies invalid. A cookie of a person has this person's roles, and ends with this person's token.
+allows reading until it expires, and besides only what a button on a page of the board does, such as cancel. The cookie is its
+time of expiry, the person who let the browser in, and the HMAC of both under the node's token. So nothing is stored, and a new
+token of the node makes all cookies invalid. A cookie of a person has this person's roles, and ends with this person's token.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Access:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and (person := self._find(token.strip())):
             return Caller(person.name, person.roles, "token")
-        if browser == "looks" or (browser == "cancels" and _is_from_the_board(request)):
+        if browser == "looks" or (browser == "presses" and _is_from_a_button(request)):
             person = self._enter(request.cookies.get(self.cookie, ""))
             return Caller(person.name, person.roles, "cookie") if person else None
         return None
@@ -161,8 +161,8 @@ class OwnersSocket(Access):
         return Caller(OWNER, _ADMIN, "socket")
 
 
-def _is_from_the_board(request: Request) -> bool:
-    """Whether a page of this node asks.
+def _is_from_a_button(request: Request) -> bool:
+    """Whether a button on a page of this node asks. The header names it: it is the last word of the path, such as cancel.
 
     A form cannot send the header. A script of another site can only if this node allowed that, which it never does;
     and whatever a browser sends names the site that it comes from.
@@ -170,7 +170,7 @@ def _is_from_the_board(request: Request) -> bool:
     headers = request.headers
     own = headers.get("origin", "").partition("://")[2] == headers.get("host")
     here = own and headers.get("sec-fetch-site", "same-origin") == "same-origin"
-    return here and headers.get("x-vfl-board") == "cancel"
+    return here and headers.get("x-vfl-board") == request.url.path.rpartition("/")[2]
 
 
 def _digest(ticket: str) -> bytes:

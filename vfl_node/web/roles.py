@@ -11,8 +11,8 @@ from typing import Literal
 
 from vfl_node.trust.people import PersonRole
 
-Browser = Literal["refused", "looks", "cancels"]
-"""What a cookie is good for: nothing; reading; an act, where a page of this node sends it."""
+Browser = Literal["refused", "looks", "presses"]
+"""What a cookie is good for: nothing; reading; an act, where a button on a page of this node sends it."""
 
 LOOKERS: frozenset[PersonRole] = frozenset(("viewer", "submitter", "approver", "admin"))
 _SUBMITTERS: frozenset[PersonRole] = frozenset(("submitter", "admin"))
@@ -71,7 +71,7 @@ ROWS: dict[str, Admission] = {
     "POST /api/jobs/{job_id}/resume": _SUBMIT,
     "POST /api/jobs/{job_id}/predictions": _SUBMIT,
     "GET /api/jobs/{job_id}/predictions": Admission(_SUBMITTERS, recorded=True),
-    "POST /api/jobs/{job_id}/cancel": Admission(_SUBMITTERS | {"approver"}, "cancels", own=frozenset(("submitter",))),
+    "POST /api/jobs/{job_id}/cancel": Admission(_SUBMITTERS | {"approver"}, "presses", own=frozenset(("submitter",))),
     "GET /api/asks": _LOOK,
     "GET /api/jobs/{job_id}/manifest": _LOOK,
     "POST /api/jobs/{job_id}/approve": _APPROVE,
