@@ -147,14 +147,15 @@ class Store:
         return record
 
     def update(self, record: Record, documents: Documents = NO_DOCUMENTS, **changes: Any) -> Record:
-        """Store ``record`` with ``changes``, and more ``documents`` of it, all at once; return it.
-
-        Raises:
-            StateError: it cannot be written; the stored record is then unchanged.
-        """
+        """Store ``record`` with ``changes``, and more ``documents``, at once or not at all; return it. Raises StateError."""
         changed = replace(record, **changes)
         self._write(changed, "REPLACE", documents)
         return changed
+
+    def keep(self, job_id: str, documents: Documents) -> None:
+        """Keep more documents with a job; one of a name that there is stays as it is. Raises StateError."""
+        with self._lock, self._explain_errors(), self._index.transaction():
+            self._index.keep(job_id, documents)
 
     def documents(self, job_id: str) -> dict[str, bytes]:
         """What is kept with a job, by name. Raises StateError where that is damaged (``E_STATE_CORRUPT``), or as others do."""

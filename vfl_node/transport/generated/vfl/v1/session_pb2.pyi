@@ -39,21 +39,23 @@ class Hello(_message.Message):
     def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("job_id", "submitter", "job_json", "ready", "manifest")
+    __slots__ = ("job_id", "submitter", "job_json", "ready", "manifest", "consents")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SUBMITTER_FIELD_NUMBER: _ClassVar[int]
     JOB_JSON_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    CONSENTS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     submitter: str
     job_json: str
     ready: bool
     manifest: bytes
-    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ..., ready: bool = ..., manifest: _Optional[bytes] = ...) -> None: ...
+    consents: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ..., ready: bool = ..., manifest: _Optional[bytes] = ..., consents: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class OfferReply(_message.Message):
-    __slots__ = ("job_id", "accepted", "code", "reason", "waits", "awaits", "asked")
+    __slots__ = ("job_id", "accepted", "code", "reason", "waits", "awaits", "asked", "consents")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +63,7 @@ class OfferReply(_message.Message):
     WAITS_FIELD_NUMBER: _ClassVar[int]
     AWAITS_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
+    CONSENTS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     accepted: bool
     code: str
@@ -68,7 +71,8 @@ class OfferReply(_message.Message):
     waits: bool
     awaits: _containers.RepeatedScalarFieldContainer[str]
     asked: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ..., awaits: _Optional[_Iterable[str]] = ..., asked: _Optional[_Iterable[str]] = ...) -> None: ...
+    consents: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ..., awaits: _Optional[_Iterable[str]] = ..., asked: _Optional[_Iterable[str]] = ..., consents: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Cancel(_message.Message):
     __slots__ = ("job_id", "failed", "reason")
@@ -111,7 +115,7 @@ class Frame(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., sequence: _Optional[int] = ..., type: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Preflight(_message.Message):
-    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest")
+    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "manifest_sha256", "consents_sha256")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -119,6 +123,8 @@ class Preflight(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     INPUT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_SHA256_FIELD_NUMBER: _ClassVar[int]
+    CONSENTS_SHA256_FIELD_NUMBER: _ClassVar[int]
     party: str
     protocol_version: int
     software_version: str
@@ -126,7 +132,9 @@ class Preflight(_message.Message):
     attempt: int
     checkpoints: _containers.RepeatedScalarFieldContainer[str]
     input_digest: bytes
-    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ...) -> None: ...
+    manifest_sha256: bytes
+    consents_sha256: bytes
+    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ...) -> None: ...
 
 class FieldDigest(_message.Message):
     __slots__ = ("field", "sha256")
