@@ -16,6 +16,7 @@ from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.job import Job
 from vfl_node.node import others as module
+from vfl_node.node.consents import JobConsents
 from vfl_node.node.ending import Ending
 from vfl_node.node.others import Others
 from vfl_node.node.store import Store
@@ -57,7 +58,8 @@ def waiting(tmp_path: Path, peers: Peers, monkeypatch: pytest.MonkeyPatch) -> It
     store = Store(tmp_path / "state")
     record = store.add(JOB, submitter="clinic")
     ending = Ending("clinic", "clinic", store.job_folder(record), Stop())
-    others = Others("clinic", record, peers, lambda: True, ending)  # type: ignore[arg-type]
+    consents = JobConsents(SimpleNamespace(), store, record.id)  # type: ignore[arg-type]
+    others = Others("clinic", record, peers, lambda: True, ending, consents)  # type: ignore[arg-type]
     monkeypatch.setattr(module, "ASK_AGAIN_S", 60)
 
     def wait(*events: Any, most_s: float = 60) -> float:
@@ -108,7 +110,8 @@ def refusal(tmp_path: Path, own: str, name: str, code: str, *, sealed: bool = Fa
     if sealed:
         outcome.seal()
     record = store.add(JOB, submitter="clinic")
-    others = Others(own, record, Peers(), lambda: True, Ending("clinic", own, outcome, stop))  # type: ignore[arg-type]
+    consents = JobConsents(SimpleNamespace(), store, record.id)  # type: ignore[arg-type]
+    others = Others(own, record, Peers(), lambda: True, Ending("clinic", own, outcome, stop), consents)  # type: ignore[arg-type]
     with pytest.raises(PeerError) as caught:
         others._raise_refusal(name, OfferReply(accepted=False, code=code, reason="why"))
     store.close()

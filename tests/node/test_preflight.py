@@ -10,7 +10,7 @@ from vfl_node.errors import PeerError, StateError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job
 from vfl_node.session import preflight as module
-from vfl_node.session.preflight import Agreement, preflight
+from vfl_node.session.preflight import NO_MARKS, Agreement, ConsentMarks, preflight
 from vfl_node.transport.memory import memory_channels, run_together
 
 
@@ -104,3 +104,22 @@ def test_the_peer_sees_no_digest_of_the_input(tmp_path: Path) -> None:
     assert sent(b"x" * 32, "x") != sent(b"y" * 32, "y")
     assert sent(b"x" * 32, "x") == sent(b"x" * 32, "again")
     assert sent(b"x" * 32, "x") != b"1" * 32
+
+
+@pytest.mark.parametrize(
+    ("theirs", "code", "what"),
+    [
+        (ConsentMarks(b"1" * 32, b"3" * 32), "E_CONSENT", "set of consents"),
+        (ConsentMarks(b"2" * 32, b"2" * 32), "E_MANIFEST", "manifest"),
+        (NO_MARKS, "E_MANIFEST", "manifest"),
+    ],
+)
+def test_another_manifest_or_other_consents_are_refused_at_both(
+    tmp_path: Path, theirs: ConsentMarks, code: str, what: str
+) -> None:
+    ours = ConsentMarks(b"1" * 32, b"2" * 32)
+    assert isinstance(meet(tmp_path, {"marks": ours}, {"marks": ours})[0], Agreement)
+    for error in meet(tmp_path, {"marks": ours}, {"marks": theirs})[:2]:
+        assert isinstance(error, PeerError)
+        assert error.code == code
+        assert f"another {what} of this job" in error.message

@@ -38,6 +38,7 @@ from vfl_node.process import failpoints
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan, Progress
 from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, join_memories
+from vfl_node.session.preflight import NO_MARKS, ConsentMarks
 from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import DEFAULT_TABLE, Settings
@@ -121,6 +122,7 @@ def set_up(
     memories: Mapping[str, PeerMemory],
     channels: Mapping[str, Channel],
     trace: Trace | None = None,
+    marks: ConsentMarks = NO_MARKS,
 ) -> Run:
     """The run of the party with these settings, on its device and threads.
 
@@ -136,6 +138,7 @@ def set_up(
         memories: name of each data peer → what is remembered of it.
         channels: peer → the conversation with it, in the order of the job's parties.
         trace: of the attempts before in this process, if any, which goes on.
+        marks: of the job's manifest, and of the consents to it.
 
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
@@ -174,6 +177,7 @@ def set_up(
             transcript=Transcript(folder.transcript, inputs.places) if folder.trial.transcript and inputs else None,
             received=folder.received if folder.trial.joint and inputs else None,
         ),
+        marks=marks,
     )
     return Run(session, folder, inputs, trace)
 

@@ -75,7 +75,7 @@ def describe(settings: Settings, store: Store, record: Record, manifest: Manifes
             for setting in compared
             if setting.differs
         ],
-        "signed": False,
+        "signed": settings.name in manifest.signers,
         "decision": _to_document(decision),
         "manifest": manifest.model_dump(mode="json"),
     }

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job
 from vfl_node.node.predictions import trained_with
-from vfl_node.node.record import MANIFEST, Documents
+from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents
 from vfl_node.node.store import Store
+from vfl_node.process import failpoints
+from vfl_node.session.preflight import NO_MARKS, ConsentMarks
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Offer
-from vfl_node.trust.consents import By, Consent, Verdict, make_consent, parse_consent
+from vfl_node.trust.consents import By, Consent, Verdict, make_consent, parse_consent, read_consent, sign_consent, unusable
 from vfl_node.trust.manifest import Manifest, make_manifest, parse_manifest, read_manifest
+from vfl_node.trust.signers import Signers
 
 NOTE = "note"
 """Name of what this owner has noted of a decision, for itself."""
@@ -28,7 +34,7 @@ class Consents:
     """
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings, self._store = settings, store
+        self._settings, self._store, self._signers = settings, store, Signers(settings)
 
     def submit(self, job: Job, job_id: str) -> Documents:
         """Manifest and this owner's consent for a job that this owner submits.
@@ -43,16 +49,17 @@ class Consents:
             job_id,
             federation=self._settings.federation,
             submitter=self._settings.name,
-            cards={},
+            cards=self._signers.digests(job.parties.all),
             trained=trained_with(self._store, job, self._settings.name),
         )
         return {MANIFEST: manifest.to_bytes(), **self.answer(manifest, "approve", "persons")}
 
-    def take(self, offer: Offer, job: Job) -> Manifest | None:
-        """The manifest that came with a peer's job; None without one.
+    def take(self, peer: str, offer: Offer, job: Job) -> tuple[Manifest, Documents] | None:
+        """The manifest that came with the job of ``peer``, and what is to be kept: it and consents to it. None without one.
 
         Raises:
-            PolicyError: it is not this job's (``E_MANIFEST``), or it is too late to answer it (``E_CONSENT``).
+            PolicyError: it is not this job's (``E_MANIFEST``); it is too late to answer it, or a consent or card does not count
+                (``E_CONSENT``).
             UsageError: as :meth:`submit`.
             StateError: as :meth:`submit`.
         """
@@ -63,7 +70,24 @@ class Consents:
         if manifest.has_expired():
             text = f"the job's manifest held until {manifest.expires:%Y-%m-%d %H:%M} UTC"
             raise PolicyError(text, code="E_CONSENT", hint="the other owner submits the job again", for_peer=text)
-        return manifest
+        self._check_cards(manifest)
+        heard = verify_all(self._signers, manifest, peer, offer.consents, NO_DOCUMENTS, begun=False)
+        return manifest, {MANIFEST: bytes(offer.manifest), **heard}
+
+    def _check_cards(self, manifest: Manifest) -> None:
+        """Refuse a manifest in which a party has another card than here, or whose submitter has one here and none there.
+
+        Raises:
+            PolicyError: it is like that (``E_CONSENT``).
+        """
+        ours, theirs = self._signers.digests([party.name for party in manifest.parties]), manifest.signers
+        asker = manifest.requested_by.party
+        differing = [name for name, digest in theirs.items() if ours.get(name, digest) != digest]
+        differing += [asker] if asker in ours and asker not in theirs else []
+        if self._settings.name in theirs and self._settings.name not in ours:
+            differing.append(self._settings.name)
+        if differing:
+            raise unusable(f"the manifest has another card of {' and '.join(differing)} than this node")
 
     def check_same(self, offer: Offer) -> None:
         """Refuse another manifest under the id of a job of this node.
@@ -77,10 +101,11 @@ class Consents:
             raise PolicyError(text, code="E_MANIFEST", hint="one job has one manifest: submit it again", for_peer=text)
 
     def answer(self, manifest: Manifest, verdict: Verdict, by: By, note: str = "") -> Documents:
-        """This party's answer, to be kept with the job."""
+        """This party's answer, signed where it has a card in the manifest; to be kept with the job. Raises UsageError."""
         consent = make_consent(manifest, self._settings.name, verdict, by)
+        key = self._signers.key if consent.party in manifest.signers else None
         told = {NOTE: note[:MOST_NOTE].encode()} if note else {}
-        return {name_of(consent.party): consent.to_bytes(), **told}
+        return {name_of(consent.party): sign_consent(consent, key) if key else consent.to_bytes(), **told}
 
     def manifest(self, job_id: str) -> Manifest | None:
         """The manifest of a job; None for one of an earlier version. Raises StateError, PolicyError where it is damaged."""
@@ -92,6 +117,101 @@ class Consents:
         documents = self._store.documents(job_id)
         data = documents.get(name_of(self._settings.name))
         return (parse_consent(data), documents.get(NOTE, b"").decode(errors="replace")) if data else None
+
+
+class JobConsents:
+    """The consents to one job: which are needed, which are here, and those that peers send. Safe to use from several threads.
+
+    Args:
+        settings: of this node.
+        store: its jobs.
+        job_id: of the job.
+
+    Raises:
+        StateError: what is kept with the job is damaged (``E_STATE_CORRUPT``).
+        PolicyError: likewise (``E_MANIFEST``).
+    """
+
+    def __init__(self, settings: Settings, store: Store, job_id: str) -> None:
+        self._store, self._id, self._signers = store, job_id, Signers(settings)
+        self._kept: Documents = store.documents(job_id)
+        self.manifest = self._kept.get(MANIFEST, b"")
+        self._read = parse_manifest(self.manifest) if self.manifest else None
+
+    @property
+    def signers(self) -> list[str]:
+        """The parties that sign, in the order of the job."""
+        return list(self._read.signers) if self._read else []
+
+    @property
+    def missing(self) -> list[str]:
+        """Those whose consent is not here."""
+        return [name for name in self.signers if name_of(name) not in self._kept]
+
+    @property
+    def envelopes(self) -> list[bytes]:
+        """The signed consents that are here, in the order of the parties."""
+        kept = self._kept
+        return [kept[name_of(name)] for name in self.signers if name_of(name) in kept]
+
+    @property
+    def expired(self) -> bool:
+        """Whether it is too late to answer."""
+        return self._read is not None and self._read.has_expired()
+
+    @property
+    def marks(self) -> ConsentMarks:
+        """What the parties compare before anything else is sent."""
+        if self._read is None:
+            return NO_MARKS
+        signed = hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in self.envelopes)).digest()
+        return ConsentMarks(bytes.fromhex(self._read.digest), signed if self.signers else b"")
+
+    def covers(self, envelopes: Sequence[bytes]) -> bool:
+        """Whether these are all that are needed, as they are here."""
+        return not self.missing and set(self.envelopes) <= set(envelopes)
+
+    def hear(self, peer: str, envelopes: Sequence[bytes], *, begun: bool) -> None:
+        """Keep the consents that ``peer`` has sent; of one party the first one counts.
+
+        That of a party whose card is not here counts as the active party passes it on.
+
+        Args:
+            peer: who has sent them.
+            envelopes: the consents.
+            begun: whether the job has begun.
+
+        Raises:
+            PolicyError: one does not count (``E_CONSENT``); none is kept then.
+            StateError: they cannot be stored.
+            UsageError: a card cannot be read.
+        """
+        if self._read is None:
+            return
+        new = verify_all(self._signers, self._read, peer, envelopes, self._kept, begun=begun)
+        if new:
+            failpoints.reach("consents")
+            self._store.keep(self._id, new)
+            self._kept = {**self._kept, **new}
+
+
+def verify_all(
+    signers: Signers, manifest: Manifest, peer: str, envelopes: Sequence[bytes], kept: Documents, *, begun: bool
+) -> Documents:
+    """Those of the consents that ``peer`` has sent which are not ``kept``, to be kept. Raises as :meth:`JobConsents.hear`."""
+    new: dict[str, bytes] = {}
+    for envelope in envelopes:
+        party = parse_consent(envelope).party
+        if envelope == kept.get(name_of(party)):
+            continue
+        card = signers.card(party)
+        if card is None and peer not in (party, manifest.parties[0].name):
+            raise unusable(f"{peer} sends that of {party}, which only {party} and the active party may")
+        read_consent(envelope, manifest, card, begun=begun)
+        if name_of(party) in kept or name_of(party) in new:
+            raise unusable(f"there is another one of {party}")
+        new[name_of(party)] = envelope
+    return new
 
 
 def name_of(party: str) -> str:

@@ -13,10 +13,10 @@ from vfl_node.errors import Cancelled, GaveWay, PeerError, PolicyError, StateErr
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import parse_job
 from vfl_node.node import predictions
-from vfl_node.node.consents import Consents
+from vfl_node.node.consents import Consents, JobConsents
 from vfl_node.node.endings import OWN_WISH, REFUSED
 from vfl_node.node.faults import JOB_DONE
-from vfl_node.node.record import MANIFEST, Record
+from vfl_node.node.record import Record
 from vfl_node.node.spending import check_budget
 from vfl_node.node.states import State
 from vfl_node.node.store import Store
@@ -59,14 +59,19 @@ class Offers:
         try:
             state = self._accept(peer, offer).state
             work = self._works.get(offer.job_id)
+            consents = work.others.consents if work else JobConsents(self._settings, self._store, offer.job_id)
             if work:
-                work.others.hear_answer(peer)
+                work.others.hear_consents(peer, offer.consents)
+            else:
+                consents.hear(peer, offer.consents, begun=False)
             if work and offer.ready:
                 work.others.invite(peer)
             awaits = [name for name in work.others.absent if name != peer] if work else ()
             asked = [self._settings.name] if state == "asked" else work.others.asked_here if work else ()
             waits = bool(work and work.place)
-            reply = OfferReply(job_id=offer.job_id, accepted=True, waits=waits, awaits=awaits, asked=asked)
+            reply = OfferReply(
+                job_id=offer.job_id, accepted=True, waits=waits, awaits=awaits, asked=asked, consents=consents.envelopes
+            )
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
                 log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
@@ -168,8 +173,8 @@ class Offers:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
         if job.predict:
             predictions.check(self._store, job, peer, self._settings.name)
-        manifest = self._consents.take(offer, job)
-        if manifest is None and not by_rule:
+        taken = self._consents.take(peer, offer, job)
+        if taken is None and not by_rule:
             text = "the job has no manifest, which its owner could be asked about"
             raise PolicyError(text, code="E_MANIFEST", hint=f"install this version at {peer}, too", for_peer=text)
         with self._works.beginning():
@@ -178,7 +183,7 @@ class Offers:
                 return record
             self._works.check_room(peer, serves=job.is_service, asks=not by_rule)
             predictions.supersede(self._store, job)
-            documents = {MANIFEST: bytes(offer.manifest)} if manifest else {}
+            manifest, documents = taken or (None, {})
             if manifest and not by_rule:
                 failpoints.reach("ask")
                 record = self._store.add(job, submitter=peer, job_id=offer.job_id, state="asked", documents=documents)
@@ -186,7 +191,7 @@ class Offers:
                 failpoints.reach("asked")
                 return record
             if manifest:
-                documents |= self._consents.answer(manifest, "approve", "rule")
+                documents = {**documents, **self._consents.answer(manifest, "approve", "rule")}
             failpoints.reach("accept")
             record = self._store.add(job, submitter=peer, job_id=offer.job_id, documents=documents)
             log.info("job accepted", job=record.id, peer=peer)

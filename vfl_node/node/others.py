@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 
 from vfl_node.errors import Cancelled, GaveWay, PeerError, PeerLost, peer_text
 from vfl_node.execution.live import Stop
+from vfl_node.node.consents import JobConsents
 from vfl_node.node.ending import Ending
 from vfl_node.node.faults import JOB_DONE, NOT_NOW
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
-from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents, Record
+from vfl_node.node.record import Record
 from vfl_node.node.turns import Turn
 from vfl_node.process import failpoints
-from vfl_node.progress import OwnersAsked, Progress
+from vfl_node.progress import OwnersAsked, PeersAwaited, Progress
 from vfl_node.report.words import join_names
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
-from vfl_node.trust.manifest import VALID_DAYS, parse_manifest
+from vfl_node.trust.manifest import VALID_DAYS
 
 ANNOUNCE_S = 2.0
 """How long each of them is waited for when the job is announced."""
@@ -46,30 +47,25 @@ class Others:
         peers: the peers of this node.
         ready: says whether this node has a place for the job.
         ending: how the job ends here; hears of it when a party says that it has ended.
-        documents: kept with the job; its manifest goes with every offer, if it has one.
+        consents: to the job, which go with every offer.
 
     Attributes:
         names: of these parties.
         queueing: those in whose queues the job waits.
         begun: whether the job has had an attempt, so that all of them know of it.
-        manifest: of the job; empty for a job of an earlier version.
+        consents: as they were given.
     """
 
     def __init__(
-        self,
-        own: str,
-        record: Record,
-        peers: Peers,
-        ready: Callable[[], bool],
-        ending: Ending,
-        documents: Documents = NO_DOCUMENTS,
+        self, own: str, record: Record, peers: Peers, ready: Callable[[], bool], ending: Ending, consents: JobConsents
     ) -> None:
         self.names = record.others(own)
         self.queueing: set[str] = set()
         self.begun = bool(record.attempt)
         self._own, self._record, self._peers, self._ready = own, record, peers, ready
         self._ending = ending
-        self.manifest = documents.get(MANIFEST, b"")
+        self.consents = consents
+        self._settled: set[str] = set()  # who has stored all consents
         self._asked: dict[str, set[str]] = {}  # who has answered last → parties whose owners are asked, as it says
         self._done_at: set[str] = set()
         self._parties = record.job.parties
@@ -93,9 +89,25 @@ class Others:
         """Those of :attr:`asked` of which this party knows it from themselves."""
         return [name for name, asked in list(self._asked.items()) if name in asked]
 
-    def hear_answer(self, name: str) -> None:
-        """``name`` takes part by now: it offers the job itself."""
+    @property
+    def undecided(self) -> list[str]:
+        """Those of :attr:`asked`; if there are none and all are connected, those whose consent is not here, or that lack one.
+
+        Once the job has begun there are none: it keeps what was agreed on.
+        """
+        if self.begun or self.asked or self.absent:
+            return [] if self.begun else self.asked
+        return self.consents.missing or [name for name in self.names if not self._is_settled(name)]
+
+    def _is_settled(self, name: str) -> bool:
+        return name in self._settled or not self.consents.signers or not self._may_know(name)
+
+    def hear_consents(self, name: str, envelopes: Sequence[bytes]) -> None:
+        """``name`` takes part, and has these consents. Raises PolicyError if one does not count (``E_CONSENT``)."""
         self._asked[name] = self._asked.get(name, set()) - {name}
+        self.consents.hear(name, envelopes, begun=self.begun)
+        if self.consents.covers(envelopes):
+            self._settled.add(name)
 
     @property
     def able(self) -> bool:
@@ -105,7 +117,7 @@ class Others:
         """
         lately = time.monotonic() - INVITED_S
         invited = not self._before or any(self._invited.get(name, -INVITED_S) > lately for name in self._before)
-        return invited and not self.asked and all(map(self._peers.online, self.names))
+        return invited and not self.undecided and all(map(self._peers.online, self.names))
 
     def invite(self, name: str) -> None:
         """``name`` says that it has a place for the job and comes to it."""
@@ -147,18 +159,21 @@ class Others:
 
         Raises:
             PeerError: one has refused it (``E_REFUSED``), or has not answered in time (``E_CONSENT``).
+            PolicyError: a consent does not count (``E_CONSENT``).
         """
-        again = time.monotonic() + ASK_AGAIN_S
+        again, known = time.monotonic() + (ASK_AGAIN_S if self.asked else 0.0), self.consents.envelopes
         with turn.held_back() if turn else nullcontext():
-            while asked := self.asked:
-                progress.emit(OwnersAsked(tuple(asked)))
-                stop.wait(LOOK_S)
-                if time.monotonic() < again:
+            while undecided := self.undecided:
+                asked = tuple(self.asked)
+                progress.emit(OwnersAsked(asked) if asked else PeersAwaited(tuple(undecided)))
+                if time.monotonic() < again and known == self.consents.envelopes:
+                    stop.wait(LOOK_S)
                     continue
+                known = self.consents.envelopes
                 self.announce_in(meet)
                 again = time.monotonic() + ASK_AGAIN_S
-                if self.manifest and parse_manifest(self.manifest).has_expired():
-                    text = f"the owner of {join_names(asked)} has not answered in {VALID_DAYS} days"
+                if self.consents.expired:
+                    text = f"the owner of {join_names(undecided)} has not answered in {VALID_DAYS} days"
                     with meet():
                         raise PeerError(text, code="E_CONSENT", hint="submit the job again", for_peer=text)
 
@@ -238,7 +253,7 @@ class Others:
         for name in self.names:
             while name not in meeting.channels:
                 self._ask(name, meeting, deadline)
-                if self.asked:
+                if self.undecided:
                     raise GaveWay("an owner is asked", for_peer="the owner of a party is asked first")
                 if on_queue and name in self.queueing:
                     deadline = on_queue()
@@ -268,7 +283,9 @@ class Others:
         key = self._record.id
         reply = self._peers.ask(name, self._offer(), key=key, waiting=meeting, deadline=deadline).offer_reply
         meeting.hears(name, tuple(other for other in self._parties.all if other in reply.awaits))
-        self._asked[name] = set(reply.asked) if reply.accepted else set()
+        self._asked[name] = asked = set(reply.asked) if reply.accepted else set()
+        if reply.accepted and name not in asked:
+            self.hear_consents(name, reply.consents)
         (self.queueing.add if reply.waits else self.queueing.discard)(name)
         if not reply.accepted:
             self._raise_refusal(name, reply)
@@ -322,6 +339,7 @@ class Others:
                 submitter=self._own,
                 job_json=record.spec,
                 ready=self._ready(),
-                manifest=self.manifest,
+                manifest=self.consents.manifest,
+                consents=self.consents.envelopes,
             )
         )

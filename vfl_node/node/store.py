@@ -150,10 +150,15 @@ class Store:
         return record
 
     def update(self, record: Record, documents: Documents = NO_DOCUMENTS, **changes: Any) -> Record:
-        """Store ``record`` with ``changes`` and more ``documents``, all or nothing, and return it. Raises StateError."""
+        """Store ``record`` with ``changes``, and more ``documents``, at once or not at all; return it. Raises StateError."""
         changed = replace(record, **changes)
         self._write(changed, "REPLACE", documents)
         return changed
+
+    def keep(self, job_id: str, documents: Documents) -> None:
+        """Keep more documents with a job; one of a name that there is stays as it is. Raises StateError."""
+        with self._lock, self._explain_errors(), self._index.transaction():
+            self._index.keep(job_id, documents)
 
     def documents(self, job_id: str) -> dict[str, bytes]:
         """What is kept with a job, by name. Raises StateError where that is damaged (``E_STATE_CORRUPT``), or as others do."""
@@ -170,11 +175,7 @@ class Store:
             return self._read(self._index.standing("asked", submitter))
 
     def pause(self, job_id: str) -> None:
-        """Store that an unfinished job is to go on when the node starts again; a job that has ended is left as it is.
-
-        Raises:
-            StateError: it cannot be written.
-        """
+        """Store that an unfinished job is to go on when the node starts again; not one that has ended. Raises StateError."""
         with self._lock:
             record = self.get(job_id)
             if record is not None and record.state in UNFINISHED:

@@ -25,6 +25,7 @@ from vfl_node.execution.inputs import announce, read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.node import retries
+from vfl_node.node.consents import JobConsents
 from vfl_node.node.ending import Ending
 from vfl_node.node.endings import conclude, owner_cancellation
 from vfl_node.node.faults import explain
@@ -86,7 +87,7 @@ class Work:
         self._job = record.job
         self._folder = store.job_folder(record)
         self.ending = Ending(record.active, settings.name, self._folder, self.stop)
-        self.others = Others(settings.name, record, peers, self._is_ready, self.ending, store.documents(record.id))
+        self.others = Others(settings.name, record, peers, self._is_ready, self.ending, JobConsents(settings, store, record.id))
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
@@ -171,7 +172,7 @@ class Work:
         if self.turn:
             self.others.announce_in(self._meeting)
         while True:
-            if self.others.asked:
+            if self.others.undecided:
                 self.others.await_owners(lambda: self._meeting(quiet=True), self.stop, self.progress, self.turn)
                 self._renew_deadline()
             try:
@@ -194,15 +195,14 @@ class Work:
                 self.record = self._store.update(self.record, state="waiting")
             self.progress.emit(Queued(turn.place))
             self.others.check_versions()
-            absent = self.others.absent
-            if not absent:
+            if not (absent := self.others.absent):
                 self._renew_deadline()
             elif time.monotonic() > self._deadline:
                 raise PeerLost(f"no word from {' and '.join(self.others.describe(absent))}", code="E_PEER_ABSENT")
             if time.monotonic() - asked > ASK_QUEUED_S:
                 self.others.announce_in(self._meeting)
                 asked = time.monotonic()
-            if self.others.asked:
+            if self.others.undecided:
                 raise GaveWay("an owner is asked")
         self.stop.check()
         self._since = time.monotonic()
@@ -239,8 +239,7 @@ class Work:
                         raise
                     raise PeerLost(f"{self._interruption}; {error.message}", hint=error.hint) from None
                 self._interruption = error.message
-                wait_s = self._settings.peer_wait_s
-                self.progress.emit(PeersAwaited(tuple(self.others.names), self._interruption, most_s=wait_s))
+                self.progress.emit(PeersAwaited(tuple(self.others.names), self._interruption, self._settings.peer_wait_s))
                 lasted = time.monotonic() - started if started else 0.0
                 if lasted > retries.STEADY_S:
                     self._renew_deadline()
@@ -318,6 +317,7 @@ class Work:
                 memories,
                 meeting.channels,
                 self.trace,
+                self.others.consents.marks,
             )
             self._conversing = True
             protocols = predicting.conversations(run) if predicting else conversations(run)

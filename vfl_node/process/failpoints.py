@@ -35,6 +35,7 @@ POINTS: Mapping[str, str] = {
     "ask": "a peer's job is to be stored until this node's owner has answered",
     "asked": "it is stored, and the peer not answered yet",
     "decide": "the owner's answer to a peer's job is to be stored",
+    "consents": "signed consents of others are to be stored",
     "decided": "it is stored, and the job has not begun or ended yet",
     "met": "all conversations of an attempt have begun",
     "preflight": "this party's preflight is to be sent",

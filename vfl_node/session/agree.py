@@ -51,6 +51,7 @@ async def agree(
             input_digest=input_digest,
             salt=session.randomness.derive("input commitment").bytes(32),
             inputs=inputs,
+            marks=session.marks,
         )
         common = [name for name in common if name in agreed.common]
     point = common[-1] if common else None

@@ -25,6 +25,22 @@ class InputCommitments(Protocol):
 
 
 @dataclass(frozen=True)
+class ConsentMarks:
+    """What the parties must have in common about their owners' consent.
+
+    Attributes:
+        manifest: SHA-256 of the job's manifest; empty for a job without one.
+        consents: SHA-256 of the signed consents of all parties; empty if nobody signs.
+    """
+
+    manifest: bytes = b""
+    consents: bytes = b""
+
+
+NO_MARKS = ConsentMarks()
+
+
+@dataclass(frozen=True)
 class Agreement:
     """What two parties have in common.
 
@@ -52,6 +68,7 @@ async def preflight(
     input_digest: bytes,
     salt: bytes,
     inputs: InputCommitments,
+    marks: ConsentMarks = NO_MARKS,
 ) -> Agreement:
     """Compare version, job fields and inputs with the peer; agree on attempt and checkpoint.
 
@@ -64,10 +81,11 @@ async def preflight(
         input_digest: digest of this party's table (stays here).
         salt: secret of this job; what the peer gets is an HMAC under it.
         inputs: where commitments are kept.
+        marks: of the job's manifest, and of the consents to it.
 
     Raises:
-        PeerError: another protocol version (``E_VERSION``) or another job (``E_MANIFEST``,
-            naming the fields).
+        PeerError: another protocol version (``E_VERSION``), another job (``E_MANIFEST``,
+            naming the fields), or as :func:`_check_marks`.
         StateError: an input has changed since the job began.
 
     Leaks: that this party's input is (or is not) the one of an earlier attempt; nothing else.
@@ -86,6 +104,8 @@ async def preflight(
                 attempt=attempt,
                 checkpoints=checkpoints,
                 input_digest=hmac.digest(salt, input_digest, hashlib.sha256),
+                manifest_sha256=marks.manifest,
+                consents_sha256=marks.consents,
             )
         )
         theirs = await channel.receive(session_pb2.Preflight)
@@ -102,12 +122,28 @@ async def preflight(
                 hint="agree on one job file and submit it again",
                 for_peer=f"its job differs in {named}",
             )
+        _check_marks(channel.peer, marks, ConsentMarks(theirs.manifest_sha256, theirs.consents_sha256))
         inputs.check_input(channel.peer, theirs.input_digest)
     common = tuple(name for name in checkpoints if name in set(theirs.checkpoints))
     agreed = max(attempt, theirs.attempt)
     channel.attempt = agreed
     failpoints.reach("agreed")
     return Agreement(agreed, common)
+
+
+def _check_marks(peer: str, ours: ConsentMarks, theirs: ConsentMarks) -> None:
+    """Refuse a peer whose job was approved by other words, or by other consents.
+
+    Raises:
+        PeerError: another manifest (``E_MANIFEST``), or other consents (``E_CONSENT``).
+    """
+    for code, what, same in (
+        ("E_MANIFEST", "manifest", ours.manifest == theirs.manifest),
+        ("E_CONSENT", "set of consents", ours.consents == theirs.consents),
+    ):
+        if not same:
+            text = f"{peer} has another {what} of this job"
+            raise PeerError(text, code=code, hint="submit the job again", for_peer=f"it has another {what} of this job")
 
 
 def version_error(peer: str, protocol: int, software: str) -> PeerError:

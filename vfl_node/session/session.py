@@ -17,6 +17,7 @@ from vfl_node.progress import Progress, Silent
 from vfl_node.roles import Role
 from vfl_node.session.memory import Memory, PeerMemory, join_memories
 from vfl_node.session.pins import MemoryPins, Pins, PinsOfPart
+from vfl_node.session.preflight import NO_MARKS, ConsentMarks
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import Limits, Obfuscation, role_in
 from vfl_node.settings.protection import NO_TREE, Compare, Protection
@@ -111,6 +112,7 @@ class Session:
         machine: what computes.
         policy: this owner's.
         recording: what a trial keeps.
+        marks: what all parties must have in common about their owners' consent.
     """
 
     job: Job
@@ -123,6 +125,7 @@ class Session:
     machine: OwnMachine = field(default_factory=OwnMachine)
     policy: Policy = field(default_factory=Policy)
     recording: Recording = field(default_factory=Recording)
+    marks: ConsentMarks = NO_MARKS
 
     @property
     def role(self) -> Role:

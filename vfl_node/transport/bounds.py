@@ -39,7 +39,10 @@ MOST_JOB_BYTES = 1 << 16
 MOST_MANIFEST_BYTES = 256 << 10
 """Largest manifest of a job."""
 
-MOST_OFFER_BYTES = 2 * MOST_JOB_BYTES + MOST_MANIFEST_BYTES
+MOST_CONSENTS, MOST_CONSENT_BYTES = 16, 2 << 10
+"""Consents of one job, and the size of one."""
+
+MOST_OFFER_BYTES = 2 * MOST_JOB_BYTES + MOST_MANIFEST_BYTES + MOST_CONSENTS * MOST_CONSENT_BYTES
 """So that a job a little too large is refused with a text."""
 
 MOST_UNKNOWN = 16
@@ -73,8 +76,10 @@ BOUNDS: dict[type[Message], FieldBound] = {
     # The standing link.
     session_pb2.Notice: FieldBound(MOST_OFFER_BYTES + 64),
     session_pb2.Hello: FieldBound(512),
-    session_pb2.Offer: FieldBound(MOST_OFFER_BYTES),
-    session_pb2.OfferReply: FieldBound(4 << 10, {"awaits": 16, "asked": 16}),
+    session_pb2.Offer: FieldBound(MOST_OFFER_BYTES, {"consents": MOST_CONSENTS}),
+    session_pb2.OfferReply: FieldBound(
+        (4 << 10) + MOST_CONSENTS * MOST_CONSENT_BYTES, {"awaits": 16, "asked": 16, "consents": MOST_CONSENTS}
+    ),
     session_pb2.Cancel: FieldBound(4 << 10),
     session_pb2.Beat: FieldBound(64),
     session_pb2.Echo: FieldBound(64),

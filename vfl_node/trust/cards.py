@@ -70,6 +70,15 @@ class Card(BaseModel):
         return "".join(_pems(x509.load_pem_x509_certificates("".join(self.authority).encode()))).encode()
 
     @property
+    def digest(self) -> str:
+        """SHA-256, in hex, of whose card it is, and of the authority and the key on it: of none of its dates, nor its number.
+
+        Where an authority outside signs, the card is made anew whenever it is shown, and means the same.
+        """
+        bound = {"federation": self.federation, "name": self.name, "authority": self.authority, "key": self.signing_key}
+        return hashlib.sha256(json.dumps(bound, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    @property
     def verifying_key(self) -> Ed25519PublicKey:
         """The key that verifies documents of this party."""
         return Ed25519PublicKey.from_public_bytes(base64.b64decode(self.signing_key))

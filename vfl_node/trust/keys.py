@@ -44,7 +44,7 @@ def make_own(name: str, federation: str, files: Tls) -> list[Path]:
     files.certificate.write_bytes(sign(authority, authority_key, request, days=LEAF_DAYS))
     make_signing_key(files)
     credentials = load_credentials(files, name=name, federation=federation)
-    files.card.write_bytes(make_card(credentials, _signing_key(files), authority_key).envelope)
+    files.card.write_bytes(make_card(credentials, read_signing_key(files), authority_key).envelope)
     return [files.authority_key, files.ca, files.key, files.certificate, files.signing_key, files.card]
 
 
@@ -71,7 +71,7 @@ def own_card(credentials: Credentials) -> SignedCard:
             hint="for an authority of this party alone: vfl-node init NAME --role ROLE FOLDER, in a new folder",
         )
     if files.mode == "outside":
-        return make_card(credentials, _signing_key(files), credentials.key)
+        return make_card(credentials, read_signing_key(files), credentials.key)
     try:
         envelope = files.card.read_bytes()
     except OSError as error:
@@ -133,7 +133,8 @@ def is_due(settings: Settings, until: datetime, now: datetime) -> bool:
     return files is not None and files.mode == "own" and due and files.authority_key.exists()
 
 
-def _signing_key(files: Tls) -> Ed25519PrivateKey:
+def read_signing_key(files: Tls) -> Ed25519PrivateKey:
+    """The key with which this party signs documents. Raises UsageError if it cannot be read (``E_CERTIFICATE``, ``E_FILE``)."""
     try:
         key = serialization.load_pem_private_key(read_secret(files.signing_key), None)
     except (ValueError, TypeError):

@@ -44,7 +44,7 @@ class ManifestParty(BaseModel):
     Attributes:
         name: of it.
         role: in the job.
-        card_sha256: SHA-256 of its card, as the submitter has it; None where the submitter has none.
+        card_sha256: digest of its card, as the submitter has it; None where the submitter has none, and no answer is signed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -115,6 +115,11 @@ class Manifest(BaseModel):
         document = self.model_dump(mode="json")
         return hashlib.sha256(_encode({key: value for key, value in document.items() if key not in OF_THIS_RUN})).hexdigest()
 
+    @property
+    def signers(self) -> dict[str, str]:
+        """Party that signs its answer → digest of its card, in the order of the job."""
+        return {party.name: party.card_sha256 for party in self.parties if party.card_sha256}
+
     def has_expired(self, now: datetime | None = None) -> bool:
         """Whether it is too late to answer."""
         return (now or datetime.now(timezone.utc)) > self.expires
@@ -137,7 +142,7 @@ def make_manifest(
         job_id: of this run.
         federation: of the parties.
         submitter: this party.
-        cards: party → SHA-256 of its card, of those whose card this party has.
+        cards: party → digest of its card, of those whose card this party has.
         trained: the job that trained the model by which it predicts; None if it makes no predictions.
         now: UTC.
 

@@ -41,21 +41,23 @@ class Hello(_message.Message):
     def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("job_id", "submitter", "job_json", "ready", "manifest")
+    __slots__ = ("job_id", "submitter", "job_json", "ready", "manifest", "consents")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SUBMITTER_FIELD_NUMBER: _ClassVar[int]
     JOB_JSON_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    CONSENTS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     submitter: str
     job_json: str
     ready: bool
     manifest: bytes
-    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ..., ready: bool = ..., manifest: _Optional[bytes] = ...) -> None: ...
+    consents: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ..., ready: bool = ..., manifest: _Optional[bytes] = ..., consents: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class OfferReply(_message.Message):
-    __slots__ = ("job_id", "accepted", "code", "reason", "waits", "awaits", "asked")
+    __slots__ = ("job_id", "accepted", "code", "reason", "waits", "awaits", "asked", "consents")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +65,7 @@ class OfferReply(_message.Message):
     WAITS_FIELD_NUMBER: _ClassVar[int]
     AWAITS_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
+    CONSENTS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     accepted: bool
     code: str
@@ -70,7 +73,8 @@ class OfferReply(_message.Message):
     waits: bool
     awaits: _containers.RepeatedScalarFieldContainer[str]
     asked: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ..., awaits: _Optional[_Iterable[str]] = ..., asked: _Optional[_Iterable[str]] = ...) -> None: ...
+    consents: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ..., awaits: _Optional[_Iterable[str]] = ..., asked: _Optional[_Iterable[str]] = ..., consents: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Cancel(_message.Message):
     __slots__ = ("job_id", "failed", "reason")
@@ -113,7 +117,7 @@ class Frame(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., sequence: _Optional[int] = ..., type: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Preflight(_message.Message):
-    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "oldest_protocol_version")
+    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "manifest_sha256", "consents_sha256", "oldest_protocol_version")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -121,6 +125,8 @@ class Preflight(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     INPUT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_SHA256_FIELD_NUMBER: _ClassVar[int]
+    CONSENTS_SHA256_FIELD_NUMBER: _ClassVar[int]
     OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     party: str
     protocol_version: int
@@ -129,8 +135,10 @@ class Preflight(_message.Message):
     attempt: int
     checkpoints: _containers.RepeatedScalarFieldContainer[str]
     input_digest: bytes
+    manifest_sha256: bytes
+    consents_sha256: bytes
     oldest_protocol_version: int
-    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
 
 class FieldDigest(_message.Message):
     __slots__ = ("field", "sha256")
