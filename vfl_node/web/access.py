@@ -77,16 +77,18 @@ class Access:
         right = hmac.compare_digest(proof.encode(), self._proof(until).encode())
         return self.may_act(request) or (right and not self.closed and self._clock() < int(until))
 
-    def may_cancel(self, request: Request) -> bool:
-        """Whether the request may act, or has a cookie that has not expired and comes from a page of this node.
+    def may_press(self, request: Request) -> bool:
+        """Whether the request may act, or has a cookie that has not expired and comes from a button on a page of this node.
 
+        The header names the button, which is the last word of the address: cancel, approve or refuse.
         A form cannot send the header. A script of another site can only if this node allowed that, which it never does;
         and whatever a browser sends names the site that it comes from.
         """
         headers = request.headers
         own = headers.get("origin", "").partition("://")[2] == headers.get("host")
         here = own and headers.get("sec-fetch-site", "same-origin") == "same-origin"
-        return self.may_act(request) or (here and headers.get("x-vfl-board") == "cancel" and self.may_look(request))
+        pressed = headers.get("x-vfl-board") == request.url.path.rpartition("/")[2]
+        return self.may_act(request) or (here and pressed and self.may_look(request))
 
     def _proof(self, until: str) -> str:
         return hmac.new(self._token, b"board until " + until.encode(), "sha256").hexdigest()

@@ -1,9 +1,9 @@
 """The routes of a node's HTTP port: JSON for programs, plain pages for people.
 
 Anyone who reaches the port learns that the node runs, and nothing else. Reading needs the node's token, or the cookie that a
-browser gets for a link (:mod:`vfl_node.web.access`). Submitting, resuming and predictions need the token. Cancelling needs it,
-too, or the cookie and a page of the board. The owner's socket needs neither. A page never shows anything that its JSON does
-not.
+browser gets for a link (:mod:`vfl_node.web.access`). Submitting, resuming and predictions need the token. Cancelling a job, and
+answering whether it may run, need it, too, or the cookie and a page of the board. The owner's socket needs neither. A page
+never shows anything that its JSON does not.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         Route("/jobs/{job_id}/report.json", board.report_json),
         Route("/jobs/{job_id}/trace.json", board.trace),
         *list_routes(view, board.authorise),
-        *list_ask_routes(view, look=board.look, decide=board.authorise, read=_body),
+        *list_ask_routes(view, look=board.look, decide=board.press, read=_body),
     ]
     app = Starlette(
         routes=routes,
@@ -194,9 +194,7 @@ class _Board:
         return EventStream(stream, last, lambda: self._access.may_look(request))
 
     def cancel(self, request: Request) -> Response:
-        """With the token, or the cookie of a browser that shows a page of this node."""
-        if not self._access.may_cancel(request):
-            self.authorise(request)
+        self.press(request)
         return JSONResponse(self._view.cancel(self._job(request)["id"]), 202)
 
     def resume(self, request: Request) -> Response:
@@ -244,14 +242,14 @@ class _Board:
     def page(self, request: Request) -> Response:
         self.look(request)
         wanted = read_wanted(request.query_params)
-        return self._pages.jobs(self._view.health(), wanted, *self._view.find_jobs(wanted, WAITING))
+        return self._pages.jobs(self._view.health(), wanted, *self._view.find_jobs(wanted, WAITING), asks=self._view.asks())
 
     def job_page(self, request: Request) -> Response:
         self.look(request)
         job = self._job(request)
         if job["report"] and job["state"] == "done":
             return RedirectResponse(f"/jobs/{job['id']}/report.html")
-        return self._pages.job(self._view.health(), job)
+        return self._pages.job(self._view, job)
 
     def comparison(self, request: Request) -> Response:
         self.look(request)
@@ -271,12 +269,8 @@ class _Board:
         self.look(request)
         trace = self._view.trace(self._job(request)["id"])
         if trace is None:
-            return problem(
-                404,
-                "E_NO_TRACE",
-                "this job has no trace",
-                "it has not begun, it ended without a report, or this node kept no traces then",
-            )
+            hint = "it has not begun, it ended without a report, or this node kept no traces then"
+            return problem(404, "E_NO_TRACE", "this job has no trace", hint)
         return Response(trace, media_type="application/json")
 
     def _job(self, request: Request) -> dict[str, Any]:
@@ -296,6 +290,11 @@ class _Board:
             raise HTTPException(403)
         if not self._access.may_act(request):
             raise HTTPException(401)
+
+    def press(self, request: Request) -> None:
+        """As :meth:`authorise`; the cookie of a browser will do, too, that shows a page of this node."""
+        if not self._access.may_press(request):
+            self.authorise(request)
 
     def look(self, request: Request) -> None:
         """Raises HTTPException unless the request may read."""
