@@ -25,7 +25,7 @@ train: {algorithm: hidden, epsilon: 2}
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    init("clinic", "active", tmp_path / "clinic", federation="trial")
+    init("clinic", "active", tmp_path / "clinic", federation="trial", mode="shared")
     path = tmp_path / "clinic" / "node.yaml"
     limits = {"coordinators": ["notary"]}
     peers = {"peers": {name: {} for name in ("lab", "bank", "notary")}, "limits": limits, "data": {"path": "table.csv"}}

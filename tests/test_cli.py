@@ -782,7 +782,7 @@ def test_a_job_whose_submission_was_cut_off_is_not_submitted_again_blindly(with_
 def test_a_loss_is_accepted_once_it_was_noticed(tmp_path: Path) -> None:
     from vfl_node.node.setup import init
 
-    init("clinic", "active", tmp_path / "clinic", federation="trial")
+    init("clinic", "active", tmp_path / "clinic", federation="trial", mode="shared")
     config = str(tmp_path / "clinic" / "node.yaml")
     written = tmp_path / "clinic" / "node.yaml"
     written.write_text(written.read_text().replace("\npeers: {}", "\npeers: {lab: {}}"))

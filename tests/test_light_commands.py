@@ -51,6 +51,8 @@ class Answers(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self._answer()
 
+    do_DELETE = do_GET
+
     def log_message(self, *_: object) -> None:
         pass
 
@@ -62,6 +64,7 @@ class Answers(BaseHTTPRequestHandler):
             "/api/tickets": {"ticket": "t"},
             "/api/jobs": {"jobs": [view]} if self.command == "GET" else view,
             "/api/prune": {"jobs": []},
+            "/api/tokens": {"tokens": []} if self.command == "GET" else {"token": "vfl_t"},
         }
         body = json.dumps(answers.get(self.path.partition("?")[0], view)).encode()
         self.send_response(200)
@@ -114,6 +117,7 @@ def test_help_is_light(tmp_path: Path) -> None:
 
 def test_commands_to_a_node_are_light(tmp_path: Path, config: Path) -> None:
     wanted = ("jobs", "prune --days 1", "budget", "watch trial-1", "cancel trial-1", "resume trial-1", "board", "budgets")
+    wanted += ("token list", "token create anna --roles viewer", "token revoke anna", "audit-log")
     modules = imported(tmp_path, *([*of.split(), "--config", config] for of in wanted))
     assert "vfl_node" in modules
     assert HEAVY.isdisjoint(modules)

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from vfl_node.configuration.models import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
+from vfl_node.settings.connection import HttpTls
 from vfl_node.settings.defences import DEFENCES
 from vfl_node.settings.node import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
@@ -41,6 +42,7 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     [
         ("name: clinic\nrole: active\n", "set tls"),
         (BASE + "listen: 0.0.0.0:7443\n", "plaintext is for loopback only"),
+        (BASE + "http_tls: {certificate: a, key: b}\nhttp_plain: true\n", "leave one of the two out"),
         (BASE + "peers: {lab: {address: lab.example:1}}\n", "plaintext is for loopback only"),
         (BASE + "peers: {lab: {}}\n", "must be able to dial in"),
         (BASE + "peers: {clinic: {address: '127.0.0.1:1'}}\n", "own name"),
@@ -165,8 +167,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
     page = "".join((REFERENCE / f"{name}.md").read_text() for name in pages)
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     bare = Settings(name="a", role="active", insecure_loopback=True)
-    paths = (Tls(ca=Path(), certificate=Path(), key=Path()), Data(path=Path()))
-    nested: dict[str, BaseModel] = dict(zip(("tls", "data"), paths, strict=True))
+    paths = (
+        Tls(ca=Path(), certificate=Path(), key=Path()),
+        HttpTls(certificate=Path(), key=Path()),
+        Data(path=Path()),
+    )
+    nested: dict[str, BaseModel] = dict(zip(("tls", "http_tls", "data"), paths, strict=True))
     keys = dict(leaves(bare.model_copy(update=nested)))
     undocumented = {key for key in keys if f"`{key}`" not in page and f"`.{key.rpartition('.')[2]}`" not in page}
     assert undocumented == set()

@@ -92,7 +92,7 @@ def test_a_better_boosted_tree_of_the_active_party_is_named() -> None:
         meters=None,
     )
     assert said.helped == "yes"
-    assert said.reason.endswith("But a boosted tree of clinic alone is better: AUC.")
+    assert said.reason.endswith("But a boosted tree of clinic alone is better in: AUC.")
 
 
 def test_differences_without_a_width_say_nothing() -> None:

@@ -113,7 +113,7 @@ def test_says_what_it_learnt(run_alignment):
     run = run_alignment("apsi", *sets(5, 10, 2), obfuscation={"size": 6})
     assert run.active.learnt == (
         Disclosure("set size", 10, "the number of lab's records: 10"),
-        Disclosure("intersection", 2, "which 2 of its own 5 records lab holds too"),
+        Disclosure("intersection", 2, "which 2 of its own 5 records are also held by lab"),
         Disclosure(
             "foreign hashed ids", 4, "the hashes of 4 other identifiers of lab's, which a dictionary of identifiers opens"
         ),

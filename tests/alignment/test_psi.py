@@ -81,10 +81,10 @@ def test_says_what_it_learnt(run_alignment):
     run = run_alignment("psi", [b"a", b"b", b"c"], [b"b"])
     assert run.active.learnt == (
         Disclosure("set size", 1, "the number of lab's records: 1"),
-        Disclosure("intersection", 1, "which 1 of its own 3 records lab holds too"),
+        Disclosure("intersection", 1, "which 1 of its own 3 records are also held by lab"),
     )
     assert run.passive.learnt == (
         Disclosure("set size", 3, "the number of clinic's records: 3"),
-        Disclosure("intersection", 1, "which 1 of its own 1 records clinic holds too"),
+        Disclosure("intersection", 1, "which 1 of its own 1 records are also held by clinic"),
     )
     assert (run.active.peer.learnt, run.passive.peer.learnt) == (run.passive.learnt, run.active.learnt)

@@ -70,14 +70,14 @@ def test_what_each_party_learns() -> None:
     in_all = Disclosure("intersection", 3, "which 3 of its own records all parties hold")
     assert results["clinic"].learnt == (
         Disclosure("set size", 16, "the number of lab's records: 16"),
-        Disclosure("intersection", 8, "which 8 of its own 12 records lab holds too"),
+        Disclosure("intersection", 8, "which 8 of its own 12 records are also held by lab"),
         Disclosure("set size", 7, "the number of insurer's records: 7"),
-        Disclosure("intersection", 5, "which 5 of its own 12 records insurer holds too"),
+        Disclosure("intersection", 5, "which 5 of its own 12 records are also held by insurer"),
         in_all,
     )
     assert results["lab"].learnt == (
         Disclosure("set size", 12, "the number of clinic's records: 12"),
-        Disclosure("intersection", 8, "which 8 of its own 16 records clinic holds too"),
+        Disclosure("intersection", 8, "which 8 of its own 16 records are also held by clinic"),
         in_all,
     )
     assert results["lab"].peers["insurer"] == PeerFacts(None, missing=0, learnt=(in_all,))

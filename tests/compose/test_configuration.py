@@ -16,6 +16,7 @@ from cryptography import x509
 
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import load_job
+from vfl_node.node.board import check_http
 from vfl_node.settings.node import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,9 @@ def test_every_board_is_published_on_loopback_and_on_a_network_of_its_own(name: 
     assert port.startswith("127.0.0.1:${")
     assert port.endswith(":8080")
     assert service["networks"].keys() == {*NETWORKS[name], f"{name}-board"}
-    assert load_settings(ROOT / "deploy" / f"{name}.yaml").http == "board:8080"
+    settings = load_settings(ROOT / "deploy" / f"{name}.yaml")
+    assert (settings.http, settings.http_plain) == ("board:8080", True)
+    check_http(settings)
     assert all(COMPOSE["networks"][network] == {"internal": True} for network in NETWORKS[name])
 
 

@@ -101,7 +101,9 @@ def test_another_version_is_named_with_both_numbers_at_once_and_no_job_waits_for
         assert (caught.value.code, numbers in caught.value.message) == ("E_VERSION", True)
         assert "install the same version on both nodes" in caught.value.hint
     assert clinic.peers.status()["lab"]["cause"].startswith("lab speaks protocol version 3")
-    clinic.dialer.link().send(HELLO)  # it was brought up to date
+    newer = Hello(party="lab", role="passive", protocol_version=PROTOCOL_VERSION + 1, software_version="9.9.9")
+    newer.oldest_protocol_version = PROTOCOL_VERSION  # it was brought up to date, and still speaks this version, too
+    clinic.dialer.link().send(Notice(hello=newer))
     wait_until(lambda: clinic.peers.online("lab"))
     clinic.peers.check_version("lab")
 

@@ -128,6 +128,27 @@ def test_a_damaged_row_of_an_earlier_release_stays_one_and_no_other_is(tmp_path:
     store.close()
 
 
+def test_a_store_without_persons_keeps_its_rows(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as old:
+        old.create_function("digest", -1, lambda *values: index._digest(values).decode(), deterministic=True)
+        for steps in index.MIGRATIONS[:5]:
+            for step in steps:
+                old.execute(step)
+        names = (*index.COLUMNS[:-1], "sha256")
+        for number, figures in ((1, None), (2, '{"metric": "é"}'), (3, "{}")):
+            row = (f"old-{number}", "ötr", "clinic", JOB.canonical(), "done", 3, "then", None, None, "é", None, 0, figures)
+            cells = (*row, index._digest(row).decode())
+            old.execute(f"INSERT INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", cells)
+        old.execute("UPDATE jobs SET figures = CAST(x'FF41' AS TEXT) WHERE id = 'old-3'")
+        old.execute("PRAGMA user_version = 5")
+        old.commit()
+    store = Store(tmp_path)
+    assert {record.id: record.damaged for record in store.records()} == {"old-1": False, "old-2": False, "old-3": True}
+    record = store.add(JOB, submitter="clinic", person="anna")
+    assert (store.record(record.id).person, store.record("old-2").person) == ("anna", None)
+    store.close()
+
+
 def test_what_an_earlier_release_kept_without_checksums_is_said_to_be_of_it_and_never_removed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     record = store.update(store.add(JOB, submitter="clinic"), state="done")

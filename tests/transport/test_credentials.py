@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import codecs
 import contextlib
+import os
 import shutil
 import subprocess
 from datetime import datetime, timedelta, timezone
@@ -23,6 +24,11 @@ from vfl_node.transport.credentials import load_credentials, write_private
 from vfl_node.transport.identity import party_of
 
 NOW = datetime.now(timezone.utc)
+
+
+OWN_GROUP = os.getegid()
+OTHER_GROUP = max(os.getgroups(), default=0) + 54_321
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 
 
 def pem(key: Any) -> bytes:
@@ -119,6 +125,33 @@ def test_material_that_cannot_serve_is_refused_with_the_reason(certificates, cha
     assert caught.value.code == "E_CERTIFICATE"
 
 
+@pytest.mark.parametrize(
+    ("mode", "group"), [(0o400, OTHER_GROUP), (0o600, OTHER_GROUP), (0o440, OWN_GROUP), (0o640, OWN_GROUP)], ids=str
+)
+@as_root
+def test_a_key_of_root_may_be_given_to_a_group_of_this_process(certificates, mode: int, group: int) -> None:
+    files = certificates.good("lab").files
+    files.key.chmod(mode)
+    os.chown(files.key, 0, group)
+    load_credentials(files, name="lab", federation="trial")
+
+
+def test_a_key_may_come_from_the_service_manager(certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = certificates.good("lab").files
+    files.key.chmod(0o440)
+    os.chown(files.key, *((54_321, OTHER_GROUP) if os.geteuid() == 0 else (-1, -1)))
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(files.key.parent))
+    load_credentials(files, name="lab", federation="trial")
+    files.key.chmod(0o444)
+    with pytest.raises(UsageError, match="can be read by other users"):
+        load_credentials(files, name="lab", federation="trial")
+    files.key.chmod(0o440)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(files.key.parent / "elsewhere"))
+    if os.geteuid() == 0:
+        with pytest.raises(UsageError, match="can be read by other users"):
+            load_credentials(files, name="lab", federation="trial")
+
+
 def test_an_encrypted_key_is_refused(certificates) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     locked = key.private_bytes(
@@ -128,10 +161,21 @@ def test_an_encrypted_key_is_refused(certificates) -> None:
         load(certificates, key=locked)
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_a_key_open_to_others_is_refused(certificates, mode: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "owner", "group"),
+    [
+        (0o604, os.geteuid(), OWN_GROUP),
+        (0o660, os.geteuid(), OWN_GROUP),
+        pytest.param(0o440, 0, OTHER_GROUP, marks=as_root),
+        pytest.param(0o640, 54_321, OWN_GROUP, marks=as_root),
+        pytest.param(0o444, 0, OWN_GROUP, marks=as_root),
+        pytest.param(0o450, 0, OWN_GROUP, marks=as_root),
+    ],
+)
+def test_a_key_open_to_others_is_refused(certificates, mode: int, owner: int, group: int) -> None:
     files = certificates.good("lab").files
     files.key.chmod(mode)
+    os.chown(files.key, owner, group)
     with pytest.raises(UsageError) as caught:
         load_credentials(files, name="lab", federation="trial")
     assert caught.value.code == "E_KEY_MODE"

@@ -97,6 +97,32 @@ def test_an_authority_that_is_taken_away_or_replaced_holds_from_the_next_call_on
     assert outcome(node, lab) == ""
 
 
+def test_without_a_peers_authority_nobody_is_dialled_whatever_else_the_machine_trusts(
+    parties: Parties, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC takes empty roots for the machine's own. Control: with the authority's file there the same party is reached."""
+    forged = serve(parties.party("clinic", by="bank", pins=("lab",)))
+    monkeypatch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(parties.pin("bank")))
+    lab = parties.party("lab", pins=("clinic",))
+    for said in (b"", b"no certificate", None):
+        parties.pin("clinic").unlink(missing_ok=True)
+        if said is not None:
+            parties.pin("clinic").write_bytes(said)
+        with pytest.raises(PeerError, match="nobody vouches for clinic") as caught:
+            forged.dialer(lab).converse("job-1")
+        assert caught.value.code == "E_IDENTITY"
+    parties.pin("clinic").write_bytes(parties.made["bank"].authority)
+    assert outcome(forged, lab) == ""
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"-----BEGIN TRUSTED CERTIFICATE-----\nAAAA\n-----END TRUSTED CERTIFICATE-----\n"])
+def test_text_around_one_partys_authority_does_not_cut_off_the_others(parties: Parties, serve: Serve, tail: bytes) -> None:
+    """gRPC stops reading authorities there."""
+    parties.pin("bank").write_bytes(parties.made["bank"].authority + tail)
+    node = serve(parties.party("clinic", pins=("bank", "lab")))
+    assert outcome(node, parties.party("lab", pins=("clinic",))) == ""
+
+
 def test_own_files_that_are_half_replaced_leave_peers_their_authorities_of_now(parties: Parties) -> None:
     clinic = parties.party("clinic", pins=("lab",))
     clinic.files.certificate.write_bytes(b"half")

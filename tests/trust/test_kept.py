@@ -144,6 +144,31 @@ def test_a_renewed_certificate_has_the_same_key_and_is_verified_by_the_pinned_au
     lab.credentials.check_peer("clinic", [after])
 
 
+def test_a_key_that_is_not_the_authoritys_renews_nothing(clinic: Own, lab: Own) -> None:
+    files, others = clinic.settings.tls, lab.settings.tls
+    assert files
+    assert others
+    before = files.certificate.read_bytes()
+    files.authority_key.write_bytes(others.authority_key.read_bytes())
+    with pytest.raises(UsageError, match="is not the key of") as caught:
+        renew(clinic.settings)
+    assert (caught.value.code, files.certificate.read_bytes()) == ("E_CERTIFICATE", before)
+
+
+def test_an_owner_who_says_yes_twice_or_to_another_of_that_name_makes_one_peer(clinic: Own, lab: Own, tmp_path: Path) -> None:
+    """Settings may have been read before the first yes."""
+    early, first = clinic.settings, meet(clinic, lab)
+    second = pending.keep(early, Own("lab", tmp_path / "other").card, None, "passive", WORDS)
+    with pytest.raises(UsageError, match="another lab was met meanwhile"):
+        pending.accept(early, first)
+    pending.accept(early, second)
+    kept = clinic.credentials.roots_of("lab")
+    pending.keep(early, lab.card, None, "passive", WORDS)
+    with pytest.raises(PolicyError) as caught:
+        pending.accept(early, pending.read(early, "lab"))
+    assert (caught.value.code, clinic.credentials.roots_of("lab")) == ("E_EXISTS", kept)
+
+
 def test_a_node_renews_by_itself_when_a_third_is_left_if_the_authoritys_key_is_here(clinic: Own) -> None:
     settings, now = clinic.settings, datetime.now(timezone.utc)
     assert settings.tls
@@ -204,6 +229,11 @@ def test_a_roster_grows_and_shrinks_under_whoever_reads_it() -> None:
         roster.dismiss("insurer")
     assert seen == ["lab", "insurer"]
     assert (list(roster), list(authorities), len(authorities)) == (["lab", "bank"], ["lab", "bank"], 2)
+    for whole in (roster, authorities):
+        roster.admit("guest", Peer())
+        for each in whole.items():
+            roster.dismiss("guest" if each[0] == "guest" else "")
+    assert list(roster.values()) == [roster["lab"], roster["bank"]]
     assert "insurer" not in authorities
 
 

@@ -114,6 +114,9 @@ def test_a_card_that_somebody_else_signed_or_changed_is_refused(lab: Party, bank
         {"authority": []},
         {"authority": ["x"]},
         {"authority": [lab.credentials.certificate.decode()]},
+        {"authority": [document["authority"][0] + "\0"]},
+        {"authority": [document["authority"][0] + document["authority"][0].strip()]},
+        {"authority": [document["authority"][0], lab.credentials.certificate.decode()]},  # the second one is no authority
         {"certificate": [bank.credentials.certificate.decode()]},
         {"more": 1},
         {"expires": "2020-01-01T00:00:00Z"},

@@ -42,6 +42,7 @@ def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
         "purpose": None,
         "parties": ["clinic", "lab"],
         "submitter": "clinic",
+        "by": None,
         "algorithm": "split",
         "protocol": "psu",
         "predict": None,
@@ -155,9 +156,10 @@ class View:
     def job(self, job_id: str) -> dict[str, Any] | None:
         return next((job for job in self.all if job["id"] == job_id), None)
 
-    def submit(self, job_yaml: str) -> dict[str, Any]:
+    def submit(self, job_yaml: str, person: str | None) -> dict[str, Any]:
         if self.error:
             raise self.error
+        self.all[0]["by"] = person
         self.submitted.append(job_yaml)
         return self.all[0]
 
@@ -208,7 +210,7 @@ class View:
         self.submitted.append(f"{model} {request!r}")
         return self.asked
 
-    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
+    def predict_new(self, model: str, request: bytes, person: str | None) -> dict[str, Any]:
         self.submitted.append(f"{model} {request!r} new")
         return self.all[1]
 

@@ -1,7 +1,7 @@
 """The command line: ``vfl-node``.
 
 Exit status: 0 success, 1 a job or node failed, 2 bad usage (command, job file, settings),
-130 interrupted.
+3 a record was changed (audit-log --verify), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,21 @@ from typing import Any, NoReturn
 
 import typer
 
-from vfl_node.cli import asks, audit, budget, check, compare, jobs, node, predictions, trace, trial, trust  # noqa: F401 - they register
+from vfl_node.cli import (  # noqa: F401 - they register
+    asks,
+    audit,
+    audit_log,
+    budget,
+    check,
+    compare,
+    jobs,
+    node,
+    predictions,
+    token,
+    trace,
+    trial,
+    trust,
+)
 from vfl_node.cli.shared import app, err
 from vfl_node.errors import VflError
 from vfl_node.process.logs import configure_logs

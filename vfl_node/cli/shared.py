@@ -45,7 +45,9 @@ class RoleName(str, Enum):
 
 
 ConfigOption = Annotated[Optional[Path], typer.Option("--config", help="The node's configuration file.")]  # noqa: UP045
-NodeOption = Annotated[str, typer.Option("--node", help="HOST:PORT of a node's HTTP port, instead of --config.")]
+NodeOption = Annotated[
+    str, typer.Option("--node", help="HOST:PORT, or https://HOST:PORT, of a node's HTTP port, instead of --config.")
+]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
 TokenOption = Annotated[Optional[Path], typer.Option("--token-file", help="With --node: the node's token.")]  # noqa: UP045
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs: lines of JSON, progress on standard error.")]
@@ -77,7 +79,8 @@ def client_at(config: Path | None, node: str, token_file: Path | None) -> Client
             token = token_file.read_text().strip() if token_file else ""
         except OSError as error:
             raise UsageError(f"cannot read {token_file}: {error.strerror}", code="E_FILE") from None
-        return Client(node.removeprefix("http://").rstrip("/"), token)
+        https = node.startswith("https://")
+        return Client(node.removeprefix("http://").removeprefix("https://").rstrip("/"), token, https=https)
     hint = "--config FILE of a node on this machine, or --node HOST:PORT --token-file FILE"
     raise UsageError("name the node", hint=hint)
 

@@ -88,7 +88,8 @@ def _spend(run: Run) -> Spent:
     Raises:
         PolicyError: the job would spend more than this owner allows (``E_BUDGET``).
 
-    Leaks: a refusal shows roughly how much this owner allows. Whether one comes depends on jobs and settings, and on no record.
+    Leaks: a refusal shows roughly how much this owner allows. Whether a job is refused
+    depends only on jobs and settings, never on the contents of a record.
     """
     session, train = run.session, run.session.job.train
     opens = train.opens(session.job.evaluate) if train else Exposure()
@@ -144,8 +145,8 @@ def _estimate_joint(run: Run) -> JointAttack | None:
     It is None in a trial, too, which runs the attack itself at its end.
 
     Raises:
-        PolicyError: the estimate is above the limit of this party's owner (``E_LEAK``; the peer gets ``E_STOPPED``). Nothing
-            of the training was sent then.
+        PolicyError: the estimate is above the limit of this party's owner (``E_LEAK``; the peer gets ``E_STOPPED``). At
+            this point nothing of the training has been sent yet.
     """
     session, protection = run.session, run.session.policy.protection
     if session.role != "passive" or session.recording.received is not None:
@@ -268,6 +269,8 @@ def _check_enough(run: Run, result: Aligned) -> None:
         raise PolicyError(
             f"{shared} records are shared, fewer than this owner's minimum of {least}",
             code="E_STOPPED",
-            hint=" ".join(("see obfuscation.min_intersection; to stop at all tells the other party something.", *hints)),
+            hint=" ".join(
+                ("see obfuscation.min_intersection; that the job stops already tells the other party something.", *hints)
+            ),
             for_peer="its owner does not go on",
         )

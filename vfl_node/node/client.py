@@ -8,10 +8,10 @@ import re
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.running import OWNERS_SOCKET, running
@@ -36,17 +36,21 @@ class Client:
         address: ``host:port``; empty where there is none but the socket.
         token: secret of the node, which lies in its state folder; the socket needs none.
         owners: the owner's socket in the state folder, used instead of the address.
+        https: whether the address speaks TLS. Its certificate is verified by the authorities that this machine trusts, or those
+            that the environment variable ``SSL_CERT_FILE`` names.
     """
 
-    def __init__(self, address: str, token: str = "", *, owners: Path | None = None) -> None:
+    def __init__(self, address: str, token: str = "", *, owners: Path | None = None, https: bool = False) -> None:
         self.address = address
+        self._scheme = "https" if https else "http"
         self._token = token
         self._owners = owners
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Client:
         """The client of the running node with these settings. Raises UsageError (``E_NOT_RUNNING``)."""
-        return cls(running(settings)["http"] or "", owners=settings.state_dir / OWNERS_SOCKET)
+        place = running(settings)
+        return cls(place["http"] or "", owners=settings.state_dir / OWNERS_SOCKET, https=place.get("https", False))
 
     def health(self) -> dict[str, Any]:
         """The node's health."""
@@ -65,7 +69,7 @@ class Client:
         if not (board or self.address):
             raise UsageError("this node has no HTTP port", code="E_NOT_RUNNING", hint="set http in its configuration")
         ticket = self._call("POST", "/api/tickets")["ticket"]
-        return f"{board.rstrip('/') or f'http://{self.address}'}/login#ticket={ticket}&to={path}"
+        return f"{board.rstrip('/') or f'{self._scheme}://{self.address}'}/login#ticket={ticket}&to={path}"
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every job of the node, newest first."""
@@ -141,6 +145,19 @@ class Client:
         """End everything with a peer that the node was paired with; the jobs that are paused."""
         return self._call("POST", f"/api/peers/{name}/revoke?{urlencode({'reason': reason})}")["paused"]
 
+    def create_token(self, name: str, roles: Sequence[str], days: int) -> str:
+        """A new token (:meth:`vfl_node.trust.tokens.Tokens.create`)."""
+        asked = urlencode({"name": name, "roles": ",".join(roles), "days": days})
+        return self._call("POST", f"/api/tokens?{asked}")["token"]
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """What may be seen of each token (:meth:`vfl_node.trust.tokens.Tokens.tokens`)."""
+        return self._call("GET", "/api/tokens")["tokens"]
+
+    def revoke_token(self, name: str) -> None:
+        """End the token of a person."""
+        self._call("DELETE", f"/api/tokens/{quote(name, safe='')}")
+
     def predict(self, model: str, request: bytes, waiting: Callable[[], None]) -> bytes:
         """Predictions of known records by the model of job ``model``, as CSV.
 
@@ -178,13 +195,15 @@ class Client:
     def _fetch(self, method: str, path: str, body: bytes | None = None, waiting: Callable[[], None] | None = None) -> bytes:
         """The body of the answer; with ``waiting``, whenever it comes."""
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        connection = _OverSocket(self._owners) if self._owners else http.client.HTTPConnection(self.address, timeout=ANSWER_S)
+        connection = self._connection()
         try:
             connection.request(method, path, body=body, headers=headers)
             look = select.poll()  # select has no file descriptors from 1,024 on
             look.register(connection.sock, select.POLLIN)
             while waiting and not look.poll(1000 * LOOK_S):
                 waiting()
+            if waiting and isinstance(connection, http.client.HTTPSConnection):
+                connection.sock.settimeout(None)  # what came may be of TLS, and no answer yet
             response = connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -199,6 +218,13 @@ class Client:
             raise self._refusal(response.status, text)
         return text
 
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._owners:
+            return _OverSocket(self._owners)
+        if self._scheme == "https":
+            return http.client.HTTPSConnection(self.address, timeout=ANSWER_S)
+        return http.client.HTTPConnection(self.address, timeout=ANSWER_S)
+
     def _refusal(self, status: int, text: bytes) -> VflError:
         try:
             answer = json.loads(text)
@@ -212,7 +238,7 @@ class Client:
 
     @property
     def _place(self) -> str:
-        return str(self._owners or f"http://{self.address}")
+        return str(self._owners or f"{self._scheme}://{self.address}")
 
 
 def _job_path(job_id: str) -> str:

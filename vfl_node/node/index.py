@@ -28,14 +28,17 @@ COLUMNS = (
     "hint",
     "deaths",
     "figures",
+    "person",
 )
 
 LINE = ("id", "name", "state", "submitted", "finished", "code", "figures", "spec")
 """Columns by which the jobs of a list are chosen, counted and put in order."""
 
-_TEXTS = ("id", "name", "submitter", "spec", "state", "submitted", "finished", "code", "message", "hint")
-_ROW = ", ".join(f"CAST({name} AS BLOB)" if name in _TEXTS else name for name in COLUMNS if name != "figures")
+_NUMBERS = ("attempt", "deaths")
+_CELLS = [name if name in _NUMBERS else f"CAST({name} AS BLOB)" for name in COLUMNS]
+_ROW = ", ".join(_CELLS[: COLUMNS.index("figures")])
 """The cells of a row before it had figures, as bytes: a damaged one may be no text."""
+_WITH_FIGURES = ", ".join(_CELLS[: COLUMNS.index("person")])
 
 MIGRATIONS = (
     (
@@ -54,6 +57,10 @@ MIGRATIONS = (
     (
         "ALTER TABLE jobs ADD COLUMN figures TEXT",
         f"UPDATE jobs SET sha256 = digest({_ROW}, figures) WHERE sha256 = digest({_ROW})",  # noqa: S608 - our own words; a damaged row stays one
+    ),
+    (
+        "ALTER TABLE jobs ADD COLUMN person TEXT",
+        f"UPDATE jobs SET sha256 = digest({_WITH_FIGURES}, person) WHERE sha256 = digest({_WITH_FIGURES})",  # noqa: S608 - the same
     ),
     (
         "CREATE TABLE documents (job TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL, sha256 TEXT NOT NULL, "

@@ -51,12 +51,13 @@ class Jobs:
         self._settings, self._store, self._works = settings, store, works
         self._consents = Consents(settings, store)
 
-    def submit(self, job: Job, *, request: bytes | None = None) -> Record:
+    def submit(self, job: Job, *, request: bytes | None = None, person: str | None = None) -> Record:
         """Register a job of this node's owner and offer it to the peers.
 
         Args:
             job: the job.
             request: CSV of the records to predict, for a job that predicts new records; else None.
+            person: who submits it here; None: the owner.
 
         Raises:
             UsageError: the job does not name this node in its role, or names an unknown peer; or this node is a coordinator.
@@ -87,7 +88,9 @@ class Jobs:
             failpoints.reach("submit")
             job_id = self._store.draw_id(job)
             documents = self._consents.submit(job, job_id)
-            record = self._store.add(job, submitter=self._settings.name, job_id=job_id, request=request, documents=documents)
+            record = self._store.add(
+                job, submitter=self._settings.name, job_id=job_id, request=request, person=person, documents=documents
+            )
             log.info("job submitted", job=record.id)
             self._works.begin(record)
         return record
@@ -109,10 +112,10 @@ class Jobs:
         with self._works.beginning():
             return self._service(job).ask(records)
 
-    def predict_new(self, model: str, request: bytes) -> Record:
+    def predict_new(self, model: str, request: bytes, person: str | None = None) -> Record:
         """Submit a job that aligns the new records of ``request`` and predicts them. Args and errors as :meth:`predict`."""
         job, _ = self._read_request(model, request, new=True)
-        return self.submit(job, request=request)
+        return self.submit(job, request=request, person=person)
 
     def cancel(self, job_id: str) -> Record:
         """End a job here and at its peers. If this party has stored its part, ask the active party to end it.
@@ -156,8 +159,8 @@ class Jobs:
         except OSError as error:
             if not told:
                 raise fault(error) from None
-        with suppress(VflError):  # such as a full disk: then the job goes on later
-            # resuming asks the active party: if all parties have stored their parts, the job is done
+        with suppress(VflError):  # if this fails, for example because the disk is full, the job is resumed later
+            # a resumed job asks the active party whether to end; if all parties have stored their parts, it is done instead
             self._works.resume(record.id)
 
     def views(self) -> list[dict[str, Any]]:
@@ -241,6 +244,7 @@ class Jobs:
             "state": record.state,
             "parties": record.parties,
             "submitter": record.submitter,
+            "by": record.person,
             "algorithm": (document.get("train") or {}).get("algorithm"),
             "protocol": document.get("align", {}).get("protocol"),
             "attempt": record.attempt,

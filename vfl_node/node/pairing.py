@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -45,6 +46,7 @@ class Pairing:
         self._invites = invites or Invites()
         self._address: str | None = None
         self._met = ""
+        self._lock = threading.Lock()  # held while an invite ends by being used, so that nobody sees half of it
 
     @property
     def open(self) -> bool:
@@ -74,12 +76,14 @@ class Pairing:
         if self._credentials is None:
             raise UsageError("in plaintext nobody pairs", code="E_CONFIG", hint="vfl-node init makes keys and settings")
         own_card(self._credentials.current())
-        self._met, self._address = "", address or _reachable(bound or self._settings.listen)
-        return {"address": self._address, "code": self._invites.open(minutes)}
+        with self._lock:
+            self._met, self._address = "", address or _reachable(bound or self._settings.listen)
+            return {"address": self._address, "code": self._invites.open(minutes)}
 
     def status(self) -> dict[str, Any]:
         """``left``: tries of the open invite, 0 if none is open; ``met``: who has joined by the latest one, or empty."""
-        return {"left": self._invites.left, "met": self._met}
+        with self._lock:
+            return {"left": self._invites.left, "met": self._met}
 
     def close(self) -> None:
         """End the invite. Idempotent."""
@@ -96,8 +100,9 @@ class Pairing:
             yield inviter.answer(first)
             last, met = inviter.meet(next(messages))
             check_new(self._settings, met.card.card.name)
-            self._invites.use(secret)
-            self._met = keep(self._settings, met.card, met.address, met.role, met.words).name
+            with self._lock:
+                self._invites.use(secret)
+                self._met = keep(self._settings, met.card, met.address, met.role, met.words).name
             yield last
             log.info("a party has joined, and its words are to be compared", peer=self._met)
         except VflError as error:

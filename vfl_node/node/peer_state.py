@@ -15,7 +15,7 @@ from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Echo, Hello, Notice
 from vfl_node.transport.identity import Validity
 from vfl_node.transport.streams import LinkStream, StreamPipe
-from vfl_node.version import PROTOCOL_VERSION, VERSION
+from vfl_node.version import OLDEST_SENT, PROTOCOL_VERSION, VERSION, common_version
 
 ECHOES = 8
 """So many round trips of a link are kept."""
@@ -178,6 +178,7 @@ def greeting(settings: Settings) -> Notice:
         party=settings.name,
         role=settings.role,
         protocol_version=PROTOCOL_VERSION,
+        oldest_protocol_version=OLDEST_SENT,
         software_version=VERSION,
     )
     return Notice(hello=hello)
@@ -190,6 +191,6 @@ def mistake_in(notice: Notice | None, peer: str) -> VflError | None:
     hello = notice.hello
     if hello.party != peer:
         return ProtocolError("it presents itself as another party")
-    if hello.protocol_version != PROTOCOL_VERSION:
+    if common_version(hello.protocol_version, hello.oldest_protocol_version) is None:
         return version_error(peer, hello.protocol_version, hello.software_version)
     return None

@@ -131,8 +131,9 @@ class Peers:
         return bound
 
     def admit(self, name: str, address: str | None) -> None:
-        """Take up a peer that this node's owner has listed, while it runs."""
-        self._dialling.remove(name)
+        """Take up a peer that this node's owner has listed, while it runs; one that was there already begins anew."""
+        again = f"{self._settings.name} has taken up {name} again"
+        self.dismiss(name, PeerLost(again, for_peer=again))
         with self._changed:
             self._states[name] = PeerState(name, address)
         if address:
@@ -144,11 +145,11 @@ class Peers:
             state = self._states.pop(name, None)
             pipes = list(state.pipes) if state else []
             self._changed.notify_all()
-        if state and state.link:
-            state.link.part(error.for_peer, error)
         for pipe in pipes:
             pipe.cancel(error)
         self._dialling.remove(name)
+        if state and state.link:
+            state.link.part(error.for_peer, error)  # waits for a peer that does not read
 
     def stop(self) -> None:
         """End every link and conversation."""
@@ -278,7 +279,7 @@ class Peers:
                     self._silent(peer)
         except (PeerLost, ProtocolError) as error:
             with self._changed:
-                ours = state.link is link
+                ours = state.link is link and self._states[peer] is state  # it may have been dismissed, or taken up again
             if ours and not self._stopping.is_set():
                 self._disconnect(peer, error.message, error.code)
         finally:

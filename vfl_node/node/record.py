@@ -44,6 +44,7 @@ class Record:
         hint: what the owner can do about it.
         deaths: how often the process died while it ran this job, since its owner last resumed it.
         figures: what a list shows of its report, JSON; None while there is none.
+        person: who submitted it at this node, if that was not its owner.
         damaged: whether its row in the index is damaged; the other fields then say so.
     """
 
@@ -60,6 +61,7 @@ class Record:
     hint: str | None = None
     deaths: int = 0
     figures: str | None = None
+    person: str | None = None
     damaged: bool = False
 
     @property

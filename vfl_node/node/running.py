@@ -17,15 +17,17 @@ OWNERS_SOCKET = "owner.sock"
 _FILE = "running.json"
 
 
-def announce(state_dir: Path, *, listen: str | None, http: str | None) -> None:
+def announce(state_dir: Path, *, listen: str | None, http: str | None, https: bool = False) -> None:
     """Write down where this process listens.
 
     Args:
         state_dir: of the node.
         listen: bound gRPC address; None: it only dials out.
         http: bound HTTP address; None: only the owner's socket.
+        https: whether that port speaks TLS.
     """
-    write_whole(state_dir / _FILE, json.dumps({"pid": os.getpid(), "listen": listen, "http": http}).encode())
+    place = {"pid": os.getpid(), "listen": listen, "http": http, "https": https}
+    write_whole(state_dir / _FILE, json.dumps(place).encode())
 
 
 def withdraw(state_dir: Path) -> None:
@@ -34,7 +36,7 @@ def withdraw(state_dir: Path) -> None:
 
 
 def running(settings: Settings) -> dict[str, Any]:
-    """``pid``, ``listen`` and ``http`` of the running node of these settings, as :func:`announce` wrote them.
+    """``pid``, ``listen``, ``http`` and ``https`` of the running node of these settings, as :func:`announce` wrote them.
 
     Raises:
         UsageError: it is not running (``E_NOT_RUNNING``).

@@ -21,6 +21,7 @@ from vfl_node.execution.run import choose_device
 from vfl_node.execution.trial import read_trial
 from vfl_node.job import Job
 from vfl_node.node.approvals import Approvals
+from vfl_node.node.board import check_http, open_board
 from vfl_node.node.budgets import budgets
 from vfl_node.node.check import StartCheck
 from vfl_node.node.faults import starting
@@ -40,10 +41,12 @@ from vfl_node.process.machine import machine_state, utc_now
 from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.connection import Roster, read_paired
-from vfl_node.settings.node import Settings, is_loopback
+from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
-from vfl_node.trust.pending import forget
+from vfl_node.trust.audit_log import AuditLog
+from vfl_node.trust.pending import check_paired, forget
+from vfl_node.trust.tokens import Tokens
 from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
@@ -105,6 +108,7 @@ class Node:
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests)
         with starting(settings.state_dir):
             self.token = self._token()
+        self.tokens, self.audit = Tokens(settings.state_dir), AuditLog(settings.state_dir)
 
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address.
@@ -140,6 +144,7 @@ class Node:
         """Pause jobs, tell the peers, close everything."""
         self._works.stop(STOP_S)
         self.peers.stop()
+        self.audit.flush()
         self._store.close()
         log.info("node down", party=self.settings.name)
 
@@ -172,9 +177,9 @@ class Node:
         """One job, or None."""
         return self._jobs.view(job_id)
 
-    def submit(self, job_yaml: str) -> dict[str, Any]:
-        """Register a job of the owner. Raises UsageError."""
-        record = self._jobs.submit(parse(job_yaml, Job, source="the job", context=LASTING_NAMES))
+    def submit(self, job_yaml: str, person: str | None = None) -> dict[str, Any]:
+        """Register a job of the owner, or of a ``person`` here. Raises UsageError."""
+        record = self._jobs.submit(parse(job_yaml, Job, source="the job", context=LASTING_NAMES), person=person)
         return self._jobs.view(record.id) or {}
 
     def cancel(self, job_id: str) -> dict[str, Any]:
@@ -213,9 +218,9 @@ class Node:
         """Ask for predictions of known records, a CSV file. Raises VflError."""
         return self._jobs.predict(model, request)
 
-    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
-        """Register a job that aligns and predicts new records, a CSV file. Raises VflError."""
-        record = self._jobs.predict_new(model, request)
+    def predict_new(self, model: str, request: bytes, person: str | None = None) -> dict[str, Any]:
+        """Register a job of a ``person`` that aligns and predicts new records, a CSV file. Raises VflError."""
+        record = self._jobs.predict_new(model, request, person=person)
         return self._jobs.view(record.id) or {}
 
     def invite(self, minutes: float, address: str) -> dict[str, Any]:
@@ -250,9 +255,16 @@ class Node:
         Raises:
             UsageError: this node was not paired with it (``E_UNKNOWN_PEER``).
         """
-        forget(self.settings, name)
+        check_paired(self.settings, name)
+        try:
+            forget(self.settings, name)
+        finally:  # a disk that refuses must not keep the peer connected
+            paused = self._dismiss(name, peer_text(reason, MOST_REASON))
+        return paused
+
+    def _dismiss(self, name: str, told: str) -> list[str]:
+        """End everything with a peer, which is told why; returns the jobs that are paused."""
         self._roster.dismiss(name)
-        told = peer_text(reason, MOST_REASON)
         for_peer = f"{self.settings.name} has revoked {name}" + (f": {told}" if told else "")
         error = PolicyError(f"{name} was revoked", code="E_REVOKED", hint="pair with it again", for_peer=for_peer)
         paused = self._works.pause_with(name, error)
@@ -293,6 +305,7 @@ def serve(settings: Settings) -> None:
     Raises:
         VflError: the node cannot start.
     """
+    check_http(settings)
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
     os.umask(0o077)  # whatever a library writes for this node is its user's alone
     node = Node(settings)
@@ -300,23 +313,19 @@ def serve(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     board, servers = None, []
-    access = Access(node.token, party=settings.name)
+    access = Access(node.token, party=settings.name, people=node.tokens)
     try:
         with starting(settings.state_dir):
             bound = node.start()
-            servers.append(Server(create_app(node, token=OwnersSocket(access)), settings.state_dir / OWNERS_SOCKET))
+            owners = create_app(node, token=OwnersSocket(access), tokens=node.tokens, audit=node.audit)
+            servers.append(Server(owners, settings.state_dir / OWNERS_SOCKET))
             if settings.http:
-                if not is_loopback(settings.http):
-                    log.warning(
-                        "the HTTP port is plain: whoever is on the way reads the token and what is shown", http=settings.http
-                    )
-                host, _, port = settings.http.rpartition(":")
-                host = host.strip("[]")
-                board = Server(create_app(node, token=access, names=("localhost", host)), host, int(port))
+                board = open_board(settings, node, access, tokens=node.tokens, audit=node.audit)
                 servers.append(board)
             for server in servers:
                 server.start()
-            announce(settings.state_dir, listen=bound, http=f"{host}:{board.port}" if board else None)
+            http = board.address if board else None
+            announce(settings.state_dir, listen=bound, http=http, https=settings.http_tls is not None)
         while not stopping.wait(SIGNALS_S):
             pass
     finally:

@@ -107,6 +107,7 @@ class Store:
         submitter: str,
         job_id: str | None = None,
         request: bytes | None = None,
+        person: str | None = None,
         state: State = "waiting",
         documents: Documents = NO_DOCUMENTS,
     ) -> Record:
@@ -117,6 +118,7 @@ class Store:
             submitter: the party that submits it.
             job_id: its id; made from its name where there is none yet.
             request: CSV of the new records that it predicts, if it does.
+            person: who submits it here, if that is not the owner.
             state: that it is in.
             documents: kept with it, by name.
 
@@ -127,14 +129,7 @@ class Store:
         job_id = job_id or self.draw_id(job)
         if self._trial.seeded and self.get(job_id):
             raise UsageError(f"this seeded trial has run job {job_id}", code="E_JOB_ENDED", hint="start another trial")
-        record = Record(
-            id=job_id,
-            name=job.name,
-            submitter=submitter,
-            spec=job.canonical(),
-            state=state,
-            submitted=utc_now(),
-        )
+        record = Record(job_id, job.name, submitter, job.canonical(), state, submitted=utc_now(), person=person)
         self.check_there()
         try:
             folder = self.job_folder(record)
@@ -147,7 +142,7 @@ class Store:
         return record
 
     def update(self, record: Record, documents: Documents = NO_DOCUMENTS, **changes: Any) -> Record:
-        """Store ``record`` with ``changes``, and more ``documents``, at once or not at all; return it. Raises StateError."""
+        """Store ``record`` with ``changes`` and more ``documents``, all or nothing, and return it. Raises StateError."""
         changed = replace(record, **changes)
         self._write(changed, "REPLACE", documents)
         return changed

@@ -60,7 +60,7 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
         with suppress(OSError):
             temporary.unlink()
         raise
-    _make_names_durable(path.parent)
+    make_names_durable(path.parent)
 
 
 def fault(error: OSError) -> StateError:
@@ -219,7 +219,7 @@ def _no_scratch(error: OSError) -> UsageError:
 def remove(path: Path) -> None:
     """Remove ``path``, if it is there; when this returns it stays removed."""
     path.unlink(missing_ok=True)
-    _make_names_durable(path.parent)
+    make_names_durable(path.parent)
 
 
 def _digest(version: bytes, data: bytes) -> bytes:
@@ -228,7 +228,8 @@ def _digest(version: bytes, data: bytes) -> bytes:
     return hashed.digest()
 
 
-def _make_names_durable(folder: Path) -> None:
+def make_names_durable(folder: Path) -> None:
+    """Wait until the disk has the names of the files in ``folder``. Raises OSError."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

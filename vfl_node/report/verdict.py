@@ -42,7 +42,8 @@ class Verdict(Section):
 
     helped: Literal["yes", "unclear", "mixed", "no", "not_comparable", "not_measured"] = Field(
         description="whether the federated model is better than that of the active party alone; not_comparable: they were "
-        "measured on different rows, or on rows that were trained on; not_measured: this party does not know both metrics"
+        "measured on different rows, or on rows that were trained on; not_measured: this party lacks the metrics of at "
+        "least one of the two models"
     )
     words: str = Field(description="the answer, in one sentence")
     reason: str = Field(description="the metrics and rows behind it")
@@ -136,7 +137,7 @@ def _tree_words(job: Job, changes: Mapping[str, Change], tree: Mapping[str, Inte
     better = [
         METRICS[name][0] for name in changes if name in tree and change_of(name, tree[name].low, tree[name].high) == "worse"
     ]
-    return f" But a boosted tree of {job.parties.active} alone is better: {join_names(better)}." if better else ""
+    return f" But a boosted tree of {job.parties.active} alone is better in: {join_names(better)}." if better else ""
 
 
 def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
@@ -154,7 +155,10 @@ def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
 
 
 def _name_all(names: Sequence[str]) -> str:
-    """The names of those who can infer it. If there are several, it holds for the strongest of them, or for all together."""
+    """The names of the parties that can infer a secret.
+
+    If there are several, the sentence that uses them holds for the strongest of these parties, or for all of them together.
+    """
     return join_names(names) if len(names) == 1 else f"{join_names(names)}, alone or together,"
 
 

@@ -12,7 +12,7 @@ from vfl_node.job import Job, differing_fields
 from vfl_node.process import failpoints
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
-from vfl_node.version import PROTOCOL_VERSION, VERSION
+from vfl_node.version import OLDEST_SENT, PROTOCOL_VERSION, VERSION, common_version
 
 SAME_VERSION = "install the same version on both nodes; a job that had begun then goes on: vfl-node resume JOB"
 
@@ -98,6 +98,7 @@ async def preflight(
             session_pb2.Preflight(
                 party=own,
                 protocol_version=PROTOCOL_VERSION,
+                oldest_protocol_version=OLDEST_SENT,
                 software_version=VERSION,
                 fields=[session_pb2.FieldDigest(field=name, sha256=digest) for name, digest in ours.items()],
                 attempt=attempt,
@@ -108,7 +109,7 @@ async def preflight(
             )
         )
         theirs = await channel.receive(session_pb2.Preflight)
-        if theirs.protocol_version != PROTOCOL_VERSION:
+        if common_version(theirs.protocol_version, theirs.oldest_protocol_version) is None:
             raise version_error(channel.peer, theirs.protocol_version, theirs.software_version)
         if theirs.party != channel.peer:
             raise ProtocolError(f"{channel.peer} presents itself as another party", code="E_IDENTITY")

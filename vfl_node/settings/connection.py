@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -85,6 +86,17 @@ class Tls(Frozen):
         return self.model_copy(update={key: base / path for key, path in files.items()})
 
 
+class HttpTls(Frozen):
+    """PEM files of the HTTP port. The key must not be readable by others."""
+
+    certificate: Path
+    key: Path
+
+    def relative_to(self, base: Path) -> HttpTls:
+        """The same with its relative paths resolved against the folder ``base``."""
+        return HttpTls(certificate=base / self.certificate, key=base / self.key)
+
+
 class Roster(Mapping[str, Peer]):
     """The peers of a node that runs: one that it is paired with is added, one that is revoked goes.
 
@@ -93,9 +105,18 @@ class Roster(Mapping[str, Peer]):
 
     def __init__(self, peers: Mapping[str, Peer]) -> None:
         self._peers = dict(peers)
+        self._lock = threading.Lock()
 
     def __getitem__(self, name: str) -> Peer:
         return self._peers[name]
+
+    def items(self) -> ItemsView[str, Peer]:
+        """Those of the moment."""
+        return self._peers.items()
+
+    def values(self) -> ValuesView[Peer]:
+        """Those of the moment."""
+        return self._peers.values()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._peers)
@@ -105,11 +126,13 @@ class Roster(Mapping[str, Peer]):
 
     def admit(self, name: str, peer: Peer) -> None:
         """Add a peer, or change what is known of it."""
-        self._peers = self._peers | {name: peer}
+        with self._lock:
+            self._peers = self._peers | {name: peer}
 
     def dismiss(self, name: str) -> None:
         """Remove a peer. Idempotent."""
-        self._peers = {other: peer for other, peer in self._peers.items() if other != name}
+        with self._lock:
+            self._peers = {other: peer for other, peer in self._peers.items() if other != name}
 
 
 class Authorities(Mapping[str, Path | None]):
@@ -123,6 +146,10 @@ class Authorities(Mapping[str, Path | None]):
         if peer.relayed:
             raise KeyError(name)
         return peer.authority
+
+    def items(self) -> ItemsView[str, Path | None]:
+        """Those of the moment."""
+        return {name: peer.authority for name, peer in self._peers.items() if not peer.relayed}.items()
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, peer in list(self._peers.items()) if not peer.relayed)

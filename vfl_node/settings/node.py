@@ -26,7 +26,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
-from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, Peer, Tls, TlsMode, add_paired
+from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, TlsMode, add_paired
 from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
@@ -83,6 +83,10 @@ class Settings(Frozen):
     )
     listen: Address | None = Field(default=None, description="gRPC port; absent: this node only dials out")
     http: Address | None = Field(default="127.0.0.1:8080", description="health, metrics and jobs; keep it on loopback")
+    http_tls: HttpTls | None = Field(default=None, description="certificate and key that make the HTTP port https")
+    http_plain: bool = Field(
+        default=False, description="the HTTP port may be plain beyond loopback: something else encrypts what goes over it"
+    )
     peers: Mapping[Name, Peer] = {}
     peers_dir: Path = Field(default=Path(PEERS_DIR), description="files of the peers that this node was paired with")
     accept_jobs_from: tuple[Name, ...] = Field(
@@ -133,6 +137,8 @@ class Settings(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
+        if self.http_tls and self.http_plain:
+            raise ValueError("http_plain is for a port without http_tls: leave one of the two out")
         if self.name in self.peers:
             raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
         if (unknown := sorted(set(self.accept_jobs_from) - set(self.peers))) and not self.pairs:
@@ -297,6 +303,8 @@ def resolve_paths(settings: Settings, base: Path) -> Settings:
     update["peers_dir"] = base / settings.peers_dir
     if settings.tls:
         update["tls"] = settings.tls.relative_to(base)
+    if settings.http_tls:
+        update["http_tls"] = settings.http_tls.relative_to(base)
     if audited := settings.audit.linkage:
         moved = audited.model_copy(update={"list": base / audited.list})
         update["audit"] = settings.audit.model_copy(update={"linkage": moved})

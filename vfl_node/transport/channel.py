@@ -5,8 +5,8 @@ Protocols are coroutines. Over gRPC a thread runs a protocol with :func:`run`, a
 protocol is the same in both cases.
 
 On the wire each message is a ``Frame``, which carries its job, attempt, phase, sequence number and type. A phase ends with a
-record from each side: how many messages it sent in the phase, and a digest over them. If a stream ends without these
-records, the phase is not complete.
+closing message from each side: how many messages it sent in the phase, and a digest over them. If a stream ends without
+these closing messages, the phase is not complete.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Channel:
 
     async def _send(self, type_name: str, *body: Buffer) -> None:
         frame = await self._put(type_name, *body)
-        for piece in body_pieces(frame):  # after sending, because the peer waits; from the frame, because ``body`` may change
+        for piece in body_pieces(frame):  # after it was sent: the peer need not wait; and not ``body``, which may have changed
             self._digest_sent.update(piece)
 
     async def receive(self, expected: type[M]) -> M:
@@ -200,8 +200,8 @@ class Channel:
             digest: SHA-256 over the elements of the earlier attempt.
 
         Raises:
-            ProtocolError: the width or the count is wrong (``E_COUNT``), a chunk is out of place (``E_CHUNK``), or the final
-                record does not match (``E_TRUNCATED``).
+            ProtocolError: the width or the count is wrong (``E_COUNT``), a chunk is out of place (``E_CHUNK``), or the closing
+                message does not match (``E_TRUNCATED``).
             StateError: the peer's column does not begin with the elements of the earlier attempt (``E_REPLAY``).
         """
         digest = digest.copy() if digest else hashlib.sha256()
@@ -230,7 +230,7 @@ class Channel:
             yield np.frombuffer(chunk.rows, dtype=np.uint8).reshape(size, width)
         end = await self.receive(session_pb2.RowsEnd)
         if end.count != head.count or end.sha256 != digest.digest():
-            raise ProtocolError(f"{self._position()}: the column's final record does not match its rows", code="E_TRUNCATED")
+            raise ProtocolError(f"{self._position()}: the column's closing message does not match its rows", code="E_TRUNCATED")
 
     async def receive_rows(self, *, width: int, count: int | None = None, max_count: int = 1 << 31) -> Rows:
         """Receive a whole column as one array, uint8[n, width]. Arguments and errors as :meth:`receive_chunks`."""
@@ -242,10 +242,10 @@ class Channel:
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[Traffic]:
-        """A context: all messages in it belong to phase ``name``, and at its end both sides exchange their records.
+        """A context: all messages in it belong to phase ``name``, which ends with a closing message from each side.
 
         Raises:
-            ProtocolError: the peer's record does not match what arrived (``E_TRUNCATED``).
+            ProtocolError: the peer's closing message does not match what arrived (``E_TRUNCATED``).
         """
         self._phase = name
         traffic = self.traffic.setdefault(name, Traffic())
@@ -257,7 +257,7 @@ class Channel:
         expected = session_pb2.PhaseEnd(messages=self._received - received, sha256=self._digest_received.digest())
         await self.send(ours)
         if await self.receive(session_pb2.PhaseEnd) != expected:
-            raise ProtocolError(f"{self._position()}: the phase's final record does not match", code="E_TRUNCATED")
+            raise ProtocolError(f"{self._position()}: the phase's closing message does not match", code="E_TRUNCATED")
 
     async def pause(self) -> None:
         """Let other parties run for a moment, while this party waits in another conversation.
@@ -268,7 +268,7 @@ class Channel:
         await self._pipe.pause()
 
     async def abort(self, error: VflError, *, resumable: bool = False) -> None:
-        """Send the peer the part of ``error`` that is written for peers, because this party stops. Raises no VflError."""
+        """Tell the peer that this party stops, with the part of ``error`` that is written for peers. Raises no VflError."""
         with suppress(VflError):
             notice = session_pb2.Abort(code=error.peer_code, reason=error.for_peer, resumable=resumable)
             await self._put(notice.DESCRIPTOR.full_name, notice.SerializeToString())

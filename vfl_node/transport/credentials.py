@@ -137,10 +137,8 @@ def load_credentials(
 
 
 def _read_pin(path: Path) -> bytes:
-    """A peer's authority. Raises UsageError."""
-    pem = _read(path)
-    _certificates(pem, path)
-    return pem
+    """A peer's authority, written anew: gRPC stops reading at text that others skip. Raises UsageError."""
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in _certificates(_read(path), path))
 
 
 def _warn_bundle(trusted: Sequence[x509.Certificate], path: Path, peers: Mapping[str, Path | None]) -> str:
@@ -204,11 +202,18 @@ def verify_chain(trusted: list[x509.Certificate], chain: Sequence[x509.Certifica
 def read_secret(path: Path) -> bytes:
     """A file that must be its user's alone.
 
+    A machine's administrator may also give it to a group of this process, as Kubernetes does with secrets (0440, fsGroup), or
+    by the service manager (``$CREDENTIALS_DIRECTORY`` of systemd).
+
     Raises:
         UsageError: it cannot be read (``E_FILE``), or other users can read it (``E_KEY_MODE``).
     """
-    secret = _read(path)
-    if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+    secret, status = _read(path), path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    given = status.st_uid == 0 and status.st_gid in {os.getegid(), *os.getgroups()}
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    given = given or (bool(folder) and path.resolve().is_relative_to(Path(folder or "/").resolve()))
+    if mode & (0o037 if given else 0o077):
         raise UsageError(
             f"{path} can be read by other users of this machine (mode {mode:04o})",
             code="E_KEY_MODE",

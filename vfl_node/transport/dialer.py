@@ -126,9 +126,13 @@ class Dialer:
         if self._credentials is None:
             return grpc.insecure_channel(self._address, options=options)
         own = self._credentials.current()
+        roots = own.roots_of(self._peer)
+        if not roots:  # gRPC would take any authority that this machine trusts
+            text = f"nobody vouches for {self._peer}: the file of its authority is gone, or cannot be read"
+            raise PeerLost(text, code="E_IDENTITY", hint="pair with it again, or bring the file back")
         options.append(("grpc.ssl_target_name_override", dns_of(self._peer, self._federation)))
         return grpc.secure_channel(
-            self._address, grpc.ssl_channel_credentials(own.roots_of(self._peer), own.key, own.certificate), options=options
+            self._address, grpc.ssl_channel_credentials(roots, own.key, own.certificate), options=options
         )
 
     def _follow(self, stream: Stream[Any], call: Any) -> None:

@@ -1,7 +1,8 @@
 """A party's card: its name, the authority that signs its certificates, and the key with which it signs documents.
 
 A TLS certificate cannot have an Ed25519 key, and it changes every few months. So the key that signs documents stands on a card,
-which the party's own authority has signed. Who pins a card knows both which certificates and which signatures are this party's.
+which the party's own authority has signed. A node that pins a card can recognise both the certificates and the signatures of
+this party.
 
 What the peer learns of a card: name, federation, both public keys, and the days on which they were made.
 """
@@ -43,8 +44,8 @@ class Card(BaseModel):
         federation: the trust domain of its certificates.
         name: of the party.
         authority: certificates of the authority that signs its certificates, PEM.
-        certificate: where an authority outside of the party signs: the certificate whose key signed this card, and intermediate
-            ones, PEM. Empty where the authority is the party's own, whose key signed it.
+        certificate: if the authority does not belong to the party: the certificate whose key signed this card, and intermediate
+            certificates, PEM. Empty if the authority is the party's own; then the authority's key signed this card.
         signing_key: Ed25519 public key of the documents that the party signs, base64.
         serial: number of the card; a later one is higher.
         issued: when it was made.
@@ -65,8 +66,8 @@ class Card(BaseModel):
 
     @property
     def authority_pem(self) -> bytes:
-        """The certificates of the authority in one PEM file: what a node pins."""
-        return "".join(self.authority).encode()
+        """The certificates of the authority in one PEM file, written anew: what a node pins."""
+        return "".join(_pems(x509.load_pem_x509_certificates("".join(self.authority).encode()))).encode()
 
     @property
     def digest(self) -> str:
@@ -117,7 +118,8 @@ def make_card(
 
     Raises:
         UsageError: a key or certificate cannot be read (``E_CERTIFICATE``).
-        PolicyError: the key is not the authority's, nor the certificate's (``E_CARD``).
+        PolicyError: ``signer`` is neither the authority's key nor the certificate's (``E_SIGNATURE``), or the card cannot be
+            used (``E_CARD``).
     """
     now = now or datetime.now(timezone.utc)
     key = private_key(signer, "the key that signs the card")
@@ -142,9 +144,12 @@ def make_card(
 
 
 def read_card(envelope: bytes, *, federation: str, now: datetime | None = None) -> SignedCard:
-    """A card whose signature is that of the authority on it, or of a certificate that this authority vouches for.
+    """Read and verify a card.
 
-    It proves that all of it comes from one party, and not yet which: that is what a code, words or a pinned authority say.
+    The authority named on the card must have signed it, or the holder of a certificate which that authority has issued.
+
+    The signature proves that the whole card comes from one party. It does not prove which party this is. A code, the compared
+    words or a pinned authority prove that.
 
     Args:
         envelope: as it came.
@@ -158,13 +163,16 @@ def read_card(envelope: bytes, *, federation: str, now: datetime | None = None) 
     card = _parse(dsse.parse(envelope, KIND))
     try:
         authority = x509.load_pem_x509_certificates(card.authority_pem)
+        if card.authority != _pems(authority):
+            raise _unusable(card.name, "its authority's certificates have more around them")
         chain = x509.load_pem_x509_certificates("".join(card.certificate).encode()) if card.certificate else authority
         if card.certificate:
             verify_chain(authority, chain, now)
             if owner_of(chain[0], federation) != card.name:
                 raise _unusable(card.name, "the certificate that signed it is another party's")
-        elif not chain[0].extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-            raise _unusable(card.name, "its authority's certificate is not an authority's")
+        if not all(each.extensions.get_extension_for_class(x509.BasicConstraints).value.ca for each in authority):
+            what = "the certificate given for its authority may not sign certificates (it is not a CA certificate)"
+            raise _unusable(card.name, what)
         key = chain[0].public_key()
     except (VerificationError, *MALFORMED):
         raise _unusable(card.name, "a certificate on it cannot be read") from None
@@ -183,7 +191,7 @@ def _parse(payload: bytes) -> Card:
     try:
         return Card.model_validate_json(payload)
     except ValidationError:
-        raise _unusable("a party", "it lacks something, or has what no card has") from None
+        raise _unusable("a party", "a field is missing, unknown or has a wrong value") from None
 
 
 def _pems(certificates: list[x509.Certificate]) -> tuple[str, ...]:

@@ -6,18 +6,21 @@ certificate has the same key as before: so one file changes, at once, and a cras
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.verification import VerificationError
 
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.process.files import write_whole
 from vfl_node.settings.connection import Tls
 from vfl_node.settings.node import Settings
 from vfl_node.transport.authority import make_authority, make_key_and_request, request_for, sign
-from vfl_node.transport.credentials import Credentials, load_credentials, read_secret, write_private
+from vfl_node.transport.credentials import Credentials, load_credentials, read_secret, verify_chain, write_private
+from vfl_node.transport.identity import MALFORMED
 from vfl_node.trust.cards import SignedCard, make_card, read_card
 
 LEAF_DAYS = 90
@@ -99,12 +102,28 @@ def renew(settings: Settings, *, now: datetime | None = None) -> datetime:
     key, own = read_secret(files.authority_key), read_secret(files.key)
     request = request_for(settings.name, settings.federation, own)
     try:
-        write_whole(files.certificate, sign(files.ca.read_bytes(), key, request, days=LEAF_DAYS, now=now))
+        authority = files.ca.read_bytes()
+        fresh = sign(authority, key, request, days=LEAF_DAYS, now=now)
+        _check_renewed(files, authority, fresh, now)
+        write_whole(files.certificate, fresh)
     except OSError as error:
         raise UsageError(f"cannot renew {files.certificate}: {error.strerror or error}", code="E_FILE") from None
     renewed = load_credentials(files, name=settings.name, federation=settings.federation, now=now)
     assert renewed.validity  # it was checked
     return renewed.validity.until
+
+
+def _check_renewed(files: Tls, authority: bytes, fresh: bytes, now: datetime | None) -> None:
+    """Raise UsageError (``E_CERTIFICATE``) before a certificate that nobody vouches for takes the place of one that holds."""
+    try:
+        trusted, chain = (x509.load_pem_x509_certificates(pem) for pem in (authority, fresh))
+        verify_chain(trusted, chain, now or datetime.now(timezone.utc))
+    except (VerificationError, *MALFORMED):
+        raise UsageError(
+            f"{files.authority_key} is not the key of {files.ca}",
+            code="E_CERTIFICATE",
+            hint="bring back the key that was made together with that certificate",
+        ) from None
 
 
 def is_due(settings: Settings, until: datetime, now: datetime) -> bool:

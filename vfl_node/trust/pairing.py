@@ -1,7 +1,8 @@
 """Pairing: two nodes that share a code of 40 bits, for some minutes, come to know each other's card. Four messages.
 
-Source: SPAKE2 (RFC 9382) on Ed25519's group as the package ``spake2`` has it, with A who has invited and B who joins; short
-words to be compared after commitments, as in Vaudenay's SAS protocol (CRYPTO 2005).
+Source: SPAKE2 (RFC 9382) over the group of Ed25519, as the package ``spake2`` implements it. A is the party that invites, B the
+party that joins. A first commits to a nonce, and then the owners compare short words, as in Vaudenay's SAS protocol (CRYPTO
+2005).
 
 ::
 
@@ -10,19 +11,21 @@ words to be compared after commitments, as in Vaudenay's SAS protocol (CRYPTO 20
     3  B → A   {card_B, address, role, nonce_B} under K_B
     4  A → B   {card_A, address, role, nonce_A} under K_A
 
-    id_A      SHA-256 of A's certificate: its own at A, and at B the one that answered
+    id_A      SHA-256 of A's certificate. A takes its own certificate; B takes the one that the answering side has shown.
     id_B      SHA-256 of B's card
     K_A, K_B  HKDF-SHA256 of K, one for each direction, each used once (ChaCha20-Poly1305)
     words     HKDF-SHA256 of K, both nonces and both cards: 32 bits
 
-Who relays between the two has another certificate, so both have another K, and neither box opens. Who guesses the code has one
-guess for each time that A answers, and nothing to try others by: A shows nothing under K before B has. Who knows the code can
-stand between the two, and then the words differ. He cannot search for a case in which they do not: nonce_A is fixed before
-nonce_B is shown, and nonce_B before nonce_A is.
+Somebody who relays between the two has a different certificate. So A and B compute different keys K, and neither box opens.
+Somebody who guesses the code has one guess for each answer of A. He cannot test further guesses offline, because A sends
+nothing encrypted under K before B has sent its box. Somebody who knows the code can stand between the two, and then the words
+differ. He cannot search for a case in which the words agree: nonce_A is fixed before nonce_B is shown, and nonce_B is fixed
+before nonce_A is shown.
 
-What each party learns: the other's card, address and role, and only if it used the same code. A stranger learns that an
-invite is open. Deviation from the RFC: the hash of the transcript is the package's, and keys are confirmed by the boxes. The
-package's arithmetic is not constant-time; the code lives for minutes, and an element for one try.
+What each party learns: the other's card, address and role. It learns these only if both used the same code. A stranger learns
+that an invite is open. Deviation from the RFC: the hash of the transcript is the package's, and keys are confirmed by the
+boxes. The package's arithmetic is not constant-time. This is accepted, because a code is valid only for minutes and an element
+is used in one try only.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ from vfl_node.trust.cards import SignedCard, read_card
 from vfl_node.trust.words import COMPARED, spell
 
 Draw = Callable[[int], bytes]
-"""Gives so many random bytes."""
+"""Returns the given number of random bytes."""
 
 NONCE_BYTES = 32
 ELEMENT_BYTES = 33
@@ -81,7 +84,7 @@ class OwnSide:
     """What a party says of itself in a pairing.
 
     Attributes:
-        card: its own.
+        card: the card of this party.
         address: where the other party can dial it; None: it only dials.
         role: of its node.
     """
@@ -104,7 +107,7 @@ class Met:
         card: its card, verified.
         address: where it can be dialled; None: it only dials.
         role: of its node.
-        words: what its owner must see as well.
+        words: the words that the other party's owner must see, too.
     """
 
     card: SignedCard
@@ -118,7 +121,7 @@ class Inviter:
 
     Args:
         code: the secret of the invite.
-        own: what it says of itself.
+        own: what this party says of itself.
         leaf: SHA-256 of the certificate with which this node answers.
         draw: gives random bytes.
     """
@@ -129,7 +132,7 @@ class Inviter:
         self._key, self._card_digest = b"", b""
 
     def answer(self, first: PairMessage) -> PairMessage:
-        """Message 2 to message 1. Raises ProtocolError if it is none."""
+        """Return message 2, the answer to message 1. Raises ProtocolError if ``first`` is not a valid message 1."""
         self._card_digest = first.card_sha256
         side = SPAKE2_A(
             self._code, idA=_identity(b"A", self._leaf), idB=_identity(b"B", first.card_sha256), entropy_f=self._draw
@@ -139,10 +142,11 @@ class Inviter:
         return PairMessage(element=element, commitment=_commit(self._nonce))
 
     def meet(self, third: PairMessage) -> tuple[PairMessage, Met]:
-        """Message 4 to message 3, and who has joined.
+        """Return message 4, the answer to message 3, and the party that has joined.
 
         Raises:
-            PolicyError: the codes differ, or somebody stands between the two (``E_INVITE``); or its card cannot be used.
+            PolicyError: the codes differ, or somebody stands between the two (``E_INVITE``); or the other party's card cannot
+                be used.
         """
         theirs = _unpack(self._key, b"joiner", third.box)
         if not hmac.compare_digest(hashlib.sha256(theirs.card.encode()).digest(), self._card_digest):
@@ -158,8 +162,8 @@ class Joiner:
 
     Args:
         code: as B's owner heard it.
-        own: what it says of itself.
-        leaf: SHA-256 of the certificate that has answered.
+        own: what this party says of itself.
+        leaf: SHA-256 of the certificate that the answering side has shown.
         draw: gives random bytes.
     """
 
@@ -169,19 +173,20 @@ class Joiner:
         self._key, self._commitment = b"", b""
 
     def begin(self) -> PairMessage:
-        """Message 1."""
+        """Return message 1."""
         return PairMessage(element=self._side.start(), card_sha256=self._own.digest)
 
     def confirm(self, second: PairMessage) -> PairMessage:
-        """Message 3 to message 2. Raises ProtocolError if it is none."""
+        """Return message 3, the answer to message 2. Raises ProtocolError if ``second`` is not a valid message 2."""
         self._key, self._commitment = _finish(self._side, second.element), second.commitment
         return PairMessage(box=_pack(self._key, b"joiner", self._own, self._nonce))
 
     def meet(self, last: PairMessage) -> Met:
-        """Who has invited, by message 4.
+        """Return the party that has invited, as message 4 describes it.
 
         Raises:
-            PolicyError: the codes differ, or somebody stands between the two (``E_INVITE``); or its card cannot be used.
+            PolicyError: the codes differ, or somebody stands between the two (``E_INVITE``); or the other party's card cannot
+                be used.
         """
         theirs = _unpack(self._key, b"inviter", last.box)
         nonce = bytes.fromhex(theirs.nonce)
@@ -206,7 +211,7 @@ def _identity(side: bytes, digest: bytes) -> bytes:
 def _finish(side: SPAKE2_A | SPAKE2_B, element: bytes) -> bytes:
     """The key K. Raises ProtocolError for bytes that are no element of the other side."""
     try:
-        if len(element) != ELEMENT_BYTES:  # the package reads what it needs of longer ones
+        if len(element) != ELEMENT_BYTES:  # the package would ignore extra bytes when it decodes an element
             raise ValueError
         return bytes(side.finish(element))
     except (SPAKEError, ValueError, NotOnCurve):

@@ -11,6 +11,8 @@ The last file is written last, so that a crash leaves a peer or none.
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -23,7 +25,7 @@ from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.job import Name
 from vfl_node.process.files import private_folder, read_checked, remove, write_checked, write_whole
 from vfl_node.roles import Role
-from vfl_node.settings.connection import Address
+from vfl_node.settings.connection import Address, Peer
 from vfl_node.settings.node import Settings
 from vfl_node.trust.cards import SignedCard, read_card
 
@@ -78,6 +80,18 @@ def writing() -> Iterator[None]:
         raise UsageError(text, code="E_FILE", hint=hint, for_peer="it cannot store what it learnt") from None
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """A context in which no other process writes into the ``folder`` of paired peers, which is made."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
 def keep(settings: Settings, card: SignedCard, address: str | None, role: Role, words: tuple[str, ...]) -> Pending:
     """Write down a party that was met, in the place of an earlier one of that name.
 
@@ -130,9 +144,13 @@ def accept(settings: Settings, met: Pending) -> Path:
 
     Raises:
         PolicyError: its name is taken by now (``E_EXISTS``), or its card cannot be used any more.
-        UsageError: the disk refuses (``E_FILE``).
+        UsageError: another party of this name was met meanwhile, or too much time has passed (``E_INVITE``); or the disk
+            refuses (``E_FILE``).
     """
     check_new(settings, met.name)
+    if read(settings, met.name) != met:
+        hint = f"compare the newer words: vfl-node confirm {met.name}"
+        raise UsageError(f"another {met.name} was met meanwhile", code="E_INVITE", hint=hint)
     card = read_card(met.card.encode(), federation=settings.federation)
     folder = settings.peers_dir
     said = {"address": met.address} if met.address else {}
@@ -141,8 +159,9 @@ def accept(settings: Settings, met: Pending) -> Path:
     document = yaml.safe_dump(said | {"paired": paired, "words_compared": True}, sort_keys=False)
     head = f"# Written by vfl-node when this node was paired with {met.name}. To end that: vfl-node revoke {met.name}\n"
     path = folder / f"{met.name}.yaml"
-    with writing():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with writing(), _alone(folder):
+        if path.exists():  # written since the settings were read
+            check_new(settings.model_copy(update={"peers": {met.name: Peer()}}), met.name)
         write_whole(folder / f"{met.name}.crt", card.card.authority_pem)
         write_whole(folder / f"{met.name}.card", card.envelope)
         write_whole(path, (head + document).encode())
@@ -150,21 +169,29 @@ def accept(settings: Settings, met: Pending) -> Path:
     return path
 
 
+def check_paired(settings: Settings, name: str) -> None:
+    """Raise UsageError (``E_UNKNOWN_PEER``) unless this node was paired with ``name``, by its files or as long as it runs."""
+    known = settings.peers.get(name)
+    if (settings.peers_dir / f"{name}.yaml").exists() or (known and known.paired):
+        return
+    hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
+    if known:
+        hint = "it stands in the configuration: remove it there, and start the node again"
+    raise UsageError(f"this node was not paired with {name}", code="E_UNKNOWN_PEER", hint=hint)
+
+
 def forget(settings: Settings, name: str) -> None:
-    """Remove a peer that this node was paired with.
+    """Remove a peer that this node was paired with, and whatever else was met under its name.
 
     Raises:
-        UsageError: there is none, or it stands in the configuration itself (``E_UNKNOWN_PEER``).
+        UsageError: as :func:`check_paired`; or the disk refuses (``E_FILE``).
     """
-    path = settings.peers_dir / f"{name}.yaml"
-    if not path.exists():
-        hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
-        if name in settings.peers:
-            hint = "it stands in the configuration: remove it there, and start the node again"
-        raise UsageError(f"this node was not paired with {name}", code="E_UNKNOWN_PEER", hint=hint)
-    with writing():
+    check_paired(settings, name)
+    drop(settings, name)
+    with writing(), _alone(settings.peers_dir):
         for suffix in (".yaml", ".crt", ".card"):
-            remove(path.with_suffix(suffix))
+            if (path := settings.peers_dir / f"{name}{suffix}").exists():
+                remove(path)
 
 
 def card_of(settings: Settings, name: str) -> SignedCard:

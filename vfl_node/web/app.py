@@ -1,9 +1,8 @@
 """The routes of a node's HTTP port: JSON for programs, plain pages for people.
 
-Anyone who reaches the port learns that the node runs, and nothing else. Reading needs the node's token, or the cookie that a
-browser gets for a link (:mod:`vfl_node.web.access`). Submitting, resuming and predictions need the token. Cancelling a job, and
-answering whether it may run, need it, too, or the cookie and a page of the board. The owner's socket needs neither. A page
-never shows anything that its JSON does not.
+Anyone who reaches the port learns that the node runs, and nothing else. Each route stands behind a gate
+(:mod:`vfl_node.web.gate`), which finds out who asks (:mod:`vfl_node.web.access`) and lets in whose roles suffice
+(:mod:`vfl_node.web.roles`). The owner's socket lets its user do everything. A page never shows anything that its JSON does not.
 """
 
 from __future__ import annotations
@@ -25,12 +24,18 @@ from starlette.routing import Route
 
 from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.report.choice import to_document
+from vfl_node.trust.audit_log import AuditLog
+from vfl_node.trust.tokens import Tokens
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.asks import list_ask_routes
+from vfl_node.web.bodies import read_body
 from vfl_node.web.compare import compare_jobs
 from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
+from vfl_node.web.gate import caller_of, check_own, guard, may_still, name_object, person_of
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
+from vfl_node.web.people import list_audit_routes, list_token_routes
+from vfl_node.web.roles import LOOKERS
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
 from vfl_node.web.wanted import WAITING, read_wanted
@@ -47,6 +52,7 @@ CSV = "text/csv; charset=utf-8"
 
 STATUS_OF_CODE = {
     "E_UNKNOWN_JOB": 404,
+    "E_UNKNOWN_PERSON": 404,
     "E_NO_REPORT": 404,
     **dict.fromkeys(("E_JOB_ENDED", "E_NOT_ASKED", "E_STALE", "E_CONSENT"), 409),
     "E_NO_MANIFEST": 404,
@@ -65,15 +71,25 @@ STATUS_OF_KIND = {
 }
 
 
-def create_app(view: NodeView, *, token: str | Access | None, names: Collection[str] = ("localhost",)) -> Starlette:
+def create_app(
+    view: NodeView,
+    *,
+    token: str | Access | None,
+    names: Collection[str] = ("localhost",),
+    tokens: Tokens | None = None,
+    audit: AuditLog | None = None,
+) -> Starlette:
     """The application that shows ``view``.
 
     Args:
         view: the node.
-        token: needed for everything except the plain health status; None: nothing else is allowed.
+        token: the keys, or the node's token alone; None: nothing but the plain health status is allowed.
         names: host names it answers to, besides IP addresses.
+        tokens: of people, which its owner may change; None: there are none.
+        audit: where it is recorded who did what; None: nowhere.
     """
-    board = _Board(view, token if isinstance(token, Access) else Access(token))
+    access = token if isinstance(token, Access) else Access(token)
+    board = _Board(view, access)
     routes = [
         Route("/", board.page),
         Route("/health", board.health),
@@ -97,11 +113,13 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         Route("/jobs/{job_id}/report.html", board.report_html),
         Route("/jobs/{job_id}/report.json", board.report_json),
         Route("/jobs/{job_id}/trace.json", board.trace),
-        *list_routes(view, board.authorise),
-        *list_ask_routes(view, look=board.look, decide=board.press, read=_body),
+        *list_routes(view),
+        *list_ask_routes(view),
+        *(list_token_routes(tokens) if tokens else ()),
+        *(list_audit_routes(audit) if audit else ()),
     ]
     app = Starlette(
-        routes=routes,
+        routes=guard(routes, access, audit),
         middleware=[Middleware(SecurityHeaders), Middleware(HostGuard, names=names)],
         exception_handlers={
             VflError: _answer_error,
@@ -124,9 +142,11 @@ class _Board:
         self._streams = JobStreams()
 
     def health(self, request: Request) -> Response:
-        """Without credentials the answer is only that the node runs."""
+        """For those who may not look, the answer is only that the node runs."""
         health = self._view.health()
-        return JSONResponse(health if self._access.may_look(request) else {"status": health["status"]})
+        caller = caller_of(request)
+        whole = caller is not None and not caller.roles.isdisjoint(LOOKERS)
+        return JSONResponse(health if whole else {"status": health["status"]})
 
     def asset(self, request: Request) -> Response:
         """A style sheet or script: part of the software, which the login page needs, too."""
@@ -141,26 +161,27 @@ class _Board:
     async def login(self, request: Request) -> Response:
         """A cookie for a ticket."""
         try:
-            body = await asyncio.wait_for(_body(request, MAX_TICKET_BYTES), LOGIN_S)
+            body = await asyncio.wait_for(read_body(request, MAX_TICKET_BYTES), LOGIN_S)
         except asyncio.TimeoutError:  # not the builtin one before Python 3.11
             raise HTTPException(408) from None
         cookie = self._access.redeem((body or b"").decode("latin-1"))
         if cookie is None:
             return problem(403, "E_TICKET", "this link was used already, or is too old", "vfl-node board --config FILE")
+        name_object(request, cookie.split(".")[1])
         answer = JSONResponse({"status": "ok"})
-        answer.set_cookie(self._access.cookie, cookie, max_age=COOKIE_S, httponly=True, samesite="strict")
+        secure = request.url.scheme == "https"
+        answer.set_cookie(self._access.cookie, cookie, max_age=COOKIE_S, httponly=True, samesite="strict", secure=secure)
         return answer
 
     def ticket(self, request: Request) -> Response:
-        self.authorise(request)
-        return JSONResponse({"ticket": self._access.ticket(), "valid_s": TICKET_S}, 201)
+        caller = caller_of(request)
+        assert caller is not None  # the gate lets nobody else in
+        return JSONResponse({"ticket": self._access.ticket(caller.person), "valid_s": TICKET_S}, 201)
 
     def metrics(self, request: Request) -> Response:
-        self.look(request)
         return Response(self._view.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def jobs(self, request: Request) -> Response:
-        self.look(request)
         if not request.query_params:
             return JSONResponse({"jobs": self._view.jobs()})
         wanted = read_wanted(request.query_params)
@@ -168,41 +189,39 @@ class _Board:
         return JSONResponse(found | {"page": wanted.page, "size": wanted.size})
 
     def job(self, request: Request) -> Response:
-        self.look(request)
         return JSONResponse(self._job(request))
 
     async def submit(self, request: Request) -> Response:
-        self.authorise(request)
-        body = await _body(request, MAX_JOB_BYTES)
+        body = await read_body(request, MAX_JOB_BYTES)
         if body is None:
             return problem(413, "E_TOO_LARGE", f"a job has at most {MAX_JOB_BYTES} bytes")
         try:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise UsageError(f"the job is not UTF-8 text (byte {error.start})", code="E_YAML") from None
-        return JSONResponse(await run_in_threadpool(self._view.submit, text), 201)
+        job = await run_in_threadpool(self._view.submit, text, person_of(request))
+        name_object(request, job["id"])
+        return JSONResponse(job, 201)
 
     async def events(self, request: Request) -> Response:
         """What happens in a job, as server-sent events (:mod:`vfl_node.web.events`)."""
-        self.look(request)
         job_id = (await run_in_threadpool(self._job, request))["id"]
         if self._streams.full:
             busy = f"{MOST_VIEWERS} pages already watch jobs of this node"
             return problem(503, "E_BUSY", busy, "close some of them, or ask for /api/jobs/ID again and again")
         stream = self._streams.open(job_id, partial(self._view.job, job_id))
         last = request.headers.get("last-event-id", "")
-        return EventStream(stream, last, lambda: self._access.may_look(request))
+        return EventStream(stream, last, partial(may_still, request))
 
     def cancel(self, request: Request) -> Response:
-        self.press(request)
-        return JSONResponse(self._view.cancel(self._job(request)["id"]), 202)
+        job = self._job(request)
+        check_own(request, job)
+        return JSONResponse(self._view.cancel(job["id"]), 202)
 
     def resume(self, request: Request) -> Response:
-        self.authorise(request)
         return JSONResponse(self._view.resume(self._job(request)["id"]), 202)
 
     def prune(self, request: Request) -> Response:
-        self.authorise(request)
         query = request.query_params
         try:
             days = float(query["days"]) if "days" in query else None
@@ -213,25 +232,28 @@ class _Board:
 
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new records become a separate job."""
-        self.authorise(request)
         model = (await run_in_threadpool(self._job, request))["id"]
-        body = await _body(request, MAX_REQUEST_BYTES)
+        body = await read_body(request, MAX_REQUEST_BYTES)
         if body is None:
             return problem(413, "E_TOO_LARGE", f"a request has at most {MAX_REQUEST_BYTES} bytes", "ask in several requests")
         if request.query_params.get("rows") == "new":
-            return JSONResponse(await run_in_threadpool(self._view.predict_new, model, body), 202)
+            job = await run_in_threadpool(self._view.predict_new, model, body, person_of(request))
+            name_object(request, f"{model} {job['id']}")
+            return JSONResponse(job, 202)
         prediction = await run_in_threadpool(self._view.predict, model, body)
         began = time.monotonic()
         while (answer := prediction.ready()) is None:
             if await request.is_disconnected():
                 prediction.withdraw()
                 return _answer_nobody(request)
+            if not may_still(request):
+                prediction.withdraw()
+                raise HTTPException(401)
             waited = time.monotonic() - began
             await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
         return Response(answer, media_type=CSV)
 
     def predictions(self, request: Request) -> Response:
-        self.authorise(request)
         path = self._view.artefact(self._job(request)["id"], "predictions.csv")
         if path is None:
             return problem(
@@ -240,23 +262,19 @@ class _Board:
         return FileResponse(path, media_type=CSV)
 
     def page(self, request: Request) -> Response:
-        self.look(request)
         wanted = read_wanted(request.query_params)
         return self._pages.jobs(self._view.health(), wanted, *self._view.find_jobs(wanted, WAITING), asks=self._view.asks())
 
     def job_page(self, request: Request) -> Response:
-        self.look(request)
         job = self._job(request)
         if job["report"] and job["state"] == "done":
             return RedirectResponse(f"/jobs/{job['id']}/report.html")
         return self._pages.job(self._view, job)
 
     def comparison(self, request: Request) -> Response:
-        self.look(request)
         return JSONResponse(to_document(compare_jobs(self._view, request.query_params.getlist("run"))))
 
     def compare_page(self, request: Request) -> Response:
-        self.look(request)
         return self._pages.compare(self._view, request.query_params.getlist("run"))
 
     def report_html(self, request: Request) -> Response:
@@ -266,7 +284,6 @@ class _Board:
         return self._file(request, "report.json", {})
 
     def trace(self, request: Request) -> Response:
-        self.look(request)
         trace = self._view.trace(self._job(request)["id"])
         if trace is None:
             hint = "it has not begun, it ended without a report, or this node kept no traces then"
@@ -278,28 +295,10 @@ class _Board:
         return find_job(self._view, request.path_params["job_id"])
 
     def _file(self, request: Request, name: str, headers: dict[str, str]) -> Response:
-        self.look(request)
         path = self._view.artefact(self._job(request)["id"], name)
         if path is None:
             return problem(404, "E_NO_REPORT", "this job has no report", "it has not ended yet, or it failed")
         return FileResponse(path, headers=headers)
-
-    def authorise(self, request: Request) -> None:
-        """Raises HTTPException unless the request may act."""
-        if self._access.closed:
-            raise HTTPException(403)
-        if not self._access.may_act(request):
-            raise HTTPException(401)
-
-    def press(self, request: Request) -> None:
-        """As :meth:`authorise`; the cookie of a browser will do, too, that shows a page of this node."""
-        if not self._access.may_press(request):
-            self.authorise(request)
-
-    def look(self, request: Request) -> None:
-        """Raises HTTPException unless the request may read."""
-        if not self._access.may_look(request):
-            raise HTTPException(401)
 
     def no_such(self, request: Request, error: Exception) -> Response:
         """An error of HTTP itself."""
@@ -309,7 +308,7 @@ class _Board:
         code, message, hint = {
             401: (
                 "E_TOKEN",
-                "this needs the node's token",
+                "this needs a token of the node",
                 "send 'Authorization: Bearer TOKEN', it lies in the state folder; for a browser: vfl-node board --config FILE",
             ),
             403: ("E_READ_ONLY", "this port lets nobody in", ""),
@@ -318,16 +317,6 @@ class _Board:
         }.get(error.status_code, ("E_HTTP", error.detail, ""))
         headers = dict(error.headers or {}) | ({"WWW-Authenticate": "Bearer"} if error.status_code == 401 else {})
         return problem(error.status_code, code, message, hint, headers)
-
-
-async def _body(request: Request, most: int) -> bytes | None:
-    """The body of the request; None if it has more than ``most`` bytes."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            return None
-    return bytes(body)
 
 
 def _answer_error(request: Request, error: Exception) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
@@ -12,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from vfl_node.errors import UsageError
+from vfl_node.web.bodies import read_body
 
 MOST_ANSWER_BYTES = 4096
 """Largest answer of an owner, with its note."""
@@ -33,22 +33,9 @@ class AskView(Protocol):
         """Refuse a job. Raises VflError."""
 
 
-def list_ask_routes(
-    view: AskView,
-    *,
-    look: Callable[[Request], None],
-    decide: Callable[[Request], None],
-    read: Callable[[Request, int], Awaitable[bytes | None]],
-) -> list[Route]:
-    """The routes.
-
-    Args:
-        view: the node.
-        look: raises HTTPException unless a request may read.
-        decide: raises HTTPException unless a request may answer.
-        read: the body of a request; None if it has more bytes than are given.
-    """
-    ends = _AskEnds(view, look, decide, read)
+def list_ask_routes(view: AskView) -> list[Route]:
+    """The routes of a node that is seen so."""
+    ends = _AskEnds(view)
     return [
         Route("/api/asks", ends.asks, methods=["GET"]),
         Route("/api/jobs/{job_id}/manifest", ends.show, methods=["GET"]),
@@ -60,38 +47,28 @@ def list_ask_routes(
 class _AskEnds:
     """The endpoints. Those that are not coroutines run on worker threads."""
 
-    def __init__(
-        self,
-        view: AskView,
-        look: Callable[[Request], None],
-        decide: Callable[[Request], None],
-        read: Callable[[Request, int], Awaitable[bytes | None]],
-    ) -> None:
-        self._view, self._look, self._decide, self._read = view, look, decide, read
+    def __init__(self, view: AskView) -> None:
+        self._view = view
 
     def asks(self, request: Request) -> Response:
-        self._look(request)
         return JSONResponse({"asks": self._view.asks()})
 
     def show(self, request: Request) -> Response:
-        self._look(request)
         return JSONResponse(self._view.show(request.path_params["job_id"]))
 
     async def approve(self, request: Request) -> Response:
-        self._decide(request)
         said = await self._answer(request, "digest")
         job_id = request.path_params["job_id"]
         return JSONResponse(await run_in_threadpool(self._view.approve, job_id, said["digest"], said["note"]), 202)
 
     async def refuse(self, request: Request) -> Response:
-        self._decide(request)
         said = await self._answer(request, "reason")
         job_id = request.path_params["job_id"]
         return JSONResponse(await run_in_threadpool(self._view.refuse, job_id, said["reason"], said["note"]), 202)
 
     async def _answer(self, request: Request, key: str) -> dict[str, str]:
         """A JSON object with this ``key`` and perhaps a ``note``, both text. Raises UsageError (``E_REQUEST``)."""
-        body = await self._read(request, MOST_ANSWER_BYTES)
+        body = await read_body(request, MOST_ANSWER_BYTES)
         try:
             said = json.loads(body or b"")
         except (ValueError, RecursionError):

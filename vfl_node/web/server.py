@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp
 from vfl_node.errors import UsageError
 from vfl_node.process.files import short_name
 from vfl_node.web.connections import BoundedProtocol
+from vfl_node.web.handshakes import serve_tls
 
 STOP_S = 2.0
 START_S = 10.0
@@ -25,14 +27,16 @@ class Server:
         app: the application to serve.
         host: address to listen on, or the path of the socket (0600, in a private folder), which is created again.
         port: 0 lets the system choose, see :attr:`port`; not used for a socket.
+        tls: makes it https (:func:`vfl_node.web.handshakes.load_context`); None: it is plain.
     """
 
-    def __init__(self, app: ASGIApp, host: str | Path, port: int = 0) -> None:
+    def __init__(self, app: ASGIApp, host: str | Path, port: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
         self.port = port
         self._host = host
         config = uvicorn.Config(
             app,
-            http=BoundedProtocol,
+            http=serve_tls(tls) if tls else BoundedProtocol,  # type: ignore[arg-type] # uvicorn only calls it
+            loop="asyncio",
             lifespan="off",
             ws="none",
             log_config=None,
@@ -44,6 +48,11 @@ class Server:
         )
         self._server = uvicorn.Server(config)  # outside the main thread it does not handle signals
         self._thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port``, once it has started; or the path of the socket."""
+        return f"{self._host}:{self.port}" if isinstance(self._host, str) else str(self._host)
 
     def start(self) -> None:
         """Listen, and serve until :meth:`stop`; returns once requests are answered.

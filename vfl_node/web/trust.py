@@ -1,8 +1,7 @@
-"""Routes with which a node's owner invites, takes up and revokes peers. All need the node's token, or the owner's socket."""
+"""Routes with which a node's owner invites, takes up and revokes peers (:mod:`vfl_node.web.roles`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
@@ -34,14 +33,9 @@ class TrustView(Protocol):
         """End everything with a peer; the jobs that are paused. Raises VflError."""
 
 
-def list_routes(view: TrustView, authorise: Callable[[Request], None]) -> list[Route]:
-    """The routes.
-
-    Args:
-        view: the node.
-        authorise: raises HTTPException unless a request may act.
-    """
-    ends = _Ends(view, authorise)
+def list_routes(view: TrustView) -> list[Route]:
+    """The routes of a node."""
+    ends = _Ends(view)
     return [
         Route("/api/invite", ends.invite, methods=["POST"]),
         Route("/api/invite", ends.status, methods=["GET"]),
@@ -54,11 +48,10 @@ def list_routes(view: TrustView, authorise: Callable[[Request], None]) -> list[R
 class _Ends:
     """The endpoints, on worker threads."""
 
-    def __init__(self, view: TrustView, authorise: Callable[[Request], None]) -> None:
-        self._view, self._authorise = view, authorise
+    def __init__(self, view: TrustView) -> None:
+        self._view = view
 
     def invite(self, request: Request) -> Response:
-        self._authorise(request)
         query = request.query_params
         try:
             minutes = float(query.get("minutes", "5"))
@@ -68,21 +61,17 @@ class _Ends:
         return JSONResponse(self._view.invite(minutes, address), 201)
 
     def status(self, request: Request) -> Response:
-        self._authorise(request)
         return JSONResponse(self._view.invite_status())
 
     def close(self, request: Request) -> Response:
-        self._authorise(request)
         self._view.close_invite()
         return JSONResponse({"status": "ok"})
 
     def admit(self, request: Request) -> Response:
-        self._authorise(request)
         self._view.admit(_name(request))
         return JSONResponse({"status": "ok"}, 201)
 
     def revoke(self, request: Request) -> Response:
-        self._authorise(request)
         return JSONResponse({"paused": self._view.revoke(_name(request), request.query_params.get("reason", ""))})
 
 

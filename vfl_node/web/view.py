@@ -39,14 +39,14 @@ class NodeView(TrustView, AskView, Protocol):
     def jobs(self) -> list[dict[str, Any]]:
         """Every job, newest first.
 
-        Each has id, name, purpose (or None), submitter, algorithm and protocol (None where there is none), state, phase, done,
-        total, unit, loss, validation_loss, attacks (attack → AUC or None), judged (attack → rows), rebuilt (column of this
-        party → attack → success, worst first), labels (attack on labels → figure), meters (as in the report, of those known),
-        remark and note (lines for people: a permanent one and a current one), alone ({epoch, epochs} while a model of this
-        party alone trains, else {}), parties, submitted, finished, took_s (seconds between the two, or None), error ({code,
-        message, hint} or None), resumable, queue ({place, reason} while it waits, or None), report (whether there is one) and,
-        of that, started, seconds, metrics, metric, leaks, leak_values and helped
-        (:func:`vfl_node.report.summary.listed_figures`); leaks of a job under way are those seen so far.
+        Each has id, name, purpose (or None), submitter, by (the person who submitted it here, or None), algorithm and protocol
+        (None where there is none), state, phase, done, total, unit, loss, validation_loss, attacks (attack → AUC or None),
+        judged (attack → rows), rebuilt (column of this party → attack → success, worst first), labels (attack on labels →
+        figure), meters (as in the report, of those known), remark and note (lines for people: a permanent one and a current
+        one), alone ({epoch, epochs} while a model of this party alone trains, else {}), parties, submitted, finished, took_s
+        (seconds between the two, or None), error ({code, message, hint} or None), resumable, queue ({place, reason} while it
+        waits, or None), report (whether there is one) and, of that, started, seconds, metrics, metric, leaks, leak_values and
+        helped (:func:`vfl_node.report.summary.listed_figures`); leaks of a job under way are those seen so far.
         """
 
     def find_jobs(self, *asked: Wanted) -> list[dict[str, Any]]:
@@ -63,8 +63,8 @@ class NodeView(TrustView, AskView, Protocol):
         live is as :meth:`vfl_node.execution.details.Details.copy` has it.
         """
 
-    def submit(self, job_yaml: str) -> dict[str, Any]:
-        """Register a job. Raises VflError."""
+    def submit(self, job_yaml: str, person: str | None) -> dict[str, Any]:
+        """Register a job of a ``person``; None: of the owner. Raises VflError."""
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job. Raises VflError."""
@@ -78,8 +78,8 @@ class NodeView(TrustView, AskView, Protocol):
     def predict(self, model: str, request: bytes) -> PredictionView:
         """Request predictions of known records (a CSV file) from the model of a job. Raises VflError."""
 
-    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
-        """Register a job that aligns and predicts new records (a CSV file). Raises VflError."""
+    def predict_new(self, model: str, request: bytes, person: str | None) -> dict[str, Any]:
+        """Register a job of a ``person`` that aligns and predicts new records (a CSV file). Raises VflError."""
 
     def artefact(self, job_id: str, name: str) -> Path | None:
         """A file that a job wrote, or None."""

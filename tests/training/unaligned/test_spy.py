@@ -178,7 +178,7 @@ def test_filled_in_embeddings_and_the_generator_are_in_no_file_that_is_left(
     assert result.local_aligned_metrics is not None
     assert (result.local_aligned_metrics["trained_rows"], theirs["local_aligned_metrics"]) == (SHARED // 2, None)
     said = {entry["what"]: entry for entry in theirs["learnt"]["lab"]}
-    assert said["intersection"]["text"] == f"which {SHARED} of its own {SHARED} records clinic holds too"
+    assert said["intersection"]["text"] == f"which {SHARED} of its own {SHARED} records are also held by clinic"
     assert said["pace"]["text"].startswith("from clinic no message about its records outside of the alignment")
     left = kept | {str(folder / name): data for folder in folders.values() for name, data in files_in(folder).items()}
     assert {"clinic/artefacts/model.safetensors", "lab/artefacts/model.safetensors", "clinic/serving"} <= set(left)

@@ -252,7 +252,7 @@ def _active_alignment(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: in
         union=own + n_s - shared,
         learnt=(
             Disclosure("set size", n_s, f"the number of {peer}'s records: {n_s}"),
-            Disclosure("intersection", shared, f"which {shared} of its own {own} records {peer} holds too"),
+            Disclosure("intersection", shared, f"which {shared} of its own {own} records are also held by {peer}"),
             Disclosure(
                 "foreign hashed ids",
                 len(rows) - shared,
@@ -266,7 +266,7 @@ def _passive_alignment(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: i
     name, own, peer = lists.session.name, len(lists.records), lists.peer
     peer_learnt = (
         Disclosure("set size", own, f"the number of {name}'s records: {own}"),
-        Disclosure("intersection", None, f"which of its own records {name} holds too"),
+        Disclosure("intersection", None, f"which of its own records are also held by {name}"),
         Disclosure(
             "foreign hashed ids",
             None,

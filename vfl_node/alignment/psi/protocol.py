@@ -17,7 +17,7 @@ step  sent by  list (elements)                        order
 5     (both)   I_a^{ab} ∩ I_p^{ab}, the shared order  sorted
 ====  =======  =====================================  ===========
 
-Leaks: n_a and n_p, which the job's ``padding`` rounds up; and to each party *which* of its own records the other party holds.
+Leaks: n_a and n_p, which the job's ``padding`` rounds up; and to each party *which* of its records the other party also holds.
 
 Cost: n_a + n_p group operations at each party, and one hash for each own identifier.
 """
@@ -40,7 +40,7 @@ from vfl_node.ledger import Disclosure
 async def active(lists: Lists) -> Alignment:
     """A's side. Arguments and errors as in :func:`vfl_node.alignment.psu.protocol.active`.
 
-    Leaks: n_a, and to P which of its own records A holds.
+    Leaks to P: n_a, and which of P's records A also holds.
     """
     n_p = await lists.meet(receives=("step 2", "step 3"))
     a = lists.draw_lasting("scalar")
@@ -56,7 +56,7 @@ async def active(lists: Lists) -> Alignment:
 async def passive(lists: Lists) -> Alignment:
     """P's side. Arguments and errors as in :func:`vfl_node.alignment.psu.protocol.active`.
 
-    Leaks: n_p, and to A which of its own records P holds.
+    Leaks to A: n_p, and which of A's records P also holds.
     """
     n_a = await lists.meet(receives=("step 1", "step 4"))
     b = lists.draw_lasting("scalar")
@@ -102,5 +102,5 @@ def _learnt(other: str, ours: int | None, theirs: int, common: int, padding: int
     own = "its own records" if ours is None else f"its own {ours} records"
     return (
         Disclosure("set size", theirs, f"the number of {other}'s records: {most}{theirs}"),
-        Disclosure("intersection", common, f"which {common} of {own} {other} holds too"),
+        Disclosure("intersection", common, f"which {common} of {own} are also held by {other}"),
     )

@@ -6,7 +6,7 @@ The whole loop::
     the active party names the held-out rows, if the job holds out the last ones (time_order.py; else the schedule draws them)
     for each repeat:  hold out test rows; draw new private weights
         for each epoch without labels, if the job has any:              (unaligned/pretraining.py)
-            for each batch: H → , ← g; or z → , ← z; or nothing, by the method
+            for each batch: H → , ← g; or z → , ← z; or nothing: this depends on the method
             a checkpoint at every party, if anything was sent
         for each epoch:  for each batch: H → , ← g, every party updates its weights    (the trainer's halves)
                          each party attacks its own outgoing messages

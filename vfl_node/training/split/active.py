@@ -145,7 +145,7 @@ class ActiveHalf:
         return {**self.learner.tensors(), **defended, **self._supervision.tensors()}
 
     def weights(self) -> dict[str, Tensor]:
-        """As :meth:`Half.weights`: of the joint model, and as ``local.NAME`` of the local model.
+        """As :meth:`Half.weights`: the weights of the joint model, and those of the local model under the names ``local.NAME``.
 
         The local model gives the base rate of each row: the label to expect by this party's columns alone.
         """

@@ -27,16 +27,18 @@ class Notice(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., parting: _Optional[str] = ..., parting_code: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("party", "role", "protocol_version", "software_version")
+    __slots__ = ("party", "role", "protocol_version", "software_version", "oldest_protocol_version")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     party: str
     role: str
     protocol_version: int
     software_version: str
-    def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
+    oldest_protocol_version: int
+    def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
 
 class Offer(_message.Message):
     __slots__ = ("job_id", "submitter", "job_json", "ready", "manifest", "consents")
@@ -115,7 +117,7 @@ class Frame(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., sequence: _Optional[int] = ..., type: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Preflight(_message.Message):
-    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "manifest_sha256", "consents_sha256")
+    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "oldest_protocol_version", "manifest_sha256", "consents_sha256")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +125,7 @@ class Preflight(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     INPUT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_SHA256_FIELD_NUMBER: _ClassVar[int]
     CONSENTS_SHA256_FIELD_NUMBER: _ClassVar[int]
     party: str
@@ -132,9 +135,10 @@ class Preflight(_message.Message):
     attempt: int
     checkpoints: _containers.RepeatedScalarFieldContainer[str]
     input_digest: bytes
+    oldest_protocol_version: int
     manifest_sha256: bytes
     consents_sha256: bytes
-    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ...) -> None: ...
 
 class FieldDigest(_message.Message):
     __slots__ = ("field", "sha256")
