@@ -141,10 +141,10 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Disk]:
 
         write = store.Store._write
 
-        def written(of: Any, record: Any, verb: Any) -> None:
+        def written(of: Any, record: Any, verb: Any, *documents: Any) -> None:
             with of._explain_errors():
                 made.pass_by(of.folder.parent.name)
-            write(of, record, verb)
+            write(of, record, verb, *documents)
 
         monkeypatch.setattr(os, "open", opened)
         monkeypatch.setattr(store.Store, "_write", written)
@@ -171,9 +171,9 @@ def clean(tmp_path_factory: pytest.TempPathFactory, trial: Any) -> tuple[list[An
                 counts[name] += bool(flags & (os.O_WRONLY | os.O_RDWR) and f"/{name}/state/" in str(path))
             return real(path, flags, *rest, **named)
 
-        def written(of: Any, record: Any, verb: Any) -> None:
+        def written(of: Any, record: Any, verb: Any, *documents: Any) -> None:
             counts[of.folder.parent.name] += 1
-            write(of, record, verb)
+            write(of, record, verb, *documents)
 
         patch.setattr(os, "open", opened)
         patch.setattr(store.Store, "_write", written)

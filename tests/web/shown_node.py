@@ -61,6 +61,30 @@ def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
     return base | changes
 
 
+SHOWN: dict[str, Any] = {
+    "submitter": "lab",
+    "purpose": HOSTILE,
+    "digest": "8ac00b0a" * 8,
+    "digits": "8ac00b0a",
+    "created": "2026-03-01T10:00:00+00:00",
+    "expires": "2026-03-08T10:00:00+00:00",
+    "parties": [{"name": "clinic", "role": "active"}, {"name": "lab", "role": "passive"}],
+    "steps": ["The records are matched."],
+    "reveals": [
+        {"to": "lab", "what": "gradients", "bound": "from clinic a gradient of each row", "new": True},
+        {"to": "clinic", "what": "embeddings", "bound": "from lab an embedding of each row", "new": False},
+    ],
+    "budgets": [{"partner": "lab", "limit": "inputs_per_peer", "used": 1, "after": 2, "allowed": 20}],
+    "previous": "done-1",
+    "same": False,
+    "differences": [{"key": "train.epochs", "before": "3", "now": HOSTILE}],
+    "signed": True,
+    "decision": None,
+    "manifest": {},
+}
+"""What a job asks for (:func:`vfl_node.node.asked_words.describe`)."""
+
+
 class Asked:
     """A request that is answered when it was looked at a few times, if at all."""
 
@@ -146,10 +170,12 @@ class View:
         return self.all[0]
 
     def asks(self) -> list[dict[str, Any]]:
-        return [{"id": "asked-1"}]
+        return [
+            {"id": "asked-1", "name": "weekly", "submitter": "lab", "purpose": HOSTILE, "expires": "2026-03-08T10:00:00+00:00"}
+        ]
 
     def show(self, job_id: str) -> dict[str, Any]:
-        return {"id": job_id, "digits": "8ac00b0a"}
+        return SHOWN | {"id": job_id}
 
     def approve(self, job_id: str, digits: str, note: str) -> dict[str, Any]:
         return self._answered("approve", job_id, digits, note)

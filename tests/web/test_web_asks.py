@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from tests.web.shown_node import AUTHORISED, TOKEN, View, browser
+import pytest
+from starlette.testclient import TestClient
+
+from tests.web.shown_node import AUTHORISED, SHOWN, TOKEN, View, a_job, browser
+from tests.web.test_pages import Attributes
+from vfl_node.cli.asks import RefusalReason
 from vfl_node.errors import UsageError
+from vfl_node.node.approvals import REASONS
 from vfl_node.web.access import Access
 
 READS = ("/api/asks", "/api/jobs/asked-1/manifest")
@@ -19,12 +25,74 @@ def test_a_browser_reads_what_is_asked(view: View) -> None:
     assert browser(view, token=None, headers={}).get(READS[0]).status_code == 401
     client.post("/login", content=access.ticket())
     assert [client.get(path).status_code for path in READS] == [200, 200]
-    assert client.get(READS[0]).json() == {"asks": [{"id": "asked-1"}]}
+    assert [ask["id"] for ask in client.get(READS[0]).json()["asks"]] == ["asked-1"]
     assert client.get(READS[1]).json()["digits"] == "8ac00b0a"
 
 
+FROM_THE_BOARD = {"Origin": "http://127.0.0.1:8080", "Host": "127.0.0.1:8080"}
+
+
+def at_the_board(view: View) -> TestClient:
+    access = Access(TOKEN, party="clinic")
+    client = browser(view, token=access, headers={})
+    client.post("/login", content=access.ticket())
+    return client
+
+
+def asked(view: View) -> TestClient:
+    view.all.append(a_job("asked-1", "asked", submitter="lab", name="weekly"))
+    return at_the_board(view)
+
+
+def test_the_page_shows_what_is_asked_and_its_forms_have_the_digest(view: View) -> None:
+    text = asked(view).get("/jobs/asked-1").text
+    for part in (
+        "lab asks to run weekly",
+        "waits until 2026-03-08",
+        "gradients",
+        "Different pairs of sets",
+        "train.epochs",
+        "done-1",
+    ):
+        assert part in text
+    assert f'<input type=hidden name="digest" value="{SHOWN["digest"]}">' in text
+    assert text.count("tag warn") == 1
+    assert "<script>alert" not in text
+    assert not re.search(r"<style|<script>|://", text)
+    found = Attributes()
+    found.feed(text)
+    assert not {name for name in found.names if name.startswith("on") or name == "style"}
+    assert set(re.findall(r'<option value="(\w+)"', text)) == set(REASONS) == {reason.value for reason in RefusalReason}
+
+
+def test_the_overview_says_that_a_job_waits_for_the_owner(view: View) -> None:
+    text = asked(view).get("/").text
+    assert "<b>weekly waits for you.</b>" in text
+    assert '<a href="/jobs/asked-1">' in text
+    assert "<script>alert" not in text
+
+
 @pytest.mark.parametrize("what", ANSWERS)
-def test_only_the_token_answers(view: View, what: str) -> None:
+def test_a_button_of_the_board_answers_and_nothing_else_does(view: View, what: str) -> None:
+    client, path, body = at_the_board(view), f"/api/jobs/asked-1/{what}", ANSWERS[what]
+    other = next(name for name in ANSWERS if name != what)
+    for changes in (
+        {"X-Vfl-Board": other},
+        {"X-Vfl-Board": "cancel"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ):
+        assert client.post(path, json=body, headers=FROM_THE_BOARD | {"X-Vfl-Board": what} | changes).status_code == 401
+    assert browser(view, headers={}).post(path, json=body, headers=FROM_THE_BOARD | {"X-Vfl-Board": what}).status_code == 401
+    assert view.answered == []
+    answer = client.post(path, json=body | {"note": ""}, headers=FROM_THE_BOARD | {"X-Vfl-Board": what})
+    assert answer.status_code == 202
+    assert [said[0] for said in view.answered] == [what]
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_only_the_token_or_a_button_answers(view: View, what: str) -> None:
     path, body = f"/api/jobs/asked-1/{what}", ANSWERS[what]
     access = Access(TOKEN, party="clinic")
     client = browser(view, token=access, headers={})

@@ -129,15 +129,7 @@ class Store:
         job_id = job_id or self.draw_id(job)
         if self._trial.seeded and self.get(job_id):
             raise UsageError(f"this seeded trial has run job {job_id}", code="E_JOB_ENDED", hint="start another trial")
-        record = Record(
-            id=job_id,
-            name=job.name,
-            submitter=submitter,
-            spec=job.canonical(),
-            state=state,
-            submitted=utc_now(),
-            person=person,
-        )
+        record = Record(job_id, job.name, submitter, job.canonical(), state, submitted=utc_now(), person=person)
         self.check_there()
         try:
             folder = self.job_folder(record)
@@ -150,7 +142,7 @@ class Store:
         return record
 
     def update(self, record: Record, documents: Documents = NO_DOCUMENTS, **changes: Any) -> Record:
-        """Store ``record`` with ``changes``, and more ``documents``, at once or not at all; return it. Raises StateError."""
+        """Store ``record`` with ``changes`` and more ``documents``, all or nothing, and return it. Raises StateError."""
         changed = replace(record, **changes)
         self._write(changed, "REPLACE", documents)
         return changed
@@ -175,7 +167,11 @@ class Store:
             return self._read(self._index.standing("asked", submitter))
 
     def pause(self, job_id: str) -> None:
-        """Store that an unfinished job is to go on when the node starts again; not one that has ended. Raises StateError."""
+        """Store that an unfinished job is to go on when the node starts again; a job that has ended is left as it is.
+
+        Raises:
+            StateError: it cannot be written.
+        """
         with self._lock:
             record = self.get(job_id)
             if record is not None and record.state in UNFINISHED:

@@ -263,13 +263,13 @@ class _Board:
 
     def page(self, request: Request) -> Response:
         wanted = read_wanted(request.query_params)
-        return self._pages.jobs(self._view.health(), wanted, *self._view.find_jobs(wanted, WAITING))
+        return self._pages.jobs(self._view.health(), wanted, *self._view.find_jobs(wanted, WAITING), asks=self._view.asks())
 
     def job_page(self, request: Request) -> Response:
         job = self._job(request)
         if job["report"] and job["state"] == "done":
             return RedirectResponse(f"/jobs/{job['id']}/report.html")
-        return self._pages.job(self._view.health(), job)
+        return self._pages.job(self._view, job)
 
     def comparison(self, request: Request) -> Response:
         return JSONResponse(to_document(compare_jobs(self._view, request.query_params.getlist("run"))))
@@ -286,12 +286,8 @@ class _Board:
     def trace(self, request: Request) -> Response:
         trace = self._view.trace(self._job(request)["id"])
         if trace is None:
-            return problem(
-                404,
-                "E_NO_TRACE",
-                "this job has no trace",
-                "it has not begun, it ended without a report, or this node kept no traces then",
-            )
+            hint = "it has not begun, it ended without a report, or this node kept no traces then"
+            return problem(404, "E_NO_TRACE", "this job has no trace", hint)
         return Response(trace, media_type="application/json")
 
     def _job(self, request: Request) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Pages:
         figures = {"metric": results.format_value, "interval": results.format_interval, "budgets": overview.budget_groups}
         self._templates.filters |= {**lines, **figures, "time": words.human_time, "age": words.human_age}
         self._templates.filters |= {"duration": words.human_seconds, "bytes": words.human_bytes, "names": words.join_names}
-        self._templates.filters["anchor"] = terms.anchor
+        self._templates.filters |= {"anchor": terms.anchor, "limit": lambda name: overview.TITLES.get(name, name)}
         self._templates.globals["metric_titles"] = {name: title for name, (title, *_) in results.METRICS.items()}
         self._templates.globals["terms"] = terms.TERMS
         style = (page.TEMPLATES / "style.css").read_bytes()
@@ -68,7 +68,15 @@ class Pages:
         headers = {"Cache-Control": "private, max-age=31536000, immutable"}
         return Response(self._files[place], media_type=MEDIA_TYPES[Path(place).suffix], headers=headers)
 
-    def jobs(self, node: dict[str, Any], wanted: Wanted, found: dict[str, Any], waiting: dict[str, Any]) -> HTMLResponse:
+    def jobs(
+        self,
+        node: dict[str, Any],
+        wanted: Wanted,
+        found: dict[str, Any],
+        waiting: dict[str, Any],
+        *,
+        asks: Sequence[dict[str, Any]],
+    ) -> HTMLResponse:
         """The overview: how the node is, the jobs that are wanted, and those that wait.
 
         Args:
@@ -76,12 +84,15 @@ class Pages:
             wanted: of the jobs.
             found: of those, what the node has.
             waiting: the same of those that have waited for longest.
+            asks: the jobs that wait for the owner.
         """
-        return self._render("jobs.html.j2", place="jobs", node=node, wanted=wanted, found=found, waiting=waiting)
+        return self._render("jobs.html.j2", place="jobs", node=node, wanted=wanted, found=found, waiting=waiting, asks=asks)
 
-    def job(self, node: dict[str, Any], job: dict[str, Any]) -> HTMLResponse:
-        """One job."""
-        return self._render("job.html.j2", place="", node=node, job=job)
+    def job(self, view: NodeView, job: dict[str, Any]) -> HTMLResponse:
+        """One job of ``view``; if it waits for the owner, what it asks for. Raises VflError if that cannot be read."""
+        if job["state"] == "asked":
+            return self._render("asked.html.j2", place="", node=view.health(), job=job, asked=view.show(job["id"]))
+        return self._render("job.html.j2", place="", node=view.health(), job=job)
 
     def compare(self, view: NodeView, ids: Sequence[str]) -> HTMLResponse:
         """Jobs of ``view`` side by side; where they cannot be compared what to do, and jobs to choose from."""

@@ -47,7 +47,7 @@ class Admission:
 _EVERYBODY = Admission(None, "looks")
 _LOOK = Admission(LOOKERS, "looks")
 _SUBMIT = Admission(_SUBMITTERS)
-_APPROVE = Admission(frozenset(("approver", "admin")))
+_APPROVE = Admission(frozenset(("approver", "admin")), "presses")
 _OWNER = Admission(_ADMIN)
 
 ROWS: dict[str, Admission] = {

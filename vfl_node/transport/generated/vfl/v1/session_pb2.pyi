@@ -117,7 +117,7 @@ class Frame(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., sequence: _Optional[int] = ..., type: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Preflight(_message.Message):
-    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "manifest_sha256", "consents_sha256", "oldest_protocol_version")
+    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "oldest_protocol_version", "manifest_sha256", "consents_sha256")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -125,9 +125,9 @@ class Preflight(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     INPUT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_SHA256_FIELD_NUMBER: _ClassVar[int]
     CONSENTS_SHA256_FIELD_NUMBER: _ClassVar[int]
-    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     party: str
     protocol_version: int
     software_version: str
@@ -135,10 +135,10 @@ class Preflight(_message.Message):
     attempt: int
     checkpoints: _containers.RepeatedScalarFieldContainer[str]
     input_digest: bytes
+    oldest_protocol_version: int
     manifest_sha256: bytes
     consents_sha256: bytes
-    oldest_protocol_version: int
-    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ...) -> None: ...
 
 class FieldDigest(_message.Message):
     __slots__ = ("field", "sha256")

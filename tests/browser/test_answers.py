@@ -1,0 +1,95 @@
+"""An owner answers a partner's job on the board, in a real Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from nodes import TWO, Federation
+
+from tests.browser.conftest import ALIGNED, Browser
+from tests.browser.test_board import SCHEMES, WIDTHS
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def asked(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """A clinic whose owner is asked about the jobs of the lab."""
+    made = Federation(tmp_path_factory.mktemp("answers"), trial, TWO)
+    made.start_both()
+    yield made
+    made.end_all()
+
+
+@pytest.fixture(scope="module")
+def owner(chromium: Callable[..., Browser], asked: Federation) -> Browser:
+    made = Browser(chromium().driver, asked)
+    made.log_in()
+    return made
+
+
+def submit(asked: Federation) -> str:
+    job_id = str(asked.client("lab").submit(asked.trial.job(ALIGNED).canonical())["id"])
+    asked.wait_until(lambda: asked.view("clinic", job_id).get("state") == "asked")
+    return job_id
+
+
+def press(owner: Browser, selector: str) -> None:
+    owner.run("document.querySelector(arguments[0]).click()", selector)
+
+
+def test_the_pages_have_no_serious_fault_and_fit_their_screen(owner: Browser, asked: Federation) -> None:
+    job_id = submit(asked)
+    for path, width, scheme in product(("/", f"/jobs/{job_id}"), WIDTHS, SCHEMES):
+        owner.show(width, scheme)
+        owner.open(path)
+        assert owner.faults() == [], (path, width, scheme)
+        assert owner.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
+    assert owner.complaints() == []
+    asked.client("clinic").refuse(job_id, "other")
+
+
+def test_an_owner_finds_the_job_looks_at_it_and_lets_it_run(owner: Browser, asked: Federation) -> None:
+    job_id = submit(asked)
+    owner.show(1400)
+    owner.open("/")
+    assert "waits for you" in owner.run("return document.body.innerText")
+    press(owner, f'#top a[href="/jobs/{job_id}"]')
+    owner.wait(lambda: "asks to run" in owner.run("return document.querySelector('h1').innerText"))
+    press(owner, "[data-open=approve]")
+    assert owner.run("return document.getElementById('approve').open")
+    press(owner, "#approve [value=no]")  # back
+    assert asked.view("clinic", job_id)["state"] == "asked"
+    press(owner, "[data-open=approve]")
+    press(owner, "#approve [value=yes]")
+    for name in asked.roles:
+        assert asked.end(name, job_id)["state"] == "done"
+    assert asked.client("clinic").manifest(job_id)["decision"]["verdict"] == "approve"
+    owner.wait(lambda: "asks to run" not in owner.run("return document.querySelector('h1')?.innerText ?? ''"))
+
+
+def test_an_owner_refuses_with_a_reason_and_a_note(owner: Browser, asked: Federation) -> None:
+    job_id = submit(asked)
+    owner.open(f"/jobs/{job_id}")
+    press(owner, "[data-open=refuse]")
+    owner.run("document.querySelector('#refuse select').value = 'budget'")
+    owner.run("document.querySelector('#refuse input[name=note]').value = 'not again'")
+    press(owner, "#refuse [value=yes]")
+    assert "its owner's reason: budget" in asked.end("lab", job_id)["error"]["message"]
+    owner.wait(lambda: "You refused this job." in owner.run("return document.body.innerText"))
+    assert asked.client("clinic").manifest(job_id)["decision"]["note"] == "not again"
+
+
+def test_what_another_job_asks_for_by_now_is_not_approved(owner: Browser, asked: Federation) -> None:
+    """The page is old, or its form was changed: what it names is not what waits."""
+    job_id = submit(asked)
+    owner.open(f"/jobs/{job_id}")
+    owner.run("document.querySelector('#approve [name=digest]').value = '0'.repeat(64)")
+    press(owner, "[data-open=approve]")
+    press(owner, "#approve [value=yes]")
+    owner.wait(lambda: "is not the digest of" in owner.run("return document.getElementById('answer').innerText"))
+    assert asked.view("clinic", job_id)["state"] == "asked"
+    asked.client("clinic").refuse(job_id, "other")
