@@ -44,6 +44,8 @@ from vfl_node.training.trainer import Audits, Epoch, Trained, unaudited
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several
 from vfl_node.transport.pipe import Traffic
 
+pytestmark = pytest.mark.usefixtures("invented_facts")
+
 ROOT = Path(__file__).parents[1]
 HOSTILE = "<img src=x onerror=alert(1)>\"'</style><script>alert(2)</script>"
 

@@ -16,6 +16,8 @@ from vfl_node.settings.defences import read_params
 from vfl_node.settings.protection import Protection
 from vfl_node.training.trainer import Audits
 
+pytestmark = pytest.mark.usefixtures("invented_facts")
+
 FBS = {"name": "fbs", "columns": ["occupation"], "rounds": 10}
 
 

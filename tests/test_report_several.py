@@ -16,6 +16,8 @@ from vfl_node.report import envelope, page
 from vfl_node.settings.protection import Protection
 from vfl_node.transport.pipe import Traffic
 
+pytestmark = pytest.mark.usefixtures("invented_facts")
+
 SIZES = {"clinic": 120, "lab": 90, "insurer": 100}
 MOMENT = "2026-11-23T07:00:00+00:00"
 
