@@ -17,6 +17,7 @@ from vfl_node.progress import (
     InputRefused,
     LocalEpochTrained,
     OverlapDoubted,
+    OwnersAsked,
     PeersAwaited,
     PhaseBegan,
     PredictionsAudited,
@@ -38,6 +39,7 @@ EVENTS: list[Event] = [
     ResultDoubted("few rows"),
     Queued(2),
     PeersAwaited(("lab",), "lost lab", 30.0),
+    OwnersAsked(("lab",)),
     InputRefused("no column 'id'"),
 ]
 

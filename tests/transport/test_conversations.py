@@ -18,7 +18,7 @@ import pytest
 
 from tests.transport.over_grpc import get, put, raw_call
 from vfl_node.errors import Cancelled, Paused, PeerLost, ProtocolError, VflError
-from vfl_node.transport import streams
+from vfl_node.transport import bounds, streams
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.dialer import Dialer
@@ -151,7 +151,7 @@ def test_a_notice_larger_than_any_ends_the_link(node, lab) -> None:
     served = node.links.get(timeout=240)
     served.send(Notice(beat=Beat()))
     dialling = opened.get(timeout=240)
-    dialling.send(Notice(offer=Offer(job_json="x" * (2 << 16))))
+    dialling.send(Notice(offer=Offer(job_json="x" * bounds.bound(Notice).most_bytes)))
     with pytest.raises(ProtocolError) as caught:
         served.receive(5)
     assert caught.value.code == "E_SIZE"
