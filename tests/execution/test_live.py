@@ -133,6 +133,7 @@ def test_milestones_are_logged_and_a_wait_only_once(progress: LiveProgress) -> N
         {"event": "no record is shared"},
         {"event": "few rows"},
         {"event": "lost lab; waiting up to 30 s for lab"},
+        {"event": "waiting for lab: its owner is asked"},
         {"event": "no column 'id'"},
     ]
 
