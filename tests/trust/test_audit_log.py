@@ -213,6 +213,31 @@ def test_a_disk_that_refuses_leaves_no_half_line(tmp_path: Path, monkeypatch: py
     assert verify_log(tmp_path).faults == ()
 
 
+def test_where_no_next_file_can_be_made_none_is_closed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, opened, closed = a_log(tmp_path, 1), list[int](), list[int]()
+    open_file, close_file = os.open, os.close
+
+    def refuse_new(path: Path, flags: int, mode: int) -> int:
+        if flags & os.O_EXCL:
+            raise OSError(28, "No space left on device")
+        opened.append(open_file(path, flags, mode))
+        return opened[-1]
+
+    def close(descriptor: int) -> None:  # a second time it may be the file of somebody else
+        closed.append(descriptor)
+        close_file(descriptor)
+
+    monkeypatch.setattr(audit_log, "MOST_BYTES", 1)
+    monkeypatch.setattr("vfl_node.trust.audit_log.os.open", refuse_new)
+    monkeypatch.setattr("vfl_node.trust.audit_log.os.close", close)
+    log.add(SUBMIT)
+    monkeypatch.undo()
+    assert sorted(closed) == sorted(opened)
+    log.add(SUBMIT)
+    assert [line["n"] for line in read(tmp_path)] == [1, 2]
+    assert verify_log(tmp_path).faults == ()
+
+
 def test_text_of_strangers_is_short_and_can_be_shown(tmp_path: Path) -> None:
     log = AuditLog(tmp_path)
     log.add(Deed("", "", "", "POST", "/api/jobs/{job_id}/cancel", "\x1b[31m\n" + "x" * 10_000, 404))

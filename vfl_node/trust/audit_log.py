@@ -124,13 +124,14 @@ class AuditLog:
             OSError: a file cannot be read.
         """
         found: list[dict[str, Any]] = []
-        for path in reversed(list_files(self._folder)):
-            for line in reversed(path.read_bytes().splitlines()):
-                if len(found) == size:
-                    return found
-                entry = _parse(line)
-                if entry and (before is None or entry["n"] < before):
-                    found.append(entry)
+        with locked(self._folder):
+            for path in reversed(list_files(self._folder)):
+                for line in reversed(path.read_bytes().splitlines()):
+                    if len(found) == size:
+                        return found
+                    entry = _parse(line)
+                    if entry and (before is None or entry["n"] < before):
+                        found.append(entry)
         return found
 
     def _append(self, content: dict[str, Any]) -> None:
@@ -154,8 +155,9 @@ class AuditLog:
                 number, digest = self._last
             if os.fstat(descriptor).st_size >= MOST_BYTES:
                 path.rename(path.with_name(f"audit-{number:010d}.log"))
-                os.close(descriptor)
-                descriptor, new = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600), True
+                full, new = descriptor, True
+                descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+                os.close(full)
             notes = [f"a torn line of {cut} bytes was cut"] if cut else []
             notes += ["lines before this one are not those that were written"] if lost else []
             text = b""
