@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vfl_node.errors import StateError, UsageError
-from vfl_node.process.files import read_checked
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.trust.people import Person
 from vfl_node.trust.tokens import DAY_S, MOST_TOKENS, PREFIX, Tokens
 
@@ -178,6 +178,14 @@ def test_a_damaged_file_lets_nobody_in_and_is_not_replaced(tokens: Tokens, tmp_p
     assert path.read_bytes() == damaged
     path.unlink()
     assert tokens.tokens() == []
+
+
+@pytest.mark.parametrize("found", [b'{"v": 2}', b'[{"name": "anna"}]', b'["anna"]', b"7"])
+def test_a_file_of_another_release_says_so(tmp_path: Path, found: bytes) -> None:
+    write_checked(tmp_path / "tokens", found)
+    with pytest.raises(StateError, match="another release") as caught:
+        Tokens(tmp_path)
+    assert caught.value.code == "E_STATE_VERSION"
 
 
 def test_many_at_once_lose_nothing(tmp_path: Path) -> None:

@@ -201,8 +201,7 @@ class Tokens:
                 seen = (about.st_mtime_ns, about.st_ino, about.st_size)
                 if seen != self._seen:
                     self._seen, self._damage = seen, None
-                    found = json.loads(read_checked(self._path, hint=_HINT))
-                    kept = [Token(**{**fields, "roles": tuple(fields["roles"])}) for fields in found]
+                    kept = _parse(read_checked(self._path, hint=_HINT))
                     self._tokens = {token.name: token for token in kept}
             except FileNotFoundError:
                 self._seen, self._damage, self._tokens = (), None, {}
@@ -213,6 +212,15 @@ class Tokens:
                 self._damage = error
             if self._damage:
                 raise self._damage
+
+
+def _parse(data: bytes) -> list[Token]:
+    """The tokens of the file. Raises StateError (``E_STATE_VERSION``) where another release wrote it."""
+    try:
+        return [Token(**{**fields, "roles": tuple(fields["roles"])}) for fields in json.loads(data)]
+    except (ValueError, TypeError, KeyError):
+        text = "another release wrote state/tokens"
+        raise StateError(text, code="E_STATE_VERSION", hint=f"start the node with that release, or {_HINT}") from None
 
 
 def _check(name: str, roles: Collection[str], days: int) -> tuple[PersonRole, ...]:
