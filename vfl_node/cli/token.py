@@ -9,7 +9,18 @@ from typing import Annotated, TypeVar
 import typer
 from rich.table import Table
 
-from vfl_node.cli.shared import ConfigOption, NodeOption, TokenOption, app, client_at, err, out, print_json, print_table
+from vfl_node.cli.shared import (
+    ConfigOption,
+    JsonOption,
+    NodeOption,
+    TokenOption,
+    app,
+    client_at,
+    err,
+    out,
+    print_json,
+    print_table,
+)
 from vfl_node.errors import UsageError
 from vfl_node.node.client import Client
 from vfl_node.process.files import fault, private_folder
@@ -53,7 +64,7 @@ def list_all(
     config: ConfigOption = None,
     node: NodeOption = "",
     token_file: TokenOption = None,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the tokens, without the secrets. The node may be running."""
     found = _reach(config, node, token_file, Client.tokens, Tokens.tokens)
