@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,7 +52,7 @@ class Lab:
         }
         self.settings = Settings.model_validate(settings | changes)
         self.works = Works(self.settings, self.store)
-        self.works.attach(SimpleNamespace(online=lambda name: False))  # type: ignore[arg-type]
+        self.works.attach(SimpleNamespace(online=lambda name: False, tell=lambda *told: False))  # type: ignore[arg-type]
         self.jobs = Jobs(self.settings, self.store, self.works)
         self.offers = Offers(self.settings, self.store, self.works)
         self.approvals = Approvals(self.settings, self.store, self.works)
@@ -199,6 +201,21 @@ def test_the_watch_ends_what_nobody_has_answered(lab: Lab, monkeypatch: pytest.M
     lab.approvals.expire()
     assert lab.state() == "cancelled"
     assert lab.store.record("weekly-1").message == "its owner's reason: time"
+
+
+def test_a_damaged_manifest_stands_in_no_other_jobs_way(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.offered(manifest())
+    lab.offered(manifest(job_id="weekly-2"))
+    with closing(sqlite3.connect(tmp_path / "state" / "jobs.sqlite")) as index:
+        index.execute("UPDATE documents SET body = x'00' WHERE job = 'weekly-1'")
+        index.commit()
+    asks = {ask["id"]: ask["error"] for ask in lab.approvals.asks()}
+    assert asks == {"weekly-1": "what is kept with job weekly-1 is damaged", "weekly-2": None}
+    monkeypatch.setattr(Manifest, "has_expired", lambda manifest: True)
+    lab.approvals.expire()
+    assert (lab.state("weekly-1"), lab.state("weekly-2")) == ("asked", "cancelled")
+    lab.jobs.cancel("weekly-1")
+    assert lab.state("weekly-1") == "cancelled"
 
 
 def test_one_id_has_one_manifest(lab: Lab) -> None:

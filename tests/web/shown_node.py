@@ -170,8 +170,11 @@ class View:
         return self.all[0]
 
     def asks(self) -> list[dict[str, Any]]:
+        ask = {"id": "asked-1", "name": "weekly", "submitter": "lab", "purpose": HOSTILE}
+        damaged = {"id": "asked-2", "name": "monthly", "submitter": "lab", "purpose": None, "expires": None}
         return [
-            {"id": "asked-1", "name": "weekly", "submitter": "lab", "purpose": HOSTILE, "expires": "2026-03-08T10:00:00+00:00"}
+            ask | {"expires": "2026-03-08T10:00:00+00:00", "error": None},
+            damaged | {"error": "what is kept with job asked-2 is damaged"},
         ]
 
     def show(self, job_id: str) -> dict[str, Any]:

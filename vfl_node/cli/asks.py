@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -12,18 +11,9 @@ from rich.table import Column, Table
 from vfl_node.cli.shared import ConfigOption, JobArgument, JsonOption, NodeOption, TokenOption, app, client_at, out, print_json
 from vfl_node.cli.shared import print_table as print_rows
 from vfl_node.report.words import human_time
+from vfl_node.trust.consents import RefusalReason
 
 NoteOption = Annotated[str, typer.Option("--note", help="For this node's owner; no other party sees it.")]
-
-
-class RefusalReason(str, Enum):
-    """Why a job is refused, as the other parties are told."""
-
-    data = "data"
-    purpose = "purpose"
-    budget = "budget"
-    time = "time"
-    other = "other"
 
 
 @app.command()
@@ -40,7 +30,8 @@ def asks(
         return
     table = Table(Column("job", no_wrap=True, overflow="fold"), "from", "purpose", "until", box=None, pad_edge=False)
     for ask in found:
-        table.add_row(ask["id"], ask["submitter"], ask["purpose"] or "", human_time(ask["expires"]))
+        until = human_time(ask["expires"]) if ask["expires"] else ""
+        table.add_row(ask["id"], ask["submitter"], ask["error"] or ask["purpose"] or "", until)
     print_rows(table)
     out.print("look at one: vfl-node show JOB", markup=False)
 
@@ -117,7 +108,7 @@ def _list_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     yield f"digest: {shown['digest']}"
     if shown["state"] == "asked":
         yield f"to let it run: vfl-node approve {shown['id']} {shown['digits']}"
-        yield f"to refuse it:  vfl-node refuse {shown['id']} --reason data|purpose|budget|time|other"
+        yield f"to refuse it:  vfl-node refuse {shown['id']} --reason {'|'.join(reason.value for reason in RefusalReason)}"
 
 
 def _list_differences(shown: Mapping[str, Any]) -> Iterator[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import structlog
 
-from vfl_node.errors import UsageError, peer_text
+from vfl_node.errors import UsageError, VflError, peer_text
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.node.asked_words import describe
 from vfl_node.node.consents import Consents
@@ -20,12 +19,10 @@ from vfl_node.node.works import Works
 from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
+from vfl_node.trust.consents import RefusalReason
 from vfl_node.trust.manifest import DIGITS, Manifest
 
 log = structlog.get_logger()
-
-REASONS: Sequence[str] = ("data", "purpose", "budget", "time", "other")
-"""Why a job may be refused: all that the other parties are told of it."""
 
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS},64}}")
 
@@ -44,7 +41,10 @@ class Approvals:
         self._consents = Consents(settings, store)
 
     def asks(self) -> list[dict[str, Any]]:
-        """The jobs that wait for the owner, oldest first: id, name, purpose, submitter, submitted, digest, expires."""
+        """The jobs that wait for the owner, oldest first: id, name, submitter, submitted, purpose, digest, expires, error.
+
+        The error says why the manifest of a job cannot be read; then purpose, digest and expires are None.
+        """
         return [self._describe_ask(record) for record in reversed(self._store.asked())]
 
     def show(self, job_id: str) -> dict[str, Any]:
@@ -98,17 +98,22 @@ class Approvals:
             UsageError: the job does not wait for the owner (``E_NOT_ASKED``), or this is no reason (``E_REQUEST``).
             StateError: the answer cannot be stored.
         """
-        if reason not in REASONS:
-            raise UsageError(f"a reason is one of {', '.join(REASONS)}", code="E_REQUEST")
+        if reason not in (reasons := [each.value for each in RefusalReason]):
+            raise UsageError(f"a reason is one of {', '.join(reasons)}", code="E_REQUEST")
         with self._works.beginning():
             record = self._asked(job_id)
             return self._end(record, self._manifest(record), reason, note)
 
     def expire(self) -> None:
-        """Refuse the jobs whose owner has not answered in time. Raises StateError."""
+        """Refuse the jobs whose owner has not answered in time. Those with a damaged manifest stay. Raises StateError."""
         with self._works.beginning():
             for record in self._store.asked():
-                if (manifest := self._manifest(record)).has_expired():
+                try:
+                    manifest = self._manifest(record)
+                except VflError as error:  # the owner sees it among those asked about, and can cancel it
+                    log.warning("a job that waits for the owner cannot be read", job=record.id, code=error.code)
+                    continue
+                if manifest.has_expired():
                     self._end(record, manifest, "time", "nobody has answered in time")
 
     def _end(self, record: Record, manifest: Manifest, reason: str, note: str) -> Record:
@@ -133,13 +138,10 @@ class Approvals:
         return manifest
 
     def _describe_ask(self, record: Record) -> dict[str, Any]:
-        manifest = self._manifest(record)
-        return {
-            "id": record.id,
-            "name": record.name,
-            "purpose": manifest.purpose and peer_text(manifest.purpose, 200),
-            "submitter": record.submitter,
-            "submitted": record.submitted,
-            "digest": manifest.digest,
-            "expires": manifest.expires.isoformat(),
-        }
+        ask = {"id": record.id, "name": record.name, "submitter": record.submitter, "submitted": record.submitted}
+        try:
+            manifest = self._manifest(record)
+        except VflError as error:
+            return ask | {"purpose": None, "digest": None, "expires": None, "error": error.message}
+        purpose = manifest.purpose and peer_text(manifest.purpose, 200)
+        return ask | {"purpose": purpose, "digest": manifest.digest, "expires": manifest.expires.isoformat(), "error": None}

@@ -1,7 +1,6 @@
 """A party's answer to a manifest: whether the job may run with it. Where the party has a card, it signs the answer.
 
-It counts for one manifest, one job and one party. An answer to one job is none to another, nor is it another
-party's.
+It counts for one manifest, one job and one party: it answers no other job, and not for another party.
 
 What the peer learns: the answer; whether the owner was asked or a rule of the settings said it; and when.
 """
@@ -10,6 +9,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from enum import Enum
 from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,6 +30,16 @@ Verdict = Literal["approve", "refuse"]
 
 By = Literal["rule", "persons"]
 """Who answered: the settings (``accept_jobs_from``), or the owner."""
+
+
+class RefusalReason(str, Enum):
+    """Why an owner refuses a job: all that the other parties are told of it."""
+
+    data = "data"
+    purpose = "purpose"
+    budget = "budget"
+    time = "time"
+    other = "other"
 
 
 class Consent(BaseModel):
