@@ -4,8 +4,10 @@ import json
 import os
 import sqlite3
 import stat
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -111,37 +113,37 @@ def test_a_store_of_an_earlier_release_is_brought_up_to_date(tmp_path: Path) -> 
         store.close()
 
 
-def test_a_damaged_row_of_an_earlier_release_stays_one_and_no_other_is(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as old:
+@contextmanager
+def an_earlier_index(folder: Path, version: int) -> Iterator[sqlite3.Connection]:
+    """The index as the release of this version made it, to be filled."""
+    with closing(sqlite3.connect(folder / "jobs.sqlite")) as old:
         old.create_function("digest", -1, lambda *values: index._digest(values).decode(), deterministic=True)
-        for steps in index.MIGRATIONS[:4]:
-            for step in steps:
-                old.execute(step)
+        for step in chain.from_iterable(index.MIGRATIONS[:version]):
+            old.execute(step)
+        yield old
+        old.execute(f"PRAGMA user_version = {version}")
+        old.commit()
+
+
+def test_a_damaged_row_of_an_earlier_release_stays_one_and_no_other_is(tmp_path: Path) -> None:
+    with an_earlier_index(tmp_path, 4) as old:
         for number in (1, 2):
             row = (f"old-{number}", "ötr", "clinic", JOB.canonical(), "done", 3, "then", None, None, "said é", None, 0)
             old.execute(f"INSERT INTO jobs VALUES ({', '.join('?' * 13)})", (*row, index._digest(row).decode()))
         old.execute("UPDATE jobs SET name = CAST(x'FF41' AS TEXT) WHERE id = 'old-2'")  # a flipped bit, no UTF-8 any more
-        old.execute("PRAGMA user_version = 4")
-        old.commit()
     store = Store(tmp_path)
     assert {record.id: record.damaged for record in store.records()} == {"old-1": False, "old-2": True}
     store.close()
 
 
 def test_a_store_without_persons_keeps_its_rows(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as old:
-        old.create_function("digest", -1, lambda *values: index._digest(values).decode(), deterministic=True)
-        for steps in index.MIGRATIONS[:5]:
-            for step in steps:
-                old.execute(step)
+    with an_earlier_index(tmp_path, 5) as old:
         names = (*index.COLUMNS[:-1], "sha256")
         for number, figures in ((1, None), (2, '{"metric": "é"}'), (3, "{}")):
             row = (f"old-{number}", "ötr", "clinic", JOB.canonical(), "done", 3, "then", None, None, "é", None, 0, figures)
             cells = (*row, index._digest(row).decode())
             old.execute(f"INSERT INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", cells)
         old.execute("UPDATE jobs SET figures = CAST(x'FF41' AS TEXT) WHERE id = 'old-3'")
-        old.execute("PRAGMA user_version = 5")
-        old.commit()
     store = Store(tmp_path)
     assert {record.id: record.damaged for record in store.records()} == {"old-1": False, "old-2": False, "old-3": True}
     record = store.add(JOB, submitter="clinic", person="anna")

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 from vfl_node.node.record import describe_spec
+from vfl_node.web.access import Access
 from vfl_node.web.app import create_app
 from vfl_node.web.wanted import KINDS, Wanted
 
@@ -238,3 +239,11 @@ def browser(
 ) -> TestClient:
     app = create_app(view, token=token, **options)
     return TestClient(app, base_url=base_url, headers=dict(headers), raise_server_exceptions=False)
+
+
+def at_the_board(view: View) -> TestClient:
+    """A browser that came in by a link."""
+    access = Access(TOKEN, party="clinic")
+    client = browser(view, token=access, headers={})
+    client.post("/login", content=access.ticket())
+    return client

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from starlette.testclient import TestClient
 
-from tests.web.shown_node import AUTHORISED, TOKEN, Asked, View, browser
+from tests.web.shown_node import AUTHORISED, TOKEN, Asked, View, at_the_board, browser
 from vfl_node.errors import (
     Cancelled,
     DataError,
@@ -189,17 +188,9 @@ CANCEL = "/api/jobs/running-1/cancel"
 FROM_THE_BOARD = {"X-Vfl-Board": "cancel", "Origin": "http://127.0.0.1:8080"}
 
 
-def board(view: View) -> TestClient:
-    """A browser that came in by a link."""
-    access = Access(TOKEN, party="clinic")
-    client = browser(view, token=access, headers={})
-    client.post("/login", content=access.ticket())
-    return client
-
-
 @pytest.mark.parametrize("more", [{}, {"Sec-Fetch-Site": "same-origin"}])
 def test_a_page_of_the_board_may_cancel_and_do_nothing_else(view: View, more: dict[str, str]) -> None:
-    client, headers = board(view), FROM_THE_BOARD | more
+    client, headers = at_the_board(view), FROM_THE_BOARD | more
     assert client.post(CANCEL, headers=headers).status_code == 202
     assert view.cancelled == ["running-1"]
     for path in ("/api/jobs", "/api/jobs/failed-1/resume", "/api/prune", "/api/tickets", PREDICTIONS):
@@ -225,7 +216,7 @@ def test_a_page_of_the_board_may_cancel_and_do_nothing_else(view: View, more: di
 )
 def test_another_site_cancels_nothing_with_the_cookie(view: View, changes: dict[str, str]) -> None:
     given = {name: value for name, value in (FROM_THE_BOARD | changes).items() if value}
-    assert board(view).post(CANCEL, headers=given).status_code == 401
+    assert at_the_board(view).post(CANCEL, headers=given).status_code == 401
     assert browser(view, headers={}).post(CANCEL, headers=FROM_THE_BOARD).status_code == 401  # without the cookie
     assert browser(view, token=None, headers={}).post(CANCEL, headers=FROM_THE_BOARD).status_code == 403
     assert view.cancelled == []

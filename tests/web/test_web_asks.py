@@ -7,7 +7,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from tests.web.shown_node import AUTHORISED, SHOWN, TOKEN, View, a_job, browser
+from tests.web.shown_node import AUTHORISED, SHOWN, TOKEN, View, a_job, at_the_board, browser
 from tests.web.test_pages import Attributes
 from vfl_node.errors import UsageError
 from vfl_node.trust.consents import RefusalReason
@@ -29,13 +29,6 @@ def test_a_browser_reads_what_is_asked(view: View) -> None:
 
 
 FROM_THE_BOARD = {"Origin": "http://127.0.0.1:8080", "Host": "127.0.0.1:8080"}
-
-
-def at_the_board(view: View) -> TestClient:
-    access = Access(TOKEN, party="clinic")
-    client = browser(view, token=access, headers={})
-    client.post("/login", content=access.ticket())
-    return client
 
 
 def asked(view: View) -> TestClient:
