@@ -124,12 +124,17 @@ def test_a_certificate_that_the_guests_key_signed_is_refused(host: Host, clinic:
     forged = builder.sign(signer, x509.load_pem_x509_certificate(made).signature_hash_algorithm)  # type: ignore[arg-type]
     pem = forged.public_bytes(serialization.Encoding.PEM)
     host.invite()
-    for chain in (pem, pem + GUEST):
-        caller = Credentials(
+
+    def shows(chain: bytes) -> Credentials:
+        return Credentials(
             clinic.credentials.authority, chain, key, lab.credentials.files, "lab", FEDERATION, peers={"clinic": None}
         )
-        assert outcome(caller, host.address) in ("E_UNREACHABLE", "E_IDENTITY")
+
+    for chain in (pem, pem + GUEST):
+        assert outcome(shows(chain), host.address) in ("E_UNREACHABLE", "E_IDENTITY")
     assert host.took == []
+    outcome(shows(made), host.address)
+    assert host.took == ["lab"]  # by the same certificate of an authority
 
 
 def test_who_is_known_pairs_no_more(host: Host, clinic: Party) -> None:
