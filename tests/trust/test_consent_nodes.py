@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.trust.test_two_nodes import OwnAuthorities
 from vfl_node.configuration.models import parse
@@ -161,9 +163,6 @@ def test_the_active_party_relays_the_consents_of_passive_ones(
 
 def test_another_signing_key_is_refused_at_both(nodes: OwnAuthorities) -> None:
     """The key was exchanged, and the card that the clinic has pinned is the old one."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     path = nodes.folder / "lab" / "keys" / "signing.key"
     before = path.read_bytes()
     other = Ed25519PrivateKey.generate().private_bytes(
