@@ -19,8 +19,8 @@ from vfl_node.node.works import Works
 from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
-from vfl_node.trust.consents import RefusalReason
 from vfl_node.trust.manifest import DIGITS, Manifest
+from vfl_node.trust.refusal import RefusalReason
 
 log = structlog.get_logger()
 

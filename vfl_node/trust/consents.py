@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from enum import Enum
 from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,16 +29,6 @@ Verdict = Literal["approve", "refuse"]
 
 By = Literal["rule", "persons"]
 """Who answered: the settings (``accept_jobs_from``), or the owner."""
-
-
-class RefusalReason(str, Enum):
-    """Why an owner refuses a job: all that the other parties are told of it."""
-
-    data = "data"
-    purpose = "purpose"
-    budget = "budget"
-    time = "time"
-    other = "other"
 
 
 class Consent(BaseModel):
