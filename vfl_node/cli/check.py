@@ -230,7 +230,7 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
         return
     forms = use.id_form if isinstance(use.id_form, str) else ", ".join(use.id_form)
     yield f"job {use.job}, here {use.place}: aligns {use.records:,} records by {use.protocol}, ids as {forms}"
-    yield f"  the fewest that this node allows: {use.min_set_size:,} (limits.min_set_size)"
+    yield f"  the fewest that this node allows: {use.min_set_size:,} (min_own_rows in the policy)"
     if use.task is None:
         yield "  it does not train, so it reads no other column"
     else:

@@ -143,12 +143,12 @@ def set_up(
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
     """
-    inputs = None
+    inputs, limits = None, settings.limits_for(job)
     if table is not None:
         part = table
         if not job.predict:
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
-            part = select_records(table, job.align, memory, settings.limits, settings.name)
+            part = select_records(table, job.align, memory, limits, settings.name)
         inputs = DataInputs(table, part, table_name(settings, job))
     trace = trace or Trace()
     for channel in channels.values():
@@ -165,12 +165,13 @@ def set_up(
             workers=Threads(settings.group_workers),
             processes=Processes(settings.group_workers),
             device=choose_device(settings.device),
+            memory_mib=settings.resources.memory_mib,
         ),
         policy=Policy(
-            limits=settings.limits,
+            limits=limits,
             obfuscation=settings.obfuscation,
             models=settings.models,
-            protection=settings.protection,
+            protection=settings.protection_under(limits),
             compare=settings.compare,
         ),
         recording=Recording(

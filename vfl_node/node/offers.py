@@ -24,6 +24,7 @@ from vfl_node.node.works import Works
 from vfl_node.process import failpoints
 from vfl_node.process.logs import Seldom
 from vfl_node.settings.node import Settings
+from vfl_node.settings.refusals import SILENT
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
 
@@ -75,11 +76,16 @@ class Offers:
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
                 log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
-            reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.peer_code, reason=error.for_peer)
+            reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.peer_code, reason=self._tell(error))
         except Exception:
             log.exception("internal error", job=peer_text(offer.job_id, 63), peer=peer)  # the link must outlive it
             reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)
         return Notice(offer_reply=reply)
+
+    def _tell(self, error: VflError) -> str:
+        """What a peer hears of it: no reason of a strict policy."""
+        strict = self._settings.rules.preset == "strict" and error.code in (PolicyError.default_code, "E_BUDGET")
+        return SILENT if strict else error.for_peer
 
     def link_up(self, peer: str) -> None:
         """Tell a peer whose link is up again what was cancelled meanwhile, and ask it how jobs ended that it decides.
@@ -157,13 +163,6 @@ class Offers:
         if state := self._store.pruned_state(offer.job_id):
             text = f"job {offer.job_id} has ended here ({state}), and was pruned"
             raise PeerError(text, code=_code_of(state), for_peer=f"the job has already ended there ({state})")
-        by_rule = peer in self._settings.accept_jobs_from
-        if not by_rule and not self._settings.ask:
-            raise PolicyError(
-                f"{peer} is not in accept_jobs_from",
-                hint=f"to let {peer}'s jobs run without asking, add it to accept_jobs_from in this node's configuration",
-                for_peer=f"its settings do not accept jobs from {peer} (accept_jobs_from)",
-            )
         if len(offer.job_json) > MOST_JOB_BYTES or not JOB_ID.fullmatch(offer.job_id):
             raise PolicyError(f"{peer} offers a job of unusable size or id", for_peer="the job's size or id is not usable")
         job = parse_job(offer.job_json, source=f"the job offered by {peer}")
@@ -174,6 +173,7 @@ class Offers:
         if job.predict:
             predictions.check(self._store, job, peer, self._settings.name)
         taken = self._consents.take(peer, offer, job)
+        by_rule = self._consents.decide(job, peer, taken[0] if taken else None).by == "rule"
         if taken is None and not by_rule:
             text = "the job has no manifest, which its owner could be asked about"
             raise PolicyError(text, code="E_MANIFEST", hint=f"install this version at {peer}, too", for_peer=text)

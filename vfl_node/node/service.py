@@ -99,7 +99,8 @@ class Node:
         self._store = Store(settings.state_dir, trial)
         self._works = Works(settings, self._store)
         self._jobs = Jobs(settings, self._store, self._works)
-        self._approvals = Approvals(settings, self._store, self._works)
+        self.tokens = Tokens(settings.state_dir)
+        self._approvals = Approvals(settings, self._store, self._works, self.tokens)
         self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
         self._pairing = Pairing(settings, credentials)
@@ -108,7 +109,7 @@ class Node:
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests)
         with starting(settings.state_dir):
             self.token = self._token()
-        self.tokens, self.audit = Tokens(settings.state_dir), AuditLog(settings.state_dir)
+        self.audit = AuditLog(settings.state_dir)
 
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address.
@@ -200,14 +201,14 @@ class Node:
         """As :meth:`vfl_node.node.approvals.Approvals.show`."""
         return self._approvals.show(job_id)
 
-    def approve(self, job_id: str, digits: str, note: str) -> dict[str, Any]:
+    def approve(self, job_id: str, digits: str, note: str, person: str | None = None) -> dict[str, Any]:
         """Let a job of a peer run. Raises VflError as :meth:`vfl_node.node.approvals.Approvals.approve`."""
-        self._approvals.approve(job_id, digits, note)
+        self._approvals.approve(job_id, digits, note, person)
         return self._jobs.view(job_id) or {}
 
-    def refuse(self, job_id: str, reason: str, note: str) -> dict[str, Any]:
+    def refuse(self, job_id: str, reason: str, note: str, person: str | None = None) -> dict[str, Any]:
         """Refuse a job of a peer. Raises VflError as :meth:`vfl_node.node.approvals.Approvals.refuse`."""
-        self._approvals.refuse(job_id, reason, note)
+        self._approvals.refuse(job_id, reason, note, person)
         return self._jobs.view(job_id) or {}
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:

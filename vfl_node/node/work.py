@@ -41,10 +41,11 @@ from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
-from vfl_node.progress import InputRefused, PeersAwaited, Queued, Silent
+from vfl_node.progress import HoursAwaited, InputRefused, PeersAwaited, Queued, Silent
 from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.trace import Trace
+from vfl_node.trust.manifest import VALID_DAYS
 
 log = structlog.get_logger()
 
@@ -177,6 +178,7 @@ class Work:
                 self._renew_deadline()
             try:
                 if self.turn:
+                    self._await_hours(self.turn)
                     self._await_turn(self.turn)
                 self._go_on()
                 return
@@ -185,6 +187,24 @@ class Work:
                 self._budget.release(self.record.id)
                 if self.turn:  # one that cannot go on is passed over anyway
                     self.turn.give_back(REST_S if self.others.able else 0.0)
+
+    @property
+    def _out_of_hours(self) -> bool:
+        """Whether the policy does not let the job begin at this hour. Once it has begun, it goes on at any."""
+        begun = self.others.begun or self.turn is None
+        return not begun and not self._settings.rules.is_open(self._job.parties.others(self._settings.name))
+
+    def _await_hours(self, turn: Turn) -> None:
+        """Wait until the policy lets the job begin. Raises PeerError where its consents end before (``E_CONSENT``)."""
+        with turn.held_back():
+            while self._out_of_hours:
+                self.progress.emit(HoursAwaited())
+                if self.others.consents.expired:
+                    text = f"the job has not begun within {VALID_DAYS} days"
+                    hint = "look at the hours of both parties' policies, then submit it again"
+                    raise PeerError(text, code="E_CONSENT", hint=hint, for_peer=text)
+                self.stop.wait(QUEUE_LOOK_S)
+                self._renew_deadline()
 
     def _await_turn(self, turn: Turn) -> None:
         """Wait for a place for the job. Raises as announcing it, and PeerLost if a party is away for too long."""
@@ -261,7 +281,9 @@ class Work:
                 table = read_input(self._settings, self._job)
                 announce(self.progress, self._job, {self._settings.name: table})
             model = trained_with(self._store, self._job, self._settings.name)
-            self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
+            self._budget.reserve(
+                self.record.id, self._job, self._settings.role, table, self._settings.limits_for(self._job), model
+            )
             self._frame_bytes = frame_bytes(self._job, model)
             return table, predicting
         except (VflError, OSError) as cause:
@@ -299,6 +321,8 @@ class Work:
 
     def _converse(self, table: Table | None, predicting: Predicting | Coordinating | None, meeting: Meeting) -> None:
         """One attempt, with all parties connected."""
+        if self._out_of_hours:  # they have ended while the job waited for its parties
+            raise GaveWay("the hours of the policy have ended", for_peer="its policy lets the job begin later (time)")
         failpoints.reach("met")
         own, attempt = Randomness(self._folder.seed(first=self.record.attempt == 0)), self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)

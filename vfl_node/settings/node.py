@@ -9,27 +9,32 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     SerializeAsAny,
     Tag,
+    ValidationInfo,
     model_validator,
 )
 
-from vfl_node.configuration.models import Frozen, text_of, validate
+from vfl_node.configuration.models import Frozen, load, text_of, validate
 from vfl_node.configuration.yaml_text import read
 from vfl_node.errors import UsageError
-from vfl_node.job import Name, Parties
+from vfl_node.job import Job, Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
 from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, TlsMode, add_paired
 from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
+from vfl_node.settings.earlier import read_earlier
 from vfl_node.settings.limits import Limits
+from vfl_node.settings.policy import Policy, PolicyInForce
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
+from vfl_node.settings.resources import Queue, Resources
 from vfl_node.settings.table import Data
 
 SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
@@ -89,12 +94,9 @@ class Settings(Frozen):
     )
     peers: Mapping[Name, Peer] = {}
     peers_dir: Path = Field(default=Path(PEERS_DIR), description="files of the peers that this node was paired with")
-    accept_jobs_from: tuple[Name, ...] = Field(
-        default=(), description="peers whose jobs run without asking the owner; nobody by default"
-    )
-    ask: bool = Field(
-        default=True,
-        description="whether a job of another peer waits until this owner approves or refuses it; false: it is refused",
+    policy: Policy = Field(
+        default=Policy(),
+        description="what this owner allows whom, and who says yes: a file (docs/reference/policy.md), or the same keys here",
     )
     tls: Tls | None = None
     insecure_loopback: bool = Field(default=False, description="plaintext, only between loopback addresses")
@@ -122,7 +124,8 @@ class Settings(Frozen):
         gt=0,
         description="how long a connected peer may make no progress, neither compute nor send, while a job waits for it",
     )
-    limits: Limits = Limits()
+    queue: Queue = Queue()
+    resources: Resources = Resources()
     obfuscation: Obfuscation = Obfuscation()
     compare: Compare = Compare()
     models: dict[ModelName, ModelPlace] = Field(
@@ -135,25 +138,30 @@ class Settings(Frozen):
         description="what changes the embeddings (passive node) or gradients (active node) that this node sends, in this order",
     )
 
+    _in_force: PolicyInForce = PrivateAttr()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier(cls, given: Any, info: ValidationInfo) -> Any:
+        return read_earlier(given, info) if isinstance(given, Mapping) else given
+
+    @model_validator(mode="after")
+    def _hold_policy(self) -> Settings:
+        self._in_force = PolicyInForce(self.policy)
+        return self
+
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         if self.http_tls and self.http_plain:
             raise ValueError("http_plain is for a port without http_tls: leave one of the two out")
         if self.name in self.peers:
             raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
-        if (unknown := sorted(set(self.accept_jobs_from) - set(self.peers))) and not self.pairs:
-            raise ValueError(f"accept_jobs_from names {unknown[0]!r}, which is not among peers")
-        if relayed := sorted(set(self.accept_jobs_from) & (self.peers.keys() - self.connected.keys())):
-            raise ValueError(
-                f"accept_jobs_from names {relayed[0]!r}, which is relayed: its jobs are offered by the active party"
-            )
         if self.role != "passive" and len(self.connected) < len(self.peers):
             raise ValueError(
                 "a relayed peer is for a passive node: an active one and a coordinator meet all parties themselves"
             )
-        named = {name for table in self.tables.values() for name in table.peers or ()}
-        if (unknown := sorted(named - set(self.peers))) and not self.pairs:
-            raise ValueError(f"data.peers names {unknown[0]!r}, which is not among peers")
+        if (unknown := sorted(set(self.policy.partners) - set(self.peers))) and not self.pairs:
+            raise ValueError(f"policy.partners names {unknown[0]!r}, which is not among peers")
         if self.listen is None and any(peer.address is None for peer in self.connected.values()):
             raise ValueError("a peer without an address must be able to dial in: set listen")
         if self.pairs and (lone := [name for name, peer in self.connected.items() if peer.authority is None]):
@@ -174,22 +182,11 @@ class Settings(Frozen):
                 raise ValueError(f"data.{key} is for an active node, whose labels it goes with: leave it out")
         if self.role == "coordinator" and self.data is not None:
             raise ValueError("a coordinator has no data: leave it out")
-        if self.limits.max_attack_auc is not None and not self.audit.membership:
-            raise ValueError(
-                "limits.max_attack_auc needs the attacks that audit.membership: false switches off; remove one of the two"
-            )
         if self.role != "passive" and self.audit.features:
             raise ValueError("audit.features is for a passive node, whose columns the embeddings tell of")
         if self.role == "coordinator" and self.audit.linkage:
             raise ValueError("audit.linkage is for a node with a table, whose keys a coordinator could recognise")
-        if self.limits.max_feature_gain is not None and not self.audit.features:
-            raise ValueError("limits.max_feature_gain needs audit.features, which says which columns are tried")
-        if self.limits.max_label_auc is not None and self.role != "active":
-            raise ValueError("limits.max_label_auc is for an active node, which has the labels")
-        if self.limits.max_label_auc is not None and not self.audit.labels:
-            raise ValueError(
-                "limits.max_label_auc needs the attacks that audit.labels: false switches off; remove one of the two"
-            )
+        self.check_policy(self.policy)
         for number, defence in enumerate(self.defences):
             if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
                 raise ValueError(
@@ -218,29 +215,84 @@ class Settings(Frozen):
         return {DEFAULT_TABLE: self.data} if isinstance(self.data, Data) else self.data or {}
 
     @property
+    def rules(self) -> Policy:
+        """The policy that holds now: that of the settings, or the one that its owner has put in its place since."""
+        return self._in_force.policy
+
+    @property
+    def policy_file(self) -> Path | None:
+        """The file of the policy; None: it stands in the settings."""
+        return self._in_force.file
+
+    def enforce(self, policy: Policy) -> None:
+        """Put another policy in place, for all copies of these settings. Raises ValueError as :meth:`check_policy`."""
+        self.check_policy(policy)
+        self._in_force.policy = policy
+
+    def place_policy(self, file: Path | None) -> None:
+        """Remember where the policy was read from."""
+        self._in_force.file = file
+
+    def check_policy(self, policy: Policy) -> None:
+        """Raise ValueError where a policy stops trainings by attacks that this node does not run."""
+        written = {"everyone": policy.everyone, **{f"partners.{name}": limits for name, limits in policy.partners.items()}}
+        for place, layer in written.items():
+            if layer.attacks.labels is not None and self.role != "active":
+                raise ValueError(f"policy.{place}.attacks.labels is for an active node, which has the labels")
+            if layer.attacks.columns is not None and self.role != "passive":
+                raise ValueError(f"policy.{place}.attacks.columns is for a passive node, whose columns the embeddings tell of")
+        attacks = [policy.limits_of(name).attacks for name in ("", *policy.partners)]
+        needs = "policy: attacks.{} needs the attacks that audit.{}: false switches off; remove one of the two"
+        if any(each.rows is not None for each in attacks) and not self.audit.membership:
+            raise ValueError(needs.format("rows", "membership"))
+        if any(each.labels is not None for each in attacks) and self.role == "active" and not self.audit.labels:
+            raise ValueError(needs.format("labels", "labels"))
+        if any(each.columns is not None for each in attacks) and self.role == "passive" and not self.audit.features:
+            raise ValueError("policy: attacks.columns needs audit.features, which says which columns are tried")
+
+    def limits_for(self, job: Job | None) -> Limits:
+        """What this owner allows a job: the tightest of the limits for its other parties with data. None: for everyone."""
+        return self.rules.limits_for(job.parties.others(self.name) if job else ())
+
+    @property
     def protection(self) -> Protection:
         """What this owner does about what tensors tell."""
+        return self.protection_under(self.limits_for(None))
+
+    def protection_under(self, limits: Limits) -> Protection:
+        """The same in a job with these limits."""
+        attacks = limits.attacks
         return Protection(
             self.defences,
             self.audit.membership,
-            self.limits.max_attack_auc,
+            attacks.rows,
             self.audit.features,
-            self.limits.max_feature_gain,
+            attacks.columns if self.role == "passive" else None,
             self.audit.labels,
-            self.limits.max_label_auc,
+            attacks.labels if self.role == "active" else None,
             self.audit.linkage,
         )
+
+    @property
+    def coordinators(self) -> set[str]:
+        """Peers that the policy lists as coordinators."""
+        named = [self.rules.limits_of(name).coordinators for name in self.peers]
+        return {name for names in named if names != "any" for name in names}
+
+    @property
+    def submitters(self) -> list[str]:
+        """Peers that may submit jobs: all that have data."""
+        return [name for name in self.connected if name not in self.coordinators]
 
     @property
     def group_workers(self) -> int:
         """Threads for group operations: ``group_threads``, or one for every core this process may use."""
         return self.group_threads or len(os.sched_getaffinity(0))
 
-    @property
-    def running_per_peer(self) -> int:
-        """``limits.running_per_peer``, or the share of one peer in the places that are not kept for this node's owner."""
-        share = (self.jobs_at_once - 1) // max(1, len(self.accept_jobs_from))
-        return self.limits.running_per_peer or max(1, share)
+    def running_of(self, peer: str) -> int:
+        """How many jobs of a peer run at once: ``queue``, or its share in the places that are not kept for this owner."""
+        share = (self.jobs_at_once - 1) // max(1, len(self.submitters))
+        return self.queue.share_of(peer).running or max(1, share)
 
     @property
     def streams_per_party(self) -> int:
@@ -288,9 +340,21 @@ def load_settings(path: Path) -> Settings:
     """
     text, base = text_of(path), path.resolve().parent
     document = read(text, str(path))
+    file = None
     if isinstance(document, Mapping):
         document = add_paired(document, base)
-    return resolve_paths(validate(document, Settings, source=str(path), text=text), base)
+        policy = policy_at(base, document.get("policy"))
+        if isinstance(policy, Policy):
+            file = base / str(document["policy"])
+            document = {**document, "policy": policy}
+    settings = resolve_paths(validate(document, Settings, source=str(path), text=text), base)
+    settings.place_policy(file)
+    return settings
+
+
+def policy_at(base: Path, written: object) -> object:
+    """The policy that settings in the folder ``base`` name by its file; what is written otherwise. Raises UsageError."""
+    return load(base / written, Policy) if isinstance(written, str) else written
 
 
 def resolve_paths(settings: Settings, base: Path) -> Settings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vfl_node.trust.people import PersonRole
+from vfl_node.trust.people import DECIDERS, PersonRole
 
 Browser = Literal["refused", "looks", "presses"]
 """What a cookie is good for: nothing; reading; an act, where a button on a page of this node sends it."""
@@ -47,7 +47,7 @@ class Admission:
 _EVERYBODY = Admission(None, "looks")
 _LOOK = Admission(LOOKERS, "looks")
 _SUBMIT = Admission(_SUBMITTERS)
-_APPROVE = Admission(frozenset(("approver", "admin")), "presses")
+_APPROVE = Admission(DECIDERS, "presses")
 _OWNER = Admission(_ADMIN)
 
 ROWS: dict[str, Admission] = {

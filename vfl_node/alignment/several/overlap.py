@@ -48,7 +48,7 @@ class OverlapSizes:
                 text,
                 code="E_OVERLAP",
                 hint="the sizes of small parts betray who is in them. limits.min_overlap is each owner's choice; a job with "
-                "another one counts as another input (limits.inputs_per_peer)",
+                "another one counts as another input (budgets.alignments)",
                 for_peer=text,
             )
 

@@ -79,7 +79,7 @@ class FileShown:
     """
 
     def __init__(self, path: Path, most: int) -> None:
-        """That in ``path``, of which there may be ``most`` rows (``limits.rows_per_model``)."""
+        """That in ``path``, of which there may be ``most`` rows (``budgets.predicted_rows``)."""
         self._path, self.most = path, most
 
     @classmethod
@@ -139,10 +139,10 @@ class FileShown:
     def _too_many(self, told: int, asked: str) -> PolicyError:
         return PolicyError(
             f"the peer was told about {told} rows of this model beside those held out; {asked}, and this node allows "
-            f"{self.most} (limits.rows_per_model)",
+            f"{self.most} (budgets.predicted_rows)",
             code="E_BUDGET",
-            hint="ask for records that were asked for before, or for fewer; or raise limits.rows_per_model where the other "
-            "party may have all of them under one set of weights (docs/guides/give-predictions.md)",
+            hint="ask for records asked for before, or for fewer; or raise budgets.predicted_rows in the policy where "
+            "the other party may have all of them under one set of weights (docs/guides/give-predictions.md)",
             for_peer="its owner's settings do not allow more rows of this model",
         )
 
