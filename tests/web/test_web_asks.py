@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from tests.web.shown_node import AUTHORISED, SHOWN, TOKEN, View, a_job, at_the_board, browser
 from tests.web.test_pages import Attributes
 from vfl_node.errors import UsageError
-from vfl_node.trust.consents import RefusalReason
+from vfl_node.trust.refusal import RefusalReason
 from vfl_node.web.access import Access
 
 READS = ("/api/asks", "/api/jobs/asked-1/manifest")

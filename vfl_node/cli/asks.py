@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from vfl_node.cli.shared import ConfigOption, JobArgument, JsonOption, NodeOption, TokenOption, app, client_at, out, print_json
 from vfl_node.cli.shared import print_table as print_rows
 from vfl_node.report.words import human_time
-from vfl_node.trust.consents import RefusalReason
+from vfl_node.trust.refusal import RefusalReason
 
 NoteOption = Annotated[str, typer.Option("--note", help="For this node's owner; no other party sees it.")]
 

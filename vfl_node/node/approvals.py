@@ -21,9 +21,9 @@ from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import By
-from vfl_node.trust.consents import RefusalReason
 from vfl_node.trust.manifest import DIGITS, Manifest
 from vfl_node.trust.people import DECIDERS, OWNER, People
+from vfl_node.trust.refusal import RefusalReason
 
 log = structlog.get_logger()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from enum import Enum
 from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -35,16 +34,6 @@ By = Literal["rule", "persons"]
 
 Pseudonym = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 """Stands for a person, in one job."""
-
-
-class RefusalReason(str, Enum):
-    """Why an owner refuses a job: all that the other parties are told of it."""
-
-    data = "data"
-    purpose = "purpose"
-    budget = "budget"
-    time = "time"
-    other = "other"
 
 
 class Consent(BaseModel):
