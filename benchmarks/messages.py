@@ -425,8 +425,7 @@ def _node(name: str, tables: Mapping[str, Path], folder: Path, recorder: Recorde
         **({"data": {"path": tables[name]}} if name in tables else {}),
         "insecure_loopback": True,
         "http": None,
-        "accept_jobs_from": [*rest["peers"]],
-        "limits": {"trainings_per_set": 3, "coordinators": ["hub"]},
+        "policy": {"preset": "trial", "everyone": {"budgets": {"trainings": 3}}},
         "state_dir": folder / f"{name}-state",
         **rest,
     }

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import accepting
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution import folder as job_folder
 from vfl_node.node import partners, running, service, store, work
@@ -59,7 +60,7 @@ class Pair:
         self.nodes: dict[str, Node] = {}
         self.start("clinic", listen="127.0.0.1:0", peers={"lab": Peer()})
         address = self.bound
-        self.start("lab", peers={"clinic": Peer(address=address)}, accept_jobs_from=("clinic",))
+        self.start("lab", peers={"clinic": Peer(address=address)}, policy={"approve": accepting("clinic")})
 
     def start(self, name: str, **settings: Any) -> None:
         data = Data(path=self.trial.files[name])

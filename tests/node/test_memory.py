@@ -161,7 +161,7 @@ class _Anything:
 @pytest.fixture(scope="module")
 def target(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Target:
     federation = federations(tmp_path_factory.mktemp("memory"))
-    federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}}, accept_jobs_from=["lab"], peer_wait_s=20)
+    federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}}, accepts=["lab"], peer_wait_s=20)
     made = Target(federation)
     made.aligning().close()  # what the first of everything takes is no attack
     return made
@@ -248,7 +248,7 @@ def many_sizes(target: Target) -> None:
 def too_large_a_model(target: Target) -> None:
     _, reply = target.offer(JOB.replace("psi", "psu") + "train: {bottom: [24000, 24000], active_bottom: [24000, 24000]}\n")
     assert not reply.accepted
-    assert "max_model_parameters" in reply.reason
+    assert reply.reason == "its policy does not allow the job (size)"
 
 
 def compressed(target: Target) -> None:

@@ -150,7 +150,7 @@ def limited(served: ServedBySeveral) -> Iterator[Callable[..., None]]:
 
     def start(**limits: Any) -> None:
         served.federation.kill("insurer", signal.SIGTERM)
-        served.federation.start("insurer", limits=limits)
+        served.federation.start("insurer", everyone=limits)
         served.up()
 
     yield start
@@ -164,7 +164,7 @@ def test_a_party_whose_limit_is_reached_is_named_at_all_others(
     expected = served.expected(name)
     path = served.federation.job_folder("insurer", served.model) / "shown"
     told, (_, later) = FileShown(path, 1).rows(), FileShown(path, 1)._read()
-    limited(rows_per_model=len(later))
+    limited(budgets={"predicted_rows": len(later)})
     assert served.ask(name) == expected
     with pytest.raises(VflError) as caught:
         served.ask(name, range(20, 120))
@@ -175,7 +175,7 @@ def test_a_party_whose_limit_is_reached_is_named_at_all_others(
     (other,) = ROLES.keys() - {name, "insurer"}
     error = served.federation.end(other, service)["error"]
     assert "insurer" in error["message"]
-    assert "rows_per_model" not in error["message"] + caught.value.message
+    assert "predicted_rows" not in error["message"] + caught.value.message
     assert (FileShown(path, 1).rows() == told).all()
 
 

@@ -337,7 +337,7 @@ def predictions(kind: str, strength: float) -> Tensor:
 def test_predictions_that_tell_labels_are_stopped_and_others_are_not(tmp_path: Path, kind: str) -> None:
     said = predictions(kind, 3.0)
     of = served(tmp_path, kind, limit=0.7)
-    with pytest.raises(PolicyError, match=r"limits\.max_label_auc allows 0\.7") as caught:
+    with pytest.raises(PolicyError, match=r"attacks\.labels allows 0\.7") as caught:
         of.admit(np.arange(ROWS), said)
     assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
     assert "AUC" not in str(caught.value.for_peer)
@@ -404,7 +404,7 @@ def test_rows_whose_labels_cannot_be_looked_up_are_predicted_for_others_only_wit
     if not refused:
         check_judged(session, named=named)
         return
-    with pytest.raises(PolicyError, match="max_label_auc") as caught:
+    with pytest.raises(PolicyError, match=r"attacks\.labels") as caught:
         check_judged(session, named=named)
     assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
 

@@ -129,7 +129,7 @@ class Approvals:
             raise UsageError(f"{known.name} has said yes already", code="E_PERSON", hint="another person must say yes, too")
         said = [*earlier, Yes(known.name, known.mark, utc_now(), note)]
         if len(said) < NEEDED:
-            self._consents.keep_yes(job_id, said)
+            self._consents.keep_yes(job_id, said[-1])
         return [each.person for each in said]
 
     def _count_yes(self, job_id: str) -> list[Yes]:

@@ -10,10 +10,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from vfl_node.errors import PolicyError, StateError
-from vfl_node.estimate.memory import plan_training
 from vfl_node.job import Job
 from vfl_node.node.predictions import trained_with
-from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents
+from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents, Record
 from vfl_node.node.store import Store
 from vfl_node.process import failpoints
 from vfl_node.session.preflight import NO_MARKS, ConsentMarks
@@ -31,8 +30,8 @@ NOTE = "note"
 PERSONS = "persons"
 """Name of what this node keeps of who has decided: a salt, and the names."""
 
-YES = "yes"
-"""Name of the persons who have said yes while another one must, too."""
+YES = "yes "
+"""How the names begin of what is kept of persons who have said yes while another one must, too: of each by its token."""
 
 MOST_NOTE = 500
 """Characters of it."""
@@ -119,31 +118,33 @@ class Consents:
         if differing:
             raise unusable(f"the manifest has another card of {' and '.join(differing)} than this node")
 
-    def decide(self, job: Job, submitter: str, manifest: Manifest | None) -> Decision:
-        """Who says yes to a job of a peer, by the policy that holds now.
+    def decide(self, job: Job, submitter: str, manifest: Manifest | None, stored: Record | None = None) -> Decision:
+        """Who says yes to a job of a peer, by the policy of the settings.
+
+        Args:
+            job: the job.
+            submitter: the peer.
+            manifest: of the job; None: it has none.
+            stored: the job itself, where it is stored: what was approved before it counts.
 
         Raises:
             PolicyError: nobody does (``E_POLICY``).
             StateError: what is kept of an earlier job is damaged (``E_STATE_CORRUPT``).
         """
-        policy, plan = self._settings.rules, plan_training(job)
-        remembers = any(line.when.same_as_approved for line in policy.approve)
-        asked = Asked(
-            job,
-            self._settings.name,
-            submitter,
-            steps=plan.steps(job.evaluate, 0) if plan else None,
-            known=remembers and manifest is not None and self._has_approved(manifest.terms),
-        )
-        decision = policy.decide(asked)
+        policy = self._settings.rules
+        remembers = manifest is not None and any(line.when.same_as_approved for line in policy.approve)
+        known = remembers and manifest is not None and self._has_approved(manifest.terms, stored)
+        decision = policy.decide(Asked(job, self._settings.name, submitter, known=known))
         if decision.by == "nobody":
             why: Why = "kind" if decision.line.startswith("never") else "partner"
             raise refusal(why, f"this node's policy refuses job {job.name!r} ({decision.line})", f"see {decision.line}")
         return decision
 
-    def _has_approved(self, terms: str) -> bool:
-        """Whether a person here has approved a job of these terms, of those that are still kept."""
+    def _has_approved(self, terms: str, stored: Record | None) -> bool:
+        """Whether a person here has approved a job of these terms, of those that are still kept and older than ``stored``."""
         for record in self._store.records():
+            if stored and (record.id == stored.id or record.submitted > stored.submitted):
+                continue
             with suppress(PolicyError, StateError):  # a damaged one counts for nothing
                 decision, manifest = self.decision(record.id), self.manifest(record.id)
                 yes = decision is not None and (decision[0].verdict, decision[0].by) == ("approve", "persons")
@@ -186,11 +187,13 @@ class Consents:
 
     def said_yes(self, job_id: str) -> list[Yes]:
         """The persons who have said yes here while another one must, too."""
-        return [Yes(**each) for each in json.loads(self._store.documents(job_id).get(YES, b"[]"))]
+        kept = self._store.documents(job_id)
+        said = [Yes(**json.loads(data)) for name, data in kept.items() if name.startswith(YES)]
+        return sorted(said, key=lambda each: each.at)
 
-    def keep_yes(self, job_id: str, said: Sequence[Yes]) -> None:
-        """Keep that these persons have said yes. Raises StateError."""
-        self._store.keep(job_id, {YES: json.dumps([asdict(each) for each in said]).encode()})
+    def keep_yes(self, job_id: str, said: Yes) -> None:
+        """Keep that a person has said yes. Raises StateError."""
+        self._store.keep(job_id, {f"{YES}{said.person} {said.mark}": json.dumps(asdict(said)).encode()})
 
     def manifest(self, job_id: str) -> Manifest | None:
         """The manifest of a job; None for one of an earlier version. Raises StateError, PolicyError where it is damaged."""

@@ -29,6 +29,7 @@ from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
+from vfl_node.node.policies import Policies
 from vfl_node.node.prometheus import write_figures
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
@@ -101,6 +102,7 @@ class Node:
         self._jobs = Jobs(settings, self._store, self._works)
         self.tokens = Tokens(settings.state_dir)
         self._approvals = Approvals(settings, self._store, self._works, self.tokens)
+        self._policies = Policies(settings, self._store)
         self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
         self._pairing = Pairing(settings, credentials)
@@ -211,6 +213,22 @@ class Node:
         self._approvals.refuse(job_id, reason, note, person)
         return self._jobs.view(job_id) or {}
 
+    def policy(self) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.policies.Policies.show`."""
+        return self._policies.show()
+
+    def check_policy(self, text: str) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.policies.Policies.check`."""
+        return self._policies.check(text)
+
+    def apply_policy(self, text: str, person: str | None) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.policies.Policies.apply`."""
+        return self._policies.apply(text, person)
+
+    def reload_policy(self) -> None:
+        """As :meth:`vfl_node.node.policies.Policies.reload`."""
+        self._policies.reload()
+
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended. Raises VflError."""
         return self._works.prune(days=days, keep=keep, models=models, dry=dry)
@@ -301,7 +319,7 @@ class Node:
 
 
 def serve(settings: Settings) -> None:
-    """Run a node until SIGINT or SIGTERM; returns after an orderly stop.
+    """Run a node until SIGINT or SIGTERM; returns after an orderly stop. On SIGHUP it reads its policy again.
 
     Raises:
         VflError: the node cannot start.
@@ -310,9 +328,10 @@ def serve(settings: Settings) -> None:
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
     os.umask(0o077)  # whatever a library writes for this node is its user's alone
     node = Node(settings)
-    stopping = threading.Event()
+    stopping, rereading = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
+    signal.signal(signal.SIGHUP, lambda *_: rereading.set())
     board, servers = None, []
     access = Access(node.token, party=settings.name, people=node.tokens)
     try:
@@ -328,7 +347,9 @@ def serve(settings: Settings) -> None:
             http = board.address if board else None
             announce(settings.state_dir, listen=bound, http=http, https=settings.http_tls is not None)
         while not stopping.wait(SIGNALS_S):
-            pass
+            if rereading.is_set():
+                rereading.clear()
+                node.reload_policy()
     finally:
         for server in servers:
             server.stop()

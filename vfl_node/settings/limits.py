@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, Any, Literal, TypeVar
@@ -261,7 +261,7 @@ def _common(left: Any, right: Any) -> Any:
     return right if left == "any" else left if right == "any" else tuple(name for name in left if name in right)
 
 
-_TIGHTER = {"least": max, "most": _fewer, "names": _common}
+_TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {"least": max, "most": _fewer, "names": _common}
 
 
 def allows(names: tuple[str, ...] | Any_, *wanted: str) -> bool:

@@ -233,6 +233,12 @@ class Settings(Frozen):
         """Remember where the policy was read from."""
         self._in_force.file = file
 
+    def under(self, policy: Policy) -> Settings:
+        """The same settings with another policy, to try it."""
+        tried = self.model_copy()
+        tried._in_force = PolicyInForce(policy)
+        return tried
+
     def check_policy(self, policy: Policy) -> None:
         """Raise ValueError where a policy stops trainings by attacks that this node does not run."""
         written = {"everyone": policy.everyone, **{f"partners.{name}": limits for name, limits in policy.partners.items()}}

@@ -97,7 +97,6 @@ class WhichToApprove(Which):
         default=False, description="only jobs that ask for the same as one that a person here has approved"
     )
     until: date | None = Field(default=None, description="the last day on which the line counts, in the policy's zone")
-    steps: int | None = Field(default=None, ge=1, description="only jobs of at most as many batches or iterations")
 
 
 class Never(Frozen):
@@ -131,14 +130,12 @@ class Asked:
         job: the job.
         own: this party.
         submitter: who submits it.
-        steps: batches or iterations at most; None: it trains nothing.
         known: whether a person here has approved a job that asks for the same.
     """
 
     job: Job
     own: str
     submitter: str
-    steps: int | None = None
     known: bool = False
 
     @property
@@ -227,10 +224,10 @@ class Policy(Frozen):
 
 def _covers(when: WhichToApprove, asked: Asked, values: Mapping[str, list[str]], today: date) -> bool:
     named = all(allows(getattr(when, key), *have) for key, have in values.items())
-    unlabelled = when.purposes != "any" and not values["purposes"]  # a job without a purpose is of no named one
+    # A job that trains nothing is of no named trainer, and one without a purpose of no named purpose.
+    lacking = any(getattr(when, key) != "any" and not values[key] for key in ("trainers", "purposes"))
     late = when.until is not None and today > when.until
-    long = when.steps is not None and asked.steps is not None and asked.steps > when.steps
-    return named and not (unlabelled or late or long or (when.same_as_approved and not asked.known))
+    return named and not (lacking or late or (when.same_as_approved and not asked.known))
 
 
 def _meets(names: tuple[str, ...] | Any_, have: list[str]) -> bool:

@@ -35,6 +35,7 @@ from vfl_node.web.gate import caller_of, check_own, guard, may_still, name_objec
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.people import list_audit_routes, list_token_routes
+from vfl_node.web.policy import list_policy_routes
 from vfl_node.web.roles import LOOKERS
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
@@ -115,6 +116,7 @@ def create_app(
         Route("/jobs/{job_id}/trace.json", board.trace),
         *list_routes(view),
         *list_ask_routes(view),
+        *list_policy_routes(view),
         *(list_token_routes(tokens) if tokens else ()),
         *(list_audit_routes(audit) if audit else ()),
     ]
