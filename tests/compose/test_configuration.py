@@ -85,7 +85,8 @@ def test_passive_parties_know_each_other_but_have_no_connection() -> None:
     for name, other in (("lab", "insurer"), ("insurer", "lab")):
         settings = load_settings(ROOT / "deploy" / f"{name}.yaml")
         assert settings.peers[other].relayed
-        assert settings.accept_jobs_from == ("clinic",)
+        (line,) = settings.policy.approve
+        assert (line.when.submitters, line.by) == (("clinic",), "rule")
     assert not NETWORKS["lab"] & NETWORKS["insurer"]
 
 

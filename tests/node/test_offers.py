@@ -332,7 +332,7 @@ def test_a_peers_job_with_a_coordinator_or_beyond_the_budget_is_refused_before_i
         memory.spend(Expense("default", f"job-{number}", mu_of(1), limit=4.0))
     reply = offered(lab, job, "second")
     assert (reply.accepted, reply.code) == (False, "E_BUDGET")
-    assert reply.reason == "its owner's settings do not allow this training"
+    assert reply.reason == "its policy does not allow the job (budget)"
     for job_id in ("first", "second"):
         assert lab.store.get(job_id) is None
     memory.forget()

@@ -436,7 +436,7 @@ def test_rows_are_counted_over_services_and_restarts(served: Served, limited: Ca
         assert served.ask("clinic") == expected
         error, view = refused(served, served.model)
         assert view["error"]["code"] == "E_BUDGET"
-        assert "its owner's settings do not allow more rows of this model" in error.message
+        assert "its policy does not allow the job (budget)" in error.message
         assert "predicted_rows" not in error.message + served.federation.log("clinic")
         assert (FileShown(path, 1).rows() == told).all()
     report = served.federation.report("lab", view["id"])
@@ -454,7 +454,7 @@ def test_new_records_are_not_aligned_where_no_further_row_may_be_told(
     job_id = served.federation.client("clinic").predict_new(served.model, new_records(trial, "clinic", range(20, 150)))["id"]
     assert served.federation.end("lab", job_id)["error"]["code"] == "E_BUDGET"
     told = served.federation.end("clinic", job_id)["error"]
-    assert "its owner's settings do not allow more rows of this model" in told["message"]
+    assert "its policy does not allow the job (budget)" in told["message"]
     log = served.federation.log("lab") + served.federation.log("clinic")
     assert not any("phase=align" in line or '"align"' in line for line in log.splitlines() if job_id in line)
 

@@ -169,7 +169,7 @@ def test_a_party_whose_limit_is_reached_is_named_at_all_others(
     with pytest.raises(VflError) as caught:
         served.ask(name, range(20, 120))
     assert "insurer" in caught.value.message
-    assert "its owner's settings do not allow more rows of this model" in caught.value.message
+    assert "its policy does not allow the job (budget)" in caught.value.message
     service = served.service(name)
     assert served.federation.end("insurer", service)["error"]["code"] == "E_BUDGET"
     (other,) = ROLES.keys() - {name, "insurer"}

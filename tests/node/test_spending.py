@@ -139,7 +139,7 @@ def test_a_job_is_charged_at_both_and_one_too_many_sends_nothing_whatever_set_it
         assert isinstance(refused, PolicyError)
         assert refused.code == "E_BUDGET"
         assert "would have spent ε 4.08 with this job, 3.90 without it, and this node allows 4" in refused.message
-        assert refused.for_peer == "its owner's settings do not allow this training"
+        assert refused.for_peer == "its policy does not allow the job (budget)"
         assert spending.sent == 0
     assert len(lab.account().lines) == FIT
 

@@ -164,7 +164,7 @@ def test_a_peer_is_told_no_more_than_that_it_is_not_allowed(federation: Any) -> 
     told, refused = federation.end("clinic", job_id), federation.end("lab", job_id)
     assert refused["error"]["code"] == "E_BUDGET"
     assert told["error"]["code"] == "E_PEER"
-    assert "its owner's settings do not allow this training (E_BUDGET)" in told["error"]["message"]
+    assert "its policy does not allow the job (budget) (E_BUDGET)" in told["error"]["message"]
     assert "budgets.trainings" not in json.dumps(told) + federation.log("clinic")
     assert "job failed" in federation.log("lab")
     assert "(budgets.trainings)" in refused["error"]["message"] + federation.log("lab")
@@ -175,7 +175,7 @@ def test_a_peer_is_told_no_more_than_that_it_is_not_allowed(federation: Any) -> 
     told, refused = federation.end("clinic", job_id), federation.end("lab", job_id)
     assert (refused["error"]["code"], told["error"]["code"]) == ("E_BUDGET", "E_PEER")
     assert "1 different pairs of sets have been aligned with clinic" in refused["error"]["message"]
-    assert "its owner's settings do not allow this alignment (E_BUDGET)" in told["error"]["message"]
+    assert "its policy does not allow the job (budget) (E_BUDGET)" in told["error"]["message"]
     listed = command("budgets", "--config", federation.folder / "lab" / "node.yaml")
     assert ["clinic", "alignments", "1", "1"] in [line.split() for line in listed.stdout.splitlines()]
 

@@ -254,6 +254,6 @@ def test_what_another_policy_changes_is_listed() -> None:
 def test_another_policy_holds_for_all_copies_of_the_settings() -> None:
     settings = node({})
     copy = settings.model_copy(update={"device": "cpu"})
-    tried = settings.under(policy("preset: strict"))
+    tried = settings.try_policy(policy("preset: strict"))
     settings.enforce(policy("preset: trial"))
     assert (copy.rules.preset, tried.rules.preset) == ("trial", "strict")

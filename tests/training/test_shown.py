@@ -39,7 +39,7 @@ def test_rows_beyond_what_is_allowed_are_refused_whole(path: Path) -> None:
             refuse(rows(2, 3, 4))
         assert (caught.value.code, caught.value.for_peer) == (
             "E_BUDGET",
-            "its owner's settings do not allow more rows of this model",
+            "its policy does not allow the job (budget)",
         )
         assert "budgets.predicted_rows" in str(caught.value)
     assert shown.rows().tolist() == [1, 2]

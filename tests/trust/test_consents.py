@@ -66,6 +66,7 @@ def test_a_consent_is_a_dsse_envelope_over_its_words(parties: dict[str, Party], 
         "party": "lab",
         "verdict": "approve",
         "by": "persons",
+        "persons": [],
         "at": "2026-11-29T12:00:00Z",
         "expires": "2026-12-06T12:00:00Z",
     }

@@ -126,9 +126,9 @@ def test_a_peer_in_two_places_is_refused(clinic: Own, lab: Own) -> None:
 
 
 def test_where_nodes_pair_a_peer_has_an_authority(clinic: Own) -> None:
+    clinic.config.with_name("policy.yaml").write_text("partners: {lab: {tables: [visits]}}\n")  # whom it has not met yet
+    assert clinic.settings.rules.limits_of("lab").tables == ("visits",)
     text = clinic.config.read_text()
-    clinic.config.write_text(text.replace("accept_jobs_from: []", "accept_jobs_from: [lab]"))
-    assert clinic.settings.accept_jobs_from == ("lab",)
     clinic.config.write_text(text.replace("peers: {}", "peers: {lab: {}}"))
     with pytest.raises(UsageError, match=r"peers\.lab has no authority"):
         _ = clinic.settings

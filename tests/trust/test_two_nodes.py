@@ -38,7 +38,7 @@ class OwnAuthorities(SharedFederation):
     def start_both(self, **lab: Any) -> None:
         self.start("clinic", listen="127.0.0.1:0")
         self.configure("clinic", listen=self.running("clinic")["listen"])
-        self.start("lab", accept_jobs_from=["clinic"], **lab)
+        self.start("lab", accepts=["clinic"], **lab)
 
     def say(self, *words: str) -> subprocess.Popen[str]:
         """A command whose owner has not answered yet."""

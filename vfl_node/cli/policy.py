@@ -75,7 +75,7 @@ def check(
     settings = load_settings(config)
     policy = read_policy(settings, text_of(file), str(file))
     found = _judge_past(settings, policy, text_of(file)) if against_past else []
-    found += [_judge(settings.under(policy), job, submitter)] if job else []
+    found += [_judge(settings.try_policy(policy), job, submitter)] if job else []
     if as_json:
         print_json(found)
     elif found:
@@ -125,7 +125,11 @@ def apply(
 
 
 def _write(settings: Settings, text: str, source: str) -> None:
-    """Replace the policy's file of a node that does not run. Raises UsageError (``E_CONFIG``, ``E_PERSON``)."""
+    """Replace the policy's file of a node that does not run; whoever may write it needs no second person.
+
+    Raises:
+        UsageError: it is no policy, or does not stand in a file of its own (``E_CONFIG``).
+    """
     read_policy(settings, text, source)
     if settings.policy_file is None:
         hint = "move it into a file of its own: policy: policy.yaml"
@@ -173,13 +177,13 @@ def _limits_table(limits: Mapping[str, Mapping[str, Any]]) -> Table:
 def _list_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     words = {"rule": "this policy says yes", "one": "one person", "two": "two persons", "nobody": "refused"}
     for line in shown["never"]:
-        yield f"never: {line['name']} {_when(line)}"
+        yield f"never: {line['name']} {_condition_text(line)}"
     for line in shown["approve"]:
-        yield f"{words[line['by']]}: {line['name']} {_when(line)}".rstrip()
+        yield f"{words[line['by']]}: {line['name']} {_condition_text(line)}".rstrip()
     yield f"all other jobs: {words[shown['otherwise']]}"
 
 
-def _when(line: Mapping[str, Any]) -> str:
+def _condition_text(line: Mapping[str, Any]) -> str:
     return f"({', '.join(f'{key} {_word(value)}' for key, value in line['when'].items())})" if line.get("when") else ""
 
 

@@ -19,7 +19,7 @@ from vfl_node.roles import Role
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.node import role_in
 from vfl_node.settings.protection import Protection
-from vfl_node.settings.refusals import for_peer
+from vfl_node.settings.refusals import tell_why
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.streams import QUEUE_BYTES
@@ -180,7 +180,7 @@ def _check_at_most(count: int, most: int, what: str, limit: str) -> None:
         raise PolicyError(
             f"the job has {count:,} {what} at this node, and its limit is {most:,}",
             hint=f"see {limit} in the policy",
-            for_peer=for_peer("size"),
+            for_peer=tell_why("size"),
         )
 
 

@@ -19,7 +19,7 @@ from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import Role
 from vfl_node.settings.earlier import earlier_keys, move_to_policy
 from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, policy_at, resolve_paths, role_in
-from vfl_node.settings.policy import Policy
+from vfl_node.settings.policy import Approve, Policy
 from vfl_node.settings.protection import NO_TREE, Compare
 from vfl_node.settings.source import OF_A_QUERY
 
@@ -140,7 +140,7 @@ def trial_settings(
             "peers": peers_in(job.parties, name),
             "insecure_loopback": True,
             "threads": threads,
-            "policy": policy if isinstance(policy, Policy) else _add_defaults({"preset": "trial"}, policy),
+            "policy": _run_by_rule(policy),
             "models": _add_defaults(models, own.document.get("models")),
         }
         if role == "active":
@@ -191,6 +191,17 @@ def _uses(own: Mapping[str, Any], column: Any) -> bool:
         named == column or (isinstance(named, list | tuple | Mapping) and column in named)
         for named in (own.get("columns"), own.get("id"), *behind)
     )
+
+
+def _run_by_rule(policy: Any) -> Any:
+    """A party's policy in a trial, in which nobody is asked; something else is left as it is, for the error about it."""
+    trial = {"name": "a trial", "by": "rule"}
+    if isinstance(policy, Policy):
+        return policy.model_copy(update={"approve": (Approve.model_validate(trial), *policy.approve)})
+    if not isinstance(policy, Mapping | None):
+        return policy
+    lines = (policy or {}).get("approve", [])
+    return {"preset": "trial", **(policy or {}), "approve": [trial, *lines] if isinstance(lines, list | tuple) else lines}
 
 
 def _add_defaults(defaults: Mapping[str, Any], own: Any) -> Any:

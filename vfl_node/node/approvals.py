@@ -66,7 +66,7 @@ class Approvals:
         manifest = self._manifest(record)
         shown = describe(self._settings, self._store, record, manifest, self._consents.decision(job_id))
         if shown["decision"]:
-            shown["decision"]["persons"] = self._consents.who(job_id)
+            shown["decision"]["persons"] = self._consents.deciders(job_id)
         waits = self._wait_for(record, manifest) if record.state == "asked" else {"by": None, "yes": []}
         return shown | waits
 

@@ -180,7 +180,7 @@ class Consents:
         who = {PERSONS: json.dumps({"salt": salt, "names": list(persons)}).encode()} if persons else {}
         return {name_of(consent.party): sign_consent(consent, key) if key else consent.to_bytes(), **told, **who}
 
-    def who(self, job_id: str) -> list[str]:
+    def deciders(self, job_id: str) -> list[str]:
         """Names of the persons who have decided here; none where it was the policy, or an earlier version."""
         data = self._store.documents(job_id).get(PERSONS)
         return list(json.loads(data)["names"]) if data else []

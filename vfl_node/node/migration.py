@@ -80,7 +80,7 @@ def plan_migration(config: Path) -> Migration | None:
         before = validate(add_paired(document, base), Settings, source=str(config), text=text)
     moved = move_to_policy(document)
     added: dict[str, Any] = {"policy": POLICY_FILE, **{key: moved[key] for key in ("queue", "resources") if key in moved}}
-    lines = _without(text, earlier)
+    lines = _remove_keys(text, earlier)
     new = "".join(lines).rstrip("\n") + "\n\n" + yaml.safe_dump(added, sort_keys=False)
     policy = _HEAD + yaml.safe_dump({"version": 1, **moved["policy"]}, sort_keys=False, allow_unicode=True)
     wanted: dict[str, Any] = {**moved, "policy": POLICY_FILE}
@@ -102,7 +102,7 @@ def _read_again(text: str) -> Any:
         return None
 
 
-def _without(text: str, earlier: list[str]) -> list[str]:
+def _remove_keys(text: str, earlier: list[str]) -> list[str]:
     """The lines of a YAML file without the earlier keys and what stands under them."""
     node = yaml.compose(text)
     dropped: set[int] = set()

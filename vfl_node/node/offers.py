@@ -76,16 +76,18 @@ class Offers:
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
                 log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
-            reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.peer_code, reason=self._tell(error))
+            code, reason = self._tell(error)
+            reply = OfferReply(job_id=offer.job_id, accepted=False, code=code, reason=reason)
         except Exception:
             log.exception("internal error", job=peer_text(offer.job_id, 63), peer=peer)  # the link must outlive it
             reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)
         return Notice(offer_reply=reply)
 
-    def _tell(self, error: VflError) -> str:
-        """What a peer hears of it: no reason of a strict policy."""
-        strict = self._settings.rules.preset == "strict" and error.code in (PolicyError.default_code, "E_BUDGET")
-        return SILENT if strict else error.for_peer
+    def _tell(self, error: VflError) -> tuple[str, str]:
+        """Code and reason as a peer hears them: of a strict policy only that it does not allow the job."""
+        if self._settings.rules.preset == "strict" and error.code in (PolicyError.default_code, "E_BUDGET"):
+            return PolicyError.default_code, SILENT
+        return error.peer_code, error.for_peer
 
     def link_up(self, peer: str) -> None:
         """Tell a peer whose link is up again what was cancelled meanwhile, and ask it how jobs ended that it decides.

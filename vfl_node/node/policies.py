@@ -132,7 +132,7 @@ def judge_past(settings: Settings, store: Store, policy: Policy) -> Iterator[dic
 
     Budgets are not counted anew: what is spent is spent. ``by`` is nobody for a job that would be refused.
     """
-    under = settings.under(policy)
+    under = settings.try_policy(policy)
     for record in reversed(store.records()):
         if record.damaged or record.submitter == settings.name:
             continue

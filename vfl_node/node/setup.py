@@ -41,6 +41,7 @@ POLICY = """\
 # What {name} allows whom, and who says yes to a job (docs/reference/policy.md).
 version: 1
 preset: careful           # trial: all is allowed; careful: one person says yes to each job; strict: two do, limits are tight
+#                         # (strict at a passive node needs audit.features in node.yaml)
 zone: UTC                 # of hours, such as Europe/Zurich
 # everyone:               # limits for every partner, where others are wanted than those of the preset
 #   min_peer_rows: 100

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vfl_node.errors import PolicyError
+from vfl_node.settings.refusals import tell_why
 
 LOSS = "loss "
 """Before the number of an accepted loss among linkages and changes: what is drawn after it counts as drawn anew."""
@@ -63,7 +64,7 @@ class Counted:
                 self.error.format(peer=peer, count=count),
                 code="E_BUDGET",
                 hint=self.hint.format(more=count + 1),
-                for_peer=f"its owner's settings do not allow this {self.what}",
+                for_peer=tell_why("budget"),
             )
         return len(before) + 1
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from vfl_node.errors import PolicyError
 from vfl_node.gdp import compose, epsilon_of, mu_of
+from vfl_node.settings.refusals import tell_why
 
 TELLS = "whether one record is shared, or its label,"
 """What those who have all that was opened may still not tell well, where nothing more exact is known."""
@@ -105,8 +106,7 @@ class Expense:
 
     @staticmethod
     def _refusal(message: str, hint: str) -> PolicyError:
-        for_peer = "its owner's settings do not allow this training"
-        return PolicyError(message, code="E_BUDGET", hint=hint, for_peer=for_peer)
+        return PolicyError(message, code="E_BUDGET", hint=hint, for_peer=tell_why("budget"))
 
 
 @dataclass(frozen=True)

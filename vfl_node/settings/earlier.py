@@ -100,11 +100,11 @@ def move_to_policy(given: Mapping[str, Any], *, trial: bool = False) -> dict[str
 
 def earlier_keys(given: Mapping[str, Any]) -> list[str]:
     """Those of the keys of the release before that stand in settings."""
-    barred = any("peers" in table for table in _by_name(given.get("data")).values())
+    barred = any("peers" in table for table in _name_tables(given.get("data")).values())
     return [key for key in ("limits", "accept_jobs_from") if key in given] + ["data.peers"] * barred
 
 
-def _by_name(data: Any) -> dict[str, Mapping[str, Any]]:
+def _name_tables(data: Any) -> dict[str, Mapping[str, Any]]:
     """The tables of a ``data`` section as it is written; an only one is called default."""
     if not isinstance(data, Mapping):
         return {}
@@ -114,7 +114,7 @@ def _by_name(data: Any) -> dict[str, Mapping[str, Any]]:
 
 def _tables(data: Any, peers: list[str]) -> tuple[Any, dict[str, list[str]]]:
     """``data`` without ``peers``, and for each peer the tables that it may use, where not every peer may use all."""
-    tables = _by_name(data)
+    tables = _name_tables(data)
     if not any("peers" in table for table in tables.values()):
         return data, {}
     bare = {name: {key: value for key, value in table.items() if key != "peers"} for name, table in tables.items()}

@@ -233,7 +233,7 @@ class Settings(Frozen):
         """Remember where the policy was read from."""
         self._in_force.file = file
 
-    def under(self, policy: Policy) -> Settings:
+    def try_policy(self, policy: Policy) -> Settings:
         """The same settings with another policy, to try it."""
         tried = self.model_copy()
         tried._in_force = PolicyInForce(policy)

@@ -238,7 +238,7 @@ class PolicyInForce:
     """The policy of a node that runs: its owner may put another one in its place. Safe to use from several threads.
 
     Attributes:
-        policy: the one that holds now. A job that has begun keeps the one with which it began.
+        policy: the one that holds now; each attempt at a job keeps the one with which it began.
         file: where it was read from; None: it stands in the settings.
     """
 

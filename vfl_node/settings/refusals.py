@@ -21,9 +21,9 @@ def refusal(why: Why, message: str, hint: str) -> PolicyError:
         message: for this node's owner, with the line of the policy.
         hint: likewise.
     """
-    return PolicyError(message, hint=hint, for_peer=for_peer(why))
+    return PolicyError(message, hint=hint, for_peer=tell_why(why))
 
 
-def for_peer(why: Why) -> str:
+def tell_why(why: Why) -> str:
     """What a partner hears."""
     return f"{SILENT} ({why})"

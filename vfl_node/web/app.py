@@ -55,7 +55,7 @@ STATUS_OF_CODE = {
     "E_UNKNOWN_JOB": 404,
     "E_UNKNOWN_PERSON": 404,
     "E_NO_REPORT": 404,
-    **dict.fromkeys(("E_JOB_ENDED", "E_NOT_ASKED", "E_STALE", "E_CONSENT"), 409),
+    **dict.fromkeys(("E_JOB_ENDED", "E_NOT_ASKED", "E_STALE", "E_PERSON", "E_CONSENT"), 409),
     "E_NO_MANIFEST": 404,
     "E_BUSY": 429,
     "E_DISK_FULL": 507,

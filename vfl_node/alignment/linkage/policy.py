@@ -5,7 +5,7 @@ from __future__ import annotations
 from vfl_node.alignment.linkage.plan import LinkagePlan
 from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.settings.limits import Limits
-from vfl_node.settings.refusals import for_peer
+from vfl_node.settings.refusals import tell_why
 
 MOST_PAIRS, MOST_PASSIVE, MOST_CANDIDATES = 100_000_000, 150_000, 10_000_000
 """In shares. n_A·n_B: some minutes, and 6 GB on the busiest wire; n_B: 64 times as many pairs are in memory; n_A·K: a minute to
@@ -20,7 +20,7 @@ def check_sigma(sigma: float, limits: Limits) -> None:
             f"the noise on similarities would be {sigma:.3g} standard deviations, and this node wants {least:g} or more "
             "(linkage.min_sigma)",
             hint="agree on a larger align.noise.sigma, or on a smaller align.noise.tau; or lower linkage.min_sigma",
-            for_peer=for_peer("kind"),
+            for_peer=tell_why("kind"),
         )
 
 

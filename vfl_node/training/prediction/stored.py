@@ -15,6 +15,7 @@ from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.process.files import add_head, read_checked, write_checked
+from vfl_node.settings.refusals import tell_why
 from vfl_node.training.predictor import Names, ServiceCount
 
 VERSION = 2
@@ -143,7 +144,7 @@ class FileShown:
             code="E_BUDGET",
             hint="ask for records asked for before, or for fewer; or raise budgets.predicted_rows in the policy where "
             "the other party may have all of them under one set of weights (docs/guides/give-predictions.md)",
-            for_peer="its owner's settings do not allow more rows of this model",
+            for_peer=tell_why("budget"),
         )
 
 
