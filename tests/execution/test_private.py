@@ -129,7 +129,7 @@ def test_what_a_passive_party_audits_hides_and_allows(tmp_path: Path) -> None:
         (
             "lab",
             "policy: {everyone: {attacks: {columns: 0.1}}}\n",
-            "lab.yaml:1:1: policy: attacks.columns needs audit.features",
+            "lab.yaml:1:31: policy.everyone.attacks.columns needs audit.features",
         ),
         (
             "lab",
@@ -151,7 +151,7 @@ def test_a_mistake_in_what_protects_columns_has_file_line_and_column(tmp_path: P
 
 
 def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given() -> None:
-    may_be_given = {"data", "device", "policy", "queue", "resources", "obfuscation", "models", "audit", "defences", "compare"}
+    may_be_given = {"data", "device", "policy", "resources", "obfuscation", "models", "audit", "defences", "compare"}
     assert set(Settings.model_fields) | {"accept_jobs_from"} == may_be_given | set(SET_BY_A_TRIAL)
 
 

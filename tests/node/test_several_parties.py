@@ -119,7 +119,7 @@ def test_a_small_part_of_the_overlap_stops_all_and_no_text_says_which(
     federation.start_several(everyone={"min_overlap": 7})
     job_id = federation.client("clinic").submit(several.job(passive=("lab", "insurer")).canonical())["id"]
     said = {name: federation.end(name, job_id)["error"]["message"] for name in ROLES}
-    text = "a part of the overlap has fewer records than the 7 that the parties demand (limits.min_overlap)"
+    text = "a part of the overlap has fewer records than the 7 that the parties demand (min_overlap)"
     assert said.pop("clinic") == text
     assert set(said.values()) == {f"clinic stopped in phase 'align': {text} (E_OVERLAP)"}
     assert not any("clinic + " in federation.log(name) for name in ROLES)

@@ -212,6 +212,7 @@ def test_every_limit_says_which_of_two_values_is_tighter() -> None:
         ("partners: {lab: {budgets: {trainings: -1}}}", "0 or more"),
         ("approve: [{name: x, by: all}]", "rule, one, two, nobody"),
         ("never: [{name: x}]", "when"),
+        ("everyone: {min_peer_rows: 500}\npartners: {lab: {size: {rows: 100}}}", "partners.lab.min_peer_rows is above"),
         ('approve: [{name: "a\\nb", by: one}]', "one line"),
     ],
 )
@@ -223,13 +224,13 @@ def test_a_wrong_word_is_named(text: str, said: str) -> None:
 
 def test_limits_of_attacks_need_the_attacks() -> None:
     for document, more, said in (
-        ({"everyone": {"attacks": {"rows": 0.6}}}, {"audit": {"membership": False}}, "attacks.rows needs the attacks"),
-        ({"preset": "strict"}, {"audit": {"labels": False}}, "attacks.labels needs the attacks"),
+        ({"everyone": {"attacks": {"rows": 0.6}}}, {"audit": {"membership": False}}, "policy.everyone.attacks.rows needs audit.membership"),
+        ({"preset": "strict"}, {"audit": {"labels": False}}, "policy.preset: strict says attacks.labels and needs audit.labels"),
         ({"everyone": {"attacks": {"columns": 0.1}}}, {}, "policy.everyone.attacks.columns is for a passive node"),
     ):
         with pytest.raises(ValueError, match=said):
             node(document, **more)
-    with pytest.raises(ValueError, match=r"attacks.columns needs audit.features"):
+    with pytest.raises(ValueError, match=r"attacks.columns and needs audit.features"):
         node({"preset": "strict"}, "lab", "passive")
     with pytest.raises(ValueError, match=r"policy.partners.clinic.attacks.labels is for an active node"):
         node({"partners": {"clinic": {"attacks": {"labels": 0.6}}}}, "lab", "passive")

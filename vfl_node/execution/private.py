@@ -17,7 +17,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import Role
-from vfl_node.settings.earlier import earlier_keys, move_to_policy
+from vfl_node.settings.earlier import earlier_keys, move_to_policy, warn
 from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, policy_at, resolve_paths, role_in
 from vfl_node.settings.policy import Approve, Policy
 from vfl_node.settings.protection import NO_TREE, Compare
@@ -28,7 +28,7 @@ SET_BY_A_TRIAL: Mapping[str, str] = (
     {"name": "the job names the parties", "role": "the job says who is what"}
     | dict.fromkeys(("federation", "listen", "http", "http_tls", "http_plain", "tls", "insecure_loopback"), _CONNECTED)
     | dict.fromkeys(("peers", "peers_dir", "accept_jobs_from"), _CONNECTED)
-    | dict.fromkeys(("state_dir", "jobs_at_once", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
+    | dict.fromkeys(("state_dir", "jobs_at_once", "queue", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
     | dict.fromkeys(("peer_wait_s", "stall_s"), "the parties of a trial begin and end together")
     | dict.fromkeys(("threads", "group_threads"), "--threads sets it for all parties")
 )
@@ -130,7 +130,7 @@ def trial_settings(
     columns, settings = dict(columns or {}), {}
     for name in job.parties.all:
         role, own = cast(Role, role_in(job.parties, name)), given.get(name, PrivateSettings())
-        written = move_to_policy(own.document, trial=True) if earlier_keys(own.document) else own.document
+        written = _read_earlier(own)
         policy = policy_at(own.base, written.get("policy"))
         document = {
             **written,
@@ -191,6 +191,18 @@ def _uses(own: Mapping[str, Any], column: Any) -> bool:
         named == column or (isinstance(named, list | tuple | Mapping) and column in named)
         for named in (own.get("columns"), own.get("id"), *behind)
     )
+
+
+def _read_earlier(own: PrivateSettings) -> Mapping[str, Any]:
+    """What an owner wrote, in the keys of today. Raises UsageError (``E_CONFIG``)."""
+    if not (earlier := earlier_keys(own.document)):
+        return own.document
+    warn(earlier)
+    try:
+        moved = move_to_policy(own.document, trial=True)
+    except ValueError as error:
+        raise UsageError(f"{own.source}: {error}", code="E_CONFIG", hint="see docs/reference/policy.md") from None
+    return {key: value for key, value in moved.items() if key != "queue"}
 
 
 def _run_by_rule(policy: Any) -> Any:

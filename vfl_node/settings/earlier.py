@@ -61,12 +61,14 @@ def read_earlier(given: Mapping[str, Any], info: ValidationInfo) -> Mapping[str,
     if "policy" in given:
         raise ValueError(f"{earlier[0]} is of an earlier version and stands in the policy today: leave it out")
     if info.context != LASTING_NAMES:
-        warnings.warn(
-            f"{' and '.join(earlier)} of the settings: a policy says that today; vfl-node migrate writes one",
-            FutureWarning,
-            stacklevel=2,
-        )
+        warn(earlier)
     return move_to_policy(given)
+
+
+def warn(earlier: list[str]) -> None:
+    """Warn of keys of the release before."""
+    text = f"{' and '.join(earlier)} of the settings: a policy says that today; vfl-node migrate writes one"
+    warnings.warn(text, FutureWarning, stacklevel=2)
 
 
 def move_to_policy(given: Mapping[str, Any], *, trial: bool = False) -> dict[str, Any]:

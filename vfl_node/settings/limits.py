@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.gdp import MOST_EPSILON
@@ -217,12 +217,6 @@ class Limits(Frozen):
         description="when a job may begin, such as mon-fri 18:00-06:00, in the policy's zone; hours past midnight belong to "
         "the evening's day. A job that has begun goes on",
     )
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Limits:
-        if self.min_peer_rows > self.size.rows:
-            raise ValueError("min_peer_rows is above size.rows")
-        return self
 
 
 Section = TypeVar("Section", bound=Frozen)

@@ -247,14 +247,20 @@ class Settings(Frozen):
                 raise ValueError(f"policy.{place}.attacks.labels is for an active node, which has the labels")
             if layer.attacks.columns is not None and self.role != "passive":
                 raise ValueError(f"policy.{place}.attacks.columns is for a passive node, whose columns the embeddings tell of")
-        attacks = [policy.limits_of(name).attacks for name in ("", *policy.partners)]
-        needs = "policy: attacks.{} needs the attacks that audit.{}: false switches off; remove one of the two"
-        if any(each.rows is not None for each in attacks) and not self.audit.membership:
-            raise ValueError(needs.format("rows", "membership"))
-        if any(each.labels is not None for each in attacks) and self.role == "active" and not self.audit.labels:
-            raise ValueError(needs.format("labels", "labels"))
-        if any(each.columns is not None for each in attacks) and self.role == "passive" and not self.audit.features:
-            raise ValueError("policy: attacks.columns needs audit.features, which says which columns are tried")
+        for what, switch, runs in (
+            ("rows", "membership", self.audit.membership),
+            ("labels", "labels", self.audit.labels or self.role != "active"),
+            ("columns", "features", self.audit.features is not None or self.role != "passive"),
+        ):
+            limited = [name for name in ("", *policy.partners) if getattr(policy.limits_of(name).attacks, what) is not None]
+            if limited and not runs:
+                places = [place for place, layer in written.items() if getattr(layer.attacks, what) is not None]
+                place = (
+                    f"policy.{places[0]}.attacks.{what}"
+                    if places
+                    else f"policy.preset: {policy.preset} says attacks.{what} and"
+                )
+                raise ValueError(f"{place} needs audit.{switch}, which is off: change one of the two")
 
     def limits_for(self, job: Job | None) -> Limits:
         """What this owner allows a job: the tightest of the limits for its other parties with data. None: for everyone."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.job import Job, Name, ProtocolName
@@ -187,6 +187,16 @@ class Policy(Frozen):
         max_length=256,
         description="who says yes: name, when, and by (rule, one, two or nobody); the first line that covers a job counts",
     )
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Policy:
+        for place, limits in (
+            ("everyone", self._everyone),
+            *((f"partners.{name}", self.limits_of(name)) for name in self.partners),
+        ):
+            if limits.min_peer_rows > limits.size.rows:
+                raise ValueError(f"{place}.min_peer_rows is above {place}.size.rows")
+        return self
 
     @cached_property
     def _everyone(self) -> Limits:
