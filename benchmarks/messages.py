@@ -34,7 +34,8 @@ from vfl_node.node.pairing import introduce
 from vfl_node.node.service import Node
 from vfl_node.node.setup import init
 from vfl_node.roles import Role
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.recorder import Entry, Recorder

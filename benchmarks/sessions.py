@@ -9,11 +9,11 @@ from typing import Any
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Align, Evaluate, Job, Parties, Predict
-from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
+from vfl_node.session.session import Attempt, OwnMachine, OwnSettings, Recording, Session
 from vfl_node.settings.limits import Limits
 from vfl_node.transport.channel import Channel
 
-PARTS: dict[str, Any] = {"attempt": Attempt, "machine": OwnMachine, "policy": Policy, "recording": Recording}
+PARTS: dict[str, Any] = {"attempt": Attempt, "machine": OwnMachine, "policy": OwnSettings, "recording": Recording}
 
 TWO = Parties(active="clinic", passive=("lab",))
 BY_ROLE = Parties(active="active", passive=("passive",))

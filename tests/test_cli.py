@@ -25,7 +25,7 @@ from vfl_node.cli import trial as trial_commands
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.live import AT_REST
 from vfl_node.node.partners import Partner
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 

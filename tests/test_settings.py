@@ -12,9 +12,10 @@ from vfl_node.job import Job, Parties
 from vfl_node.settings.connection import HttpTls
 from vfl_node.settings.defences import DEFENCES
 from vfl_node.settings.limits import Limits
-from vfl_node.settings.node import Data, Settings, Tls, is_loopback, load_settings, role_in
+from vfl_node.settings.node import Data, Settings, Tls, is_loopback, role_in
 from vfl_node.settings.policy import PRESETS, Asked, Preset
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
+from vfl_node.settings.reading import load_settings
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 PASSIVE = BASE.replace("active", "passive")

@@ -17,7 +17,7 @@ from cryptography import x509
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import load_job
 from vfl_node.node.board import check_http
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 ROOT = Path(__file__).parents[2]
 ROLES = {

@@ -19,7 +19,7 @@ from vfl_node.execution.feature_audit import DECODERS, FeatureAuditResult
 from vfl_node.node import feature_audit
 from vfl_node.node.feature_audit import audit
 from vfl_node.process.files import write_whole
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 SPLIT = """\
 align: {protocol: psi}

@@ -26,7 +26,7 @@ from vfl_node.estimate.memory import need
 from vfl_node.job import Job
 from vfl_node.job.costs import TableShape
 from vfl_node.session.preflight import preflight
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
 from vfl_node.transport.calls import SERVICE
 from vfl_node.transport.channel import Channel, run

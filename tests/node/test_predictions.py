@@ -41,7 +41,8 @@ from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.process.files import read_checked
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.node import Data, Peer, Settings, load_settings
+from vfl_node.settings.node import Data, Peer, Settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.training.prediction.stored import FileShown, FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount as Exchanged
 from vfl_node.training.split.prediction import Embedder, Scorer, SplitModel

@@ -18,7 +18,8 @@ from vfl_node.execution.inputs import count_input, read_input, select_records
 from vfl_node.job import Align, Job
 from vfl_node.node.check import StartCheck
 from vfl_node.session.memory import MemoryOfOneRun, join_memories
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 
 JOB = "name: trial\nparties: {active: clinic, passive: lab}\n"
 TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"

@@ -19,7 +19,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerError, PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.node.setup import certify, init
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Echo, Hello, Notice, Offer

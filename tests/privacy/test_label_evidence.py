@@ -32,7 +32,7 @@ from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.session import Policy
+from vfl_node.session.session import OwnSettings
 from vfl_node.settings.protection import Protection
 from vfl_node.training.prediction.audit import PredictionLabelAudit
 from vfl_node.training.prediction.shown import check_judged
@@ -399,7 +399,7 @@ def test_rows_whose_labels_cannot_be_looked_up_are_predicted_for_others_only_wit
         role="active",
         name="clinic",
         job=SimpleNamespace(asker=asker),
-        policy=Policy(protection=Protection(max_label_auc=limit)),
+        policy=OwnSettings(protection=Protection(max_label_auc=limit)),
     )
     if not refused:
         check_judged(session, named=named)

@@ -15,8 +15,9 @@ from vfl_node.errors import UsageError
 from vfl_node.node.migration import plan_migration
 from vfl_node.settings.earlier import ELSEWHERE, PLACES
 from vfl_node.settings.limits import Limits
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import Policy
+from vfl_node.settings.reading import load_settings
 
 BEFORE = """\
 # my node
@@ -127,7 +128,7 @@ def test_the_command_writes_the_same_in_todays_form(tmp_path: Path) -> None:
     after = load_settings(config)
     assert (after.policy, after.queue, after.resources) == (before.policy, before.queue, before.resources)
     assert after.model_dump(exclude={"policy"}) == before.model_dump(exclude={"policy"})
-    assert after.policy_file == tmp_path / "policy.yaml"
+    assert after.in_force.file == tmp_path / "policy.yaml"
     assert after.policy.limits_of("shop").tables == ()
     for kept in ("# my node", "role: active   # labels", "# the end"):
         assert kept in config.read_text()

@@ -224,8 +224,16 @@ def test_a_wrong_word_is_named(text: str, said: str) -> None:
 
 def test_limits_of_attacks_need_the_attacks() -> None:
     for document, more, said in (
-        ({"everyone": {"attacks": {"rows": 0.6}}}, {"audit": {"membership": False}}, "policy.everyone.attacks.rows needs audit.membership"),
-        ({"preset": "strict"}, {"audit": {"labels": False}}, "policy.preset: strict says attacks.labels and needs audit.labels"),
+        (
+            {"everyone": {"attacks": {"rows": 0.6}}},
+            {"audit": {"membership": False}},
+            "policy.everyone.attacks.rows needs audit.membership",
+        ),
+        (
+            {"preset": "strict"},
+            {"audit": {"labels": False}},
+            "policy.preset: strict says attacks.labels and needs audit.labels",
+        ),
         ({"everyone": {"attacks": {"columns": 0.1}}}, {}, "policy.everyone.attacks.columns is for a passive node"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -256,5 +264,5 @@ def test_another_policy_holds_for_all_copies_of_the_settings() -> None:
     settings = node({})
     copy = settings.model_copy(update={"device": "cpu"})
     tried = settings.try_policy(policy("preset: strict"))
-    settings.enforce(policy("preset: trial"))
+    settings.in_force.policy = policy("preset: trial")
     assert (copy.rules.preset, tried.rules.preset) == ("trial", "strict")

@@ -17,7 +17,7 @@ from tests.trust.test_two_nodes import OwnAuthorities
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 from vfl_node.node.setup import init
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.trust import pending
 from vfl_node.trust.cards import read_card

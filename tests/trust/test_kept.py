@@ -14,7 +14,8 @@ from vfl_node.node.renewal import Renewal
 from vfl_node.node.setup import init
 from vfl_node.process.files import write_checked
 from vfl_node.settings.connection import Authorities, Peer, Roster
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.authority import make_authority, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
 from vfl_node.trust import pending

@@ -17,7 +17,7 @@ from tests.node.nodes import Federation as SharedFederation
 from tests.trust.nodes import Relay
 from tests.trust.parties import FEDERATION, Party
 from vfl_node.node.setup import init
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 
 

@@ -13,7 +13,8 @@ from vfl_node.errors import UsageError
 from vfl_node.gdp import epsilon_of, mu_of
 from vfl_node.job import load_job
 from vfl_node.session.spent import SCALED, TELLS, auc_text, epsilon_text
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 
 JOB_EPSILON = 1.0
 

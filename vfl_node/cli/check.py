@@ -16,7 +16,8 @@ from vfl_node.data.named import data_of
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
 from vfl_node.roles import Role
-from vfl_node.settings.node import DEFAULT_TABLE, Data, Peer, Settings, load_settings, peers_in, role_in
+from vfl_node.settings.node import DEFAULT_TABLE, Data, Peer, Settings, peers_in, role_in
+from vfl_node.settings.reading import load_settings
 from vfl_node.settings.source import OF_A_QUERY
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 
 from vfl_node.cli.shared import ConfigOption, RoleName, app, client_of, err, out
 from vfl_node.errors import UsageError
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.version import VERSION
 
 

@@ -27,9 +27,10 @@ from vfl_node.cli.shared import (
 from vfl_node.configuration.models import text_of
 from vfl_node.errors import UsageError
 from vfl_node.process.files import fault, write_whole
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import Policy
 from vfl_node.settings.policy_view import describe, list_differences, read_policy
+from vfl_node.settings.reading import load_settings
 
 policies = typer.Typer(help="Look at a node's policy, and change it.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(policies, name="policy")
@@ -131,14 +132,14 @@ def _write(settings: Settings, text: str, source: str) -> None:
         UsageError: it is no policy, or does not stand in a file of its own (``E_CONFIG``).
     """
     read_policy(settings, text, source)
-    if settings.policy_file is None:
+    if settings.in_force.file is None:
         hint = "move it into a file of its own: policy: policy.yaml"
         raise UsageError("the policy stands in the node's settings, which are not rewritten", code="E_CONFIG", hint=hint)
     try:
-        write_whole(settings.policy_file, text.encode())
+        write_whole(settings.in_force.file, text.encode())
     except OSError as error:
         raise fault(error) from None
-    out.print(f"wrote {settings.policy_file}: it holds when the node starts", markup=False)
+    out.print(f"wrote {settings.in_force.file}: it holds when the node starts", markup=False)
 
 
 def _judge_past(settings: Settings, policy: Policy, text: str) -> list[dict[str, Any]]:

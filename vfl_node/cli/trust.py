@@ -13,8 +13,9 @@ import typer
 from vfl_node.cli.shared import app, client_of, err, out
 from vfl_node.errors import UsageError
 from vfl_node.node.client import Client
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import SAYS_YES
+from vfl_node.settings.reading import load_settings
 
 if TYPE_CHECKING:
     from vfl_node.trust.pending import Pending

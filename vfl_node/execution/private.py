@@ -18,9 +18,10 @@ from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import Role
 from vfl_node.settings.earlier import earlier_keys, move_to_policy, warn
-from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, policy_at, resolve_paths, role_in
+from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, role_in
 from vfl_node.settings.policy import Approve, Policy
 from vfl_node.settings.protection import NO_TREE, Compare
+from vfl_node.settings.reading import policy_at, resolve_paths
 from vfl_node.settings.source import OF_A_QUERY
 
 _CONNECTED, _ONE_JOB = "a trial connects its parties itself", "a trial runs one job, and keeps what it leaves in --out"

@@ -39,7 +39,7 @@ from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan
 from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, join_memories
 from vfl_node.session.preflight import NO_MARKS, ConsentMarks
-from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
+from vfl_node.session.session import Attempt, OwnMachine, OwnSettings, Recording, Session
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import DEFAULT_TABLE, Settings
 from vfl_node.transport.channel import Channel
@@ -167,7 +167,7 @@ def set_up(
             device=choose_device(settings.device),
             memory_mib=settings.resources.memory_mib,
         ),
-        policy=Policy(
+        policy=OwnSettings(
             limits=limits,
             obfuscation=settings.obfuscation,
             models=settings.models,

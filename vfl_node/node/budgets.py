@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vfl_node.errors import StateError
+from vfl_node.errors import StateError, VflError
 from vfl_node.node.spending import counts_with
 from vfl_node.node.store import Store
 from vfl_node.settings.node import Settings
@@ -23,9 +23,17 @@ def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, A
     with os.scandir(store.folder / "jobs") as folders:
         served = [folder for folder in folders if os.path.exists(f"{folder.path}/shown")]  # noqa: PTH110 - there are thousands
     for folder in sorted(served, key=lambda folder: folder.name):
-        allowed = settings.rules.limits_for(settings.peers).budgets.predicted_rows
-        models[folder.name] = _model(FileShown(Path(folder.path, "shown"), allowed))
+        models[folder.name] = _model(FileShown(Path(folder.path, "shown"), _predicted_rows(settings, store, folder.name)))
     return {"peers": peers, "models": models}
+
+
+def _predicted_rows(settings: Settings, store: Store, job_id: str) -> int:
+    """How many rows of the model of a job its parties may learn about."""
+    try:
+        job = store.record(job_id).job
+    except VflError:  # it cannot be read any more
+        job = None
+    return settings.limits_for(job).budgets.predicted_rows
 
 
 def _peer(settings: Settings, name: str) -> dict[str, Any] | None:

@@ -38,7 +38,8 @@ from vfl_node.node.setup import certify, init
 from vfl_node.process.files import private_folder, scratch_folder
 from vfl_node.roles import Role
 from vfl_node.session.memory import join_memories
-from vfl_node.settings.node import Settings, load_settings, peers_in, role_in
+from vfl_node.settings.node import Settings, peers_in, role_in
+from vfl_node.settings.reading import load_settings
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1

@@ -16,7 +16,8 @@ from vfl_node.errors import UsageError
 from vfl_node.process.files import fault, write_whole
 from vfl_node.settings.connection import add_paired
 from vfl_node.settings.earlier import earlier_keys, move_to_policy
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 
 POLICY_FILE = "policy.yaml"
 

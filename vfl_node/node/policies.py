@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """What a policy says of a job.
 
     Attributes:
@@ -84,7 +84,7 @@ class Policies:
                 say so, and nobody is named (``E_PERSON``).
             StateError: its file cannot be written.
         """
-        policy, file = read_policy(self._settings, text), self._settings.policy_file
+        policy, file = read_policy(self._settings, text), self._settings.in_force.file
         if file is None:
             hint = "move it into a file of its own: policy: policy.yaml"
             raise UsageError("the policy stands in the node's settings, which are not rewritten", code="E_CONFIG", hint=hint)
@@ -100,7 +100,7 @@ class Policies:
 
     def reload(self) -> None:
         """Read the policy's file again; one that is invalid, or gone, changes nothing. Raises no error: it is logged."""
-        file = self._settings.policy_file
+        file = self._settings.in_force.file
         if file is None:
             log.warning("the policy stands in the settings, which are read when the node starts")
             return
@@ -111,7 +111,8 @@ class Policies:
             log.error("the policy is not changed", reason=getattr(error, "message", str(error)), file=file.name)
 
     def _enforce(self, policy: Policy) -> None:
-        self._settings.enforce(policy)
+        self._settings.check_policy(policy)
+        self._settings.in_force.policy = policy
         self._proposed = None
         log.info("policy in force", preset=policy.preset, digest=digest_of(policy)[:8])
 
@@ -140,31 +141,31 @@ def judge_past(settings: Settings, store: Store, policy: Policy) -> Iterator[dic
             job = record.job
         except VflError:  # of a version that cannot be read any more
             continue
-        verdict = judge(under, Consents(under, store), job, record)
+        judgement = judge(under, Consents(under, store), job, record)
         yield {
             "id": record.id,
             "name": record.name,
             "submitter": record.submitter,
             "ran": bool(record.attempt),
-            **asdict(verdict),
+            **asdict(judgement),
         }
 
 
-def judge(settings: Settings, consents: Consents, job: Job, stored: Record) -> Verdict:
+def judge(settings: Settings, consents: Consents, job: Job, stored: Record) -> Judgement:
     """What the policy of ``settings`` says of a ``stored`` job, as if it were offered now."""
     try:
         check_allowed(settings, job, by_peer=True, loading=False)
         decision = consents.decide(job, stored.submitter, consents.manifest(stored.id), stored)
     except VflError as error:
-        return Verdict("nobody", error.message)
-    return Verdict(decision.by, decision.line)
+        return Judgement("nobody", error.message)
+    return Judgement(decision.by, decision.line)
 
 
-def judge_new(settings: Settings, job: Job, submitter: str) -> Verdict:
+def judge_new(settings: Settings, job: Job, submitter: str) -> Judgement:
     """What the policy of ``settings`` says of a job like which none was approved before."""
     try:
         check_allowed(settings, job, by_peer=submitter != settings.name, loading=False)
     except VflError as error:
-        return Verdict("nobody", error.message)
+        return Judgement("nobody", error.message)
     decision = settings.rules.decide(Asked(job, settings.name, submitter))
-    return Verdict(decision.by, decision.line)
+    return Judgement(decision.by, decision.line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import threading
 from pathlib import Path
@@ -37,7 +36,6 @@ from vfl_node.node.works import Works
 from vfl_node.prediction.play import PREDICTIONS
 from vfl_node.prediction.requests import PredictionRequest
 from vfl_node.process import failpoints
-from vfl_node.process.files import write_whole
 from vfl_node.process.machine import machine_state, utc_now
 from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
@@ -47,7 +45,7 @@ from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.pending import check_paired, forget
-from vfl_node.trust.tokens import Tokens
+from vfl_node.trust.tokens import Tokens, node_token
 from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
@@ -110,7 +108,7 @@ class Node:
         guests = self._pairing if settings.pairs else None
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests)
         with starting(settings.state_dir):
-            self.token = self._token()
+            self.token = node_token(settings.state_dir)
         self.audit = AuditLog(settings.state_dir)
 
     def start(self) -> str | None:
@@ -309,13 +307,6 @@ class Node:
     def metrics_text(self) -> bytes:
         """Figures for Prometheus."""
         return write_figures(self._jobs.views(), self.peers.status())
-
-    def _token(self) -> str:
-        """The secret of the HTTP port, from its file; drawn if the file is missing or empty."""
-        path = self.settings.state_dir / "token"
-        if not (path.exists() and path.read_text().strip()):
-            write_whole(path, secrets.token_urlsafe(24).encode())
-        return path.read_text().strip()  # an editor, or echo, ends its last line
 
 
 def serve(settings: Settings) -> None:

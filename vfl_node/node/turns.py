@@ -25,6 +25,9 @@ from itertools import count
 ABLE_S = 0.2
 """For how long an answer to whether a job can go on is used again."""
 
+PATIENCE_S, REST_S = 30.0, 10.0
+"""How long a place is kept for a job that waits in another party's queue, while others could go on; how long it then rests."""
+
 LOOK_S = 0.2
 """How often a job checks whether a free place is for it: nobody announces that a job can go on by now."""
 

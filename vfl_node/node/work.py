@@ -29,23 +29,23 @@ from vfl_node.node.consents import JobConsents
 from vfl_node.node.ending import Ending
 from vfl_node.node.endings import conclude, owner_cancellation
 from vfl_node.node.faults import explain
+from vfl_node.node.hours import Hours
 from vfl_node.node.meeting import Meeting
-from vfl_node.node.others import Others
+from vfl_node.node.others import ASK_QUEUED_S, Others
 from vfl_node.node.peers import Peers
 from vfl_node.node.predictions import prepare, trained_with
 from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
-from vfl_node.node.turns import Turn, Turns
+from vfl_node.node.turns import PATIENCE_S, REST_S, Turn, Turns
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
-from vfl_node.progress import HoursAwaited, InputRefused, PeersAwaited, Queued, Silent
+from vfl_node.progress import InputRefused, PeersAwaited, Queued, Silent
 from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.trace import Trace
-from vfl_node.trust.manifest import VALID_DAYS
 
 log = structlog.get_logger()
 
@@ -54,12 +54,6 @@ TELL_PEER_S = 15.0
 
 QUEUE_LOOK_S = 1.0
 """How often a job that waits for its turn looks whether it is cancelled."""
-
-ASK_QUEUED_S = 30.0
-"""How often the other parties are asked meanwhile whether they still have the job."""
-
-PATIENCE_S, REST_S = 30.0, 10.0
-"""How long a place is kept for a job that waits in another party's queue, while others could go on; how long it then rests."""
 
 
 class Work:
@@ -80,15 +74,14 @@ class Work:
 
     def __init__(self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, record: Record) -> None:
         self.record = record
-        self.stop = Stop()
-        self.trace = Trace()
+        self.stop, self.trace = Stop(), Trace()
         self.progress = LiveProgress(record.id, self.stop, self.trace)
         self._settings, self._store, self._peers, self._budget = settings, store, peers, budget
         self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
-        self._job = record.job
-        self._folder = store.job_folder(record)
+        self._job, self._folder = record.job, store.job_folder(record)
         self.ending = Ending(record.active, settings.name, self._folder, self.stop)
         self.others = Others(settings.name, record, peers, self._is_ready, self.ending, JobConsents(settings, store, record.id))
+        self._hours = Hours(settings, self._job, self.others)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
@@ -178,7 +171,7 @@ class Work:
                 self._renew_deadline()
             try:
                 if self.turn:
-                    self._await_hours(self.turn)
+                    self._hours.await_open(self.turn, self.stop, self.progress, self._renew_deadline)
                     self._await_turn(self.turn)
                 self._go_on()
                 return
@@ -187,24 +180,6 @@ class Work:
                 self._budget.release(self.record.id)
                 if self.turn:  # one that cannot go on is passed over anyway
                     self.turn.give_back(REST_S if self.others.able else 0.0)
-
-    @property
-    def _out_of_hours(self) -> bool:
-        """Whether the policy does not let the job begin at this hour. Once it has begun, it goes on at any."""
-        begun = self.others.begun or self.turn is None
-        return not begun and not self._settings.rules.is_open(self._job.parties.others(self._settings.name))
-
-    def _await_hours(self, turn: Turn) -> None:
-        """Wait until the policy lets the job begin. Raises PeerError where its consents end before (``E_CONSENT``)."""
-        with turn.held_back():
-            while self._out_of_hours:
-                self.progress.emit(HoursAwaited())
-                if self.others.consents.expired:
-                    text = f"the job has not begun within {VALID_DAYS} days"
-                    hint = "look at the hours of both parties' policies, then submit it again"
-                    raise PeerError(text, code="E_CONSENT", hint=hint, for_peer=text)
-                self.stop.wait(QUEUE_LOOK_S)
-                self._renew_deadline()
 
     def _await_turn(self, turn: Turn) -> None:
         """Wait for a place for the job. Raises as announcing it, and PeerLost if a party is away for too long."""
@@ -321,7 +296,7 @@ class Work:
 
     def _converse(self, table: Table | None, predicting: Predicting | Coordinating | None, meeting: Meeting) -> None:
         """One attempt, with all parties connected."""
-        if self._out_of_hours:  # they have ended while the job waited for its parties
+        if self.turn and self._hours.closed:  # they have ended while the job waited for its parties
             raise GaveWay("the hours of the policy have ended", for_peer="its policy lets the job begin later (time)")
         failpoints.reach("met")
         own, attempt = Randomness(self._folder.seed(first=self.record.attempt == 0)), self.record.attempt + 1

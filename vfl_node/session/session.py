@@ -74,7 +74,7 @@ class OwnMachine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class OwnSettings:
     """What one party's owner allows, and wishes.
 
     Attributes:
@@ -132,7 +132,7 @@ class Session:
     memories: Mapping[str, PeerMemory] = field(default_factory=dict)
     progress: Progress = field(default_factory=Silent)
     machine: OwnMachine = field(default_factory=OwnMachine)
-    policy: Policy = field(default_factory=Policy)
+    policy: OwnSettings = field(default_factory=OwnSettings)
     recording: Recording = field(default_factory=Recording)
     marks: ConsentMarks = NO_MARKS
 

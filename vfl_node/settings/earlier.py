@@ -88,7 +88,7 @@ def move_to_policy(given: Mapping[str, Any], *, trial: bool = False) -> dict[str
     if "min_set_size" in limits:
         everyone["min_peer_rows"] = limits["min_set_size"]
     words = [word for key, word in _TOLD.items() if limits.get(key, trial or word in _ALLOWED_BEFORE)]
-    everyone |= {"reveal": words, "tables": "any"}
+    everyone |= {"reveal": words, "tables": _tables_for_all(given.get("data"))}
     policy: dict[str, Any] = {"preset": "trial" if trial else "careful", "everyone": everyone}
     if accepted := given.get("accept_jobs_from"):
         policy["approve"] = [{"name": "accepted before", "when": {"submitters": list(accepted)}, "by": "rule"}]
@@ -120,8 +120,18 @@ def _tables(data: Any, peers: list[str]) -> tuple[Any, dict[str, list[str]]]:
     if not any("peers" in table for table in tables.values()):
         return data, {}
     bare = {name: {key: value for key, value in table.items() if key != "peers"} for name, table in tables.items()}
-    allowed = {peer: [name for name, table in tables.items() if peer in (table.get("peers") or peers)] for peer in peers}
+    allowed = {
+        peer: [name for name, table in tables.items() if (table.get("peers") is None or peer in table["peers"])]
+        for peer in peers
+    }
     return (bare["default"] if data is tables.get("default") else bare), allowed
+
+
+def _tables_for_all(data: Any) -> Any:
+    """The tables that every peer may use, also one that comes later."""
+    tables = _name_tables(data)
+    barred = any(table.get("peers") is not None for table in tables.values())
+    return [name for name, table in tables.items() if table.get("peers") is None] if barred else "any"
 
 
 def _put(document: dict[str, Any], place: tuple[str, ...], value: Any) -> None:

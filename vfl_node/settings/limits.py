@@ -20,7 +20,7 @@ from vfl_node.settings.hours import Window
 UnboundedModel = Literal["networks", "taylor", "exact"]
 """A kind of hidden model of which what is opened has no bound."""
 
-Told = Literal["matched", "candidates"]
+TOLD = ("matched", "candidates")
 """What a job may ask to be told, beyond what its protocol tells."""
 
 Any_ = Literal["any"]
@@ -90,7 +90,7 @@ class Budgets(Frozen):
     )
 
 
-class Sizes(Frozen):
+class SizeLimits(Frozen):
     """How large a job may be."""
 
     rows: Annotated[int, MOST] = Field(
@@ -177,7 +177,7 @@ class Limits(Frozen):
         description="coordinators that a job of a partner may name. A coordinator deals the randomness of hidden training: "
         "with one other party it sees everything. Jobs of this node's own name whom they like",
     )
-    reveal: Annotated[tuple[Told, ...] | Any_, NAMES] = Field(
+    reveal: Annotated[tuple[Annotated[str, name_in(TOLD)], ...] | Any_, NAMES] = Field(
         default=(),
         description="what a job may ask to be told beside: matched, how many held-out rows both parties own "
         "(evaluate.matched; an active party that departs from the protocol can read flags of single rows instead, a bit "
@@ -208,7 +208,7 @@ class Limits(Frozen):
         description="a column of this node's table in which fewer records differ, or one has more than a fifth of the sum "
         "of squares, takes no part in hidden training. The width that a table has with a partner stays what it was at first",
     )
-    size: Sizes = Sizes()
+    size: SizeLimits = SizeLimits()
     linkage: LinkageLimits = LinkageLimits()
     attacks: AttackLimits = AttackLimits()
     budgets: Budgets = Budgets()

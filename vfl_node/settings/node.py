@@ -22,19 +22,17 @@ from pydantic import (
     model_validator,
 )
 
-from vfl_node.configuration.models import Frozen, load, text_of, validate
-from vfl_node.configuration.yaml_text import read
-from vfl_node.errors import UsageError
+from vfl_node.configuration.models import Frozen
 from vfl_node.job import Job, Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
-from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, TlsMode, add_paired
+from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, TlsMode
 from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
 from vfl_node.settings.earlier import read_earlier
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.policy import Policy, PolicyInForce
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
-from vfl_node.settings.resources import Queue, Resources
+from vfl_node.settings.resources import QueueSettings, Resources
 from vfl_node.settings.table import Data
 
 SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
@@ -124,7 +122,7 @@ class Settings(Frozen):
         gt=0,
         description="how long a connected peer may make no progress, neither compute nor send, while a job waits for it",
     )
-    queue: Queue = Queue()
+    queue: QueueSettings = QueueSettings()
     resources: Resources = Resources()
     obfuscation: Obfuscation = Obfuscation()
     compare: Compare = Compare()
@@ -220,18 +218,9 @@ class Settings(Frozen):
         return self._in_force.policy
 
     @property
-    def policy_file(self) -> Path | None:
-        """The file of the policy; None: it stands in the settings."""
-        return self._in_force.file
-
-    def enforce(self, policy: Policy) -> None:
-        """Put another policy in place, for all copies of these settings. Raises ValueError as :meth:`check_policy`."""
-        self.check_policy(policy)
-        self._in_force.policy = policy
-
-    def place_policy(self, file: Path | None) -> None:
-        """Remember where the policy was read from."""
-        self._in_force.file = file
+    def in_force(self) -> PolicyInForce:
+        """Where that policy is held, for all copies of these settings."""
+        return self._in_force
 
     def try_policy(self, policy: Policy) -> Settings:
         """The same settings with another policy, to try it."""
@@ -344,49 +333,6 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def load_settings(path: Path) -> Settings:
-    """Read a node's configuration, and the peers beside it that it was paired with; resolve relative paths against its folder.
-
-    Raises:
-        UsageError: the file is missing or not a valid configuration, or a peer stands in both.
-    """
-    text, base = text_of(path), path.resolve().parent
-    document = read(text, str(path))
-    file = None
-    if isinstance(document, Mapping):
-        document = add_paired(document, base)
-        policy = policy_at(base, document.get("policy"))
-        if isinstance(policy, Policy):
-            file = base / str(document["policy"])
-            document = {**document, "policy": policy}
-    settings = resolve_paths(validate(document, Settings, source=str(path), text=text), base)
-    settings.place_policy(file)
-    return settings
-
-
-def policy_at(base: Path, written: object) -> object:
-    """The policy that settings in the folder ``base`` name by its file; what is written otherwise. Raises UsageError."""
-    return load(base / written, Policy) if isinstance(written, str) else written
-
-
-def resolve_paths(settings: Settings, base: Path) -> Settings:
-    """``settings`` with their relative paths resolved against the folder ``base``."""
-    update: dict[str, object] = {"state_dir": base / settings.state_dir}
-    tables = {name: table.relative_to(base) for name, table in settings.tables.items()}
-    if settings.data:
-        update["data"] = tables[DEFAULT_TABLE] if isinstance(settings.data, Data) else tables
-    update["peers"] = {name: peer.relative_to(base) for name, peer in settings.peers.items()}
-    update["peers_dir"] = base / settings.peers_dir
-    if settings.tls:
-        update["tls"] = settings.tls.relative_to(base)
-    if settings.http_tls:
-        update["http_tls"] = settings.http_tls.relative_to(base)
-    if audited := settings.audit.linkage:
-        moved = audited.model_copy(update={"list": base / audited.list})
-        update["audit"] = settings.audit.model_copy(update={"linkage": moved})
-    return settings.model_copy(update=update)
-
-
 __all__ = [
     "DEFAULT_TABLE",
     "Address",
@@ -397,11 +343,8 @@ __all__ = [
     "Settings",
     "Tls",
     "TlsMode",
-    "UsageError",
     "data_form",
     "is_loopback",
-    "load_settings",
     "peers_in",
-    "resolve_paths",
     "role_in",
 ]

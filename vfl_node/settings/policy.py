@@ -27,7 +27,7 @@ from vfl_node.settings.limits import (
     Budgets,
     Limits,
     LinkageLimits,
-    Sizes,
+    SizeLimits,
     allows,
     overlay,
     tightest,
@@ -48,7 +48,7 @@ PRESETS: Mapping[Preset, Limits] = {
         reveal="any",
         min_own_rows=1,
         min_peer_rows=1,
-        size=Sizes(parameters=10**12, steps=10**12),
+        size=SizeLimits(parameters=10**12, steps=10**12),
         linkage=LinkageLimits(max_reuse=None),
         budgets=Budgets(
             alignments=None, changes=None, trainings=None, linkages=None, predicted_rows=10**7, models_served=None, epsilon=None
@@ -62,7 +62,7 @@ PRESETS: Mapping[Preset, Limits] = {
         min_own_rows=1000,
         min_peer_rows=1000,
         min_overlap=50,
-        size=Sizes(rows=10**7, parameters=2 * 10**6, steps=10**6),
+        size=SizeLimits(rows=10**7, parameters=2 * 10**6, steps=10**6),
         linkage=LinkageLimits(max_reuse=50, min_sigma=0.5),
         attacks=AttackLimits(rows=0.6, columns=0.1, labels=0.65),
         budgets=Budgets(alignments=5, changes=0, trainings=2, linkages=1, predicted_rows=1000, models_served=1, epsilon=2.0),

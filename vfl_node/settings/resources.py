@@ -29,7 +29,7 @@ class Share(Frozen):
     )
 
 
-class Queue(Frozen):
+class QueueSettings(Frozen):
     """Whose jobs run and wait."""
 
     partners: Annotated[Mapping[Name, Share], Field(description="what one partner's jobs may take, by its name")] = {}
